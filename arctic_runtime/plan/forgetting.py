@@ -1,4 +1,4 @@
-"""Order in which tables forget rows, from a root table downstream, and the snapshots that are removed for it."""
+"""Orders the tables that have to forget rows, from a root table downstream, and selects the snapshots to remove."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Reads = Mapping[TableName, Collection[TableName]]
 
 
 def list_downstream_tables(root: TableName, reads: Reads) -> tuple[TableName, ...]:
-    """The table `root`, followed by all models whose rows come from it, each after the models that it reads.
+    """Lists `root` and all models that read it, directly or through other models, each after the models that it reads.
 
     Raises ConfigError if models read each other in a circle.
     """
@@ -39,7 +39,10 @@ def list_downstream_tables(root: TableName, reads: Reads) -> tuple[TableName, ..
 
 
 def split_outdated_snapshots(table: Snapshots, cut: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Splits the snapshots before the sequence number `cut` into removable ones, and those held by a tag or branch."""
+    """Splits the snapshots with a sequence number below `cut` into removable ones and those that a tag or branch keeps.
+
+    Returns the snapshot ids of both.
+    """
     protected = table.held | set(table.view_tags.values())
     older = [snapshot.id for snapshot in (*table.lineage, *table.others) if snapshot.sequence < cut]
     return tuple(snapshot for snapshot in older if snapshot not in protected), tuple(
@@ -48,7 +51,7 @@ def split_outdated_snapshots(table: Snapshots, cut: int) -> tuple[tuple[int, ...
 
 
 def find_needed_sequence(table: Snapshots, state: TableState) -> int:
-    """The sequence number from which on snapshots of `table` are needed, if all consumers have read everything.
+    """Lowest sequence number of the snapshots of `table` that stay needed if all consumers have read everything.
 
     `table` is one of a model's tables. The first needed snapshot of a change table is that of the newest load. Of a
     base, it is the newest that records its merged version, or the snapshot that the view reads. Of aggregate state, it
@@ -63,10 +66,10 @@ def find_needed_sequence(table: Snapshots, state: TableState) -> int:
 
 
 def find_forgotten_sequence(table: Snapshots, state: TableState) -> int:
-    """The sequence number from which on snapshots of `table` contain no forgotten rows; at most the first needed one.
+    """Sequence number from which on no snapshot of `table` has forgotten rows; at most that of `find_needed_sequence`.
 
-    In the change table this is the newest commit that forgot rows. In the base it is the first snapshot into which that
-    commit is merged. Runs may have followed since.
+    In the change table it is that of the newest commit that forgot rows. In the base it is that of the first snapshot
+    into which this commit is merged. Later runs may have committed since.
     """
     commits = state.changes.commits if state.changes else ()
     marks = [snapshot.version for snapshot in commits if snapshot.summary.get(REASON) == FORGOTTEN_REASON]

@@ -27,9 +27,10 @@ AsOfBySource = Mapping[str, datetime]
 
 @dataclass(frozen=True)
 class Unread:
-    """The oldest upstream commit that a table does not contain yet, since `reader` has not read it from `table`.
+    """The oldest upstream commit whose rows a table lacks, because it was not read yet.
 
-    `at` is the time of this commit, and `commits` is the number of commits of `table` that `reader` has not read.
+    `reader`, the table or one of its upstreams, has not read it from `table`. `at` is the commit's time, and `commits`
+    is the number of commits of `table` that `reader` has not read.
     """
 
     at: datetime
@@ -40,7 +41,7 @@ class Unread:
 
 @dataclass(frozen=True)
 class Lateness:
-    """Why a table is not fresh; the fields are those of `Freshness`."""
+    """The reason why a table is not fresh; the fields mean the same as in `Freshness`."""
 
     state: FreshnessState
     source: str
@@ -50,9 +51,10 @@ class Lateness:
 
 
 class FreshnessPlan:
-    """Computes the freshness of tables from the facts that were observed at one moment, `now`.
+    """Computes the freshness of tables from facts that were observed at the time `now`.
 
-    An idle source counts as up to date for `confirmed_seconds` after the last look at it.
+    `tables` are these facts by table name. A source without new rows counts as up to date for `confirmed_seconds` after
+    ingestion has last looked at it.
     """
 
     def __init__(self, tables: Mapping[str, TableFacts], now: datetime, confirmed_seconds: float) -> None:
@@ -64,7 +66,7 @@ class FreshnessPlan:
         self._lags: dict[str, float] = {}
 
     def get_freshness(self, name: str) -> Freshness:
-        """The freshness of a table among those that were observed."""
+        """The freshness of the table `name`, one of those that were observed."""
         claims, lag = self._find_claims(name), self._sum_lags(name)
         as_of = min(claims.values(), default=self._now)
         known = None if as_of == UNKNOWN else as_of
@@ -97,7 +99,7 @@ class FreshnessPlan:
         return claims
 
     def _find_claims_at(self, name: str, offset: Version) -> AsOfBySource:
-        """The time as of which the version `offset` of a table shows each source."""
+        """Maps each source to the time as of which the version `offset` of a table shows it."""
         facts = self._tables.get(name)
         if facts is None:
             return {}
@@ -107,7 +109,7 @@ class FreshnessPlan:
         return self._find_claims_before(name, facts, unread[0]) if unread else self._find_claims(name)
 
     def _find_claims_before(self, name: str, facts: TableFacts, commit: Commit) -> AsOfBySource:
-        """The time as of which a table showed each source just before `commit`."""
+        """Maps each source to the time as of which a table showed it just before `commit`."""
         key = (name, commit.version.snapshot)
         if key not in self._claims:
             self._claims[key] = {}  # breaks cycles
@@ -139,7 +141,7 @@ class FreshnessPlan:
     # What a table is late for
 
     def _find_lateness(self, name: str, claims: AsOfBySource, lag: float) -> Lateness | None:
-        """Determines why a table is not fresh; None if it is fresh.
+        """Explains why a table is not fresh; None if it is fresh.
 
         `claims` are the times as of which it shows its sources, and `lag` is its allowed age in seconds.
         """
@@ -164,9 +166,9 @@ class FreshnessPlan:
         return None
 
     def _find_cause(self, table: str, origin: OriginStatus, lag: float) -> Lateness | None:
-        """Determines why the ingested table `table` is late, and with it its readers; None if it is in time.
+        """Explains why the ingested table `table` is older than allowed; None if it is not.
 
-        `lag` is the allowed age in seconds of the table whose freshness is computed.
+        `lag` is the allowed age in seconds of the table whose freshness is computed, which may be a reader of `table`.
         """
         source, failure = origin.source, origin.failure
         if origin.wait is not None:
@@ -234,10 +236,10 @@ def _format_repair_advice(source: str) -> str:
 
 
 def _find_shown_before(facts: TableFacts, commit: Commit) -> datetime:
-    """The time as of which an ingested table showed its source just before `commit`.
+    """The time as of which an ingested table showed its source just before `commit`, read from the commit's summary.
 
-    It is in the commit's summary. Commits of earlier versions lack it; for these it is the newest source time of the
-    commits before, or UNKNOWN if none has one.
+    Commits of earlier program versions lack it. For these it is the newest source time of the commits before, or
+    UNKNOWN if none has one.
     """
     if (shown := RunSummary.decode(commit.summary).shown_before_ms) is not None:
         return time_of(shown)

@@ -1,4 +1,4 @@
-"""Decides when changes are merged by a rewrite of the whole base, in parts that survive an interruption."""
+"""Decides when unmerged changes are merged by a rewrite of the whole base, in parts that survive an interruption."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ def plan_base_rewrite(
     is_full: bool,
     thresholds: BaseRewriteThresholds,
 ) -> RewriteBase | None:
-    """Plans a rewrite of the base that merges all changes, or continues an interrupted one.
+    """Plans a rewrite of all files of the base that merges all changes, or continues an interrupted rewrite.
 
-    Returns None if a fold is cheaper, or if the base can't be rewritten like this. All files of the base must have the
-    same partition spec, which ends in a bucket of the hash key, as in a new base.
+    Returns None if an ordinary merge is cheaper, or if the base can't be rewritten like this: all its files must have
+    the same partition spec, which ends in a bucket of the hash key, as in a new base. `is_full` is True for a full
+    compaction.
     """
     changes, base = state.changes, state.base
     if changes is None or base is None or base.merged is None or files.snapshot != base.snapshot:
@@ -70,7 +71,7 @@ def plan_base_rewrite(
 def _is_worth_it(
     rows: int, base: BaseState, buckets: int, is_scattered: bool, thresholds: BaseRewriteThresholds
 ) -> bool:
-    """Whether there are enough changes for a rewrite: a share of the base, or some for each bucket.
+    """Whether `rows` change rows are enough for a rewrite: a share of the base's rows, or a number for each bucket.
 
     The number for each bucket counts only if `is_scattered`. The keys of changes are scattered over buckets, but not
     over partitions: all changes may be in the newest partition.
@@ -90,9 +91,10 @@ def _find_common_transforms(model: Model, nodes: Sequence[FileGroup]) -> tuple[T
 def _find_end_version(
     changes: ChangeTableState, base: BaseState, progress: Sequence[PartialProgress]
 ) -> tuple[Version, frozenset[BucketRange]]:
-    """Returns the version up to which to merge, and the bucket ranges for which that is done already.
+    """Returns the version up to which changes are merged, and the bucket ranges that are merged up to it already.
 
-    It is the newest version up to which a rewrite is partly done; else the newest version of all, with no ranges.
+    An interrupted rewrite determines the version; of several, the one with the newest. Else it is the change table's
+    newest version, with no ranges.
     """
     assert changes.newest is not None
     known = {commit.version.snapshot: commit.version for commit in changes.commits}
@@ -114,7 +116,7 @@ def _sum_bucket_bytes(nodes: Iterable[FileGroup], bucket: Transform) -> list[int
 
 
 def _split_bucket_ranges(sizes: Sequence[int], thresholds: BaseRewriteThresholds) -> Iterator[BucketRange]:
-    """Splits all buckets, in their order, into ranges of limited size; `sizes` are the bytes of each bucket.
+    """Divides all buckets, in their order, into ranges of limited size; `sizes` are the bytes of each bucket.
 
     Empty buckets are included, since the merge may add rows to them.
     """
@@ -129,9 +131,10 @@ def _split_bucket_ranges(sizes: Sequence[int], thresholds: BaseRewriteThresholds
 
 
 def _choose_sort_order(model: Model, files: TableFiles) -> tuple[str, ...]:
-    """The columns by which rows are sorted: the sort key, then the primary key.
+    """The columns by which a rewrite sorts rows: the sort key, then the primary key.
 
-    Without a sort key, rows are sorted only if a node needs several files, which then have ranges of the primary key.
+    Without a sort key, rows are sorted only if a bucket needs several files, so that each file has a range of the
+    primary key.
     """
     is_cut = any(node.bytes > files.target_bytes for node in files.nodes)
     order = dict.fromkeys((*model.config.sort_key, *model.config.primary_key))

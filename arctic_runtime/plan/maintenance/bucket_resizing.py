@@ -1,4 +1,4 @@
-"""Chooses the nodes (buckets of a partition) that are split since they are too large, and small ones to merge."""
+"""Chooses the buckets of a base that are split because they are too large, or merged because they are small."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arctic_runtime.thresholds import BucketThresholds
 
 @dataclass(frozen=True)
 class Move:
-    """The move of a unit to another depth of its hash tree, by a split or a merge, with the reason."""
+    """A planned split or merge: the files of `unit` are rewritten at another `depth` of the hash tree, for `reason`."""
 
     unit: Unit
     direction: Direction
@@ -23,10 +23,10 @@ class Move:
 
 
 def plan_splits(units: Sequence[Unit], limit: int, thresholds: BucketThresholds) -> list[Move]:
-    """Plans the splits of units with a node of more than `limit` bytes.
+    """Plans the splits of units that have a bucket of more than `limit` bytes.
 
-    All units of the same depth are split with them if their nodes have nearly as many bytes on average. The largest
-    units of a depth come last: if a run stops before them, the reason to split the others is still there.
+    All units of the same depth are split with them if their buckets have nearly as many bytes on average. The largest
+    units of a depth are last: if a run stops before them, the reason to split the others still exists.
     """
     moves: list[Move] = []
     for partition in _group_by_partition(units).values():
@@ -38,9 +38,9 @@ def plan_splits(units: Sequence[Unit], limit: int, thresholds: BucketThresholds)
 def plan_node_merges(
     all_units: Sequence[Unit], limit: int, least_depth: int, alone: bool, thresholds: BucketThresholds
 ) -> list[Move]:
-    """Plans the merges of units in partitions whose rows fit into fewer nodes of at most a small part of `limit` bytes.
+    """Plans the merges of buckets in partitions whose rows fit into fewer buckets of far less than `limit` bytes.
 
-    No depth is below `least_depth`. All partitions get the same depth, or each its own if `alone` is true.
+    No bucket gets a depth below `least_depth`. All partitions get the same depth, or each its own if `alone` is true.
     """
     partitions = _group_by_partition(all_units)
     most = min(thresholds.small_bucket_bytes, limit // thresholds.merged_limit_parts)
@@ -58,19 +58,19 @@ def plan_node_merges(
 
 
 def _sort_by_parent(depth: int, unit: Unit) -> tuple[int, int]:
-    """Sort key by which units that are merged into one node at `depth` are next to one another."""
+    """Sort key that puts units next to each other that are merged into the same bucket at `depth`."""
     top = unit.top.get_ancestor(min(unit.top.depth, depth))
     return top.depth, top.index
 
 
 def compute_depth_after(units: Sequence[Unit], moves: Iterable[Move]) -> int:
-    """The depth that holds most bytes of `units` after the `moves`; new files are written at this depth."""
+    """The depth in the hash tree that has most bytes of `units` after the `moves`; new files get this depth."""
     goals = {id(move.unit): move.depth for move in moves}
     return compute_main_depth((goals.get(id(unit), unit.depth), unit.bytes) for unit in units)
 
 
 def explain_unsplit(unit: Unit, limit: int) -> str | None:
-    """Returns the reason for which a unit with a node of more than `limit` bytes is not split; None if it has none."""
+    """Explains why a unit with a bucket of more than `limit` bytes is not split; None if it has no such bucket."""
     if unit.largest <= limit:
         return None
     if unit.depth >= MAX_DEPTH:
@@ -99,9 +99,10 @@ def _split_partition(partition: Sequence[Unit], limit: int, thresholds: BucketTh
 def _split_level(
     depth: int, level: Sequence[Unit], limit: int, filled: Collection[HashNode], thresholds: BucketThresholds
 ) -> list[Move]:
-    """Plans the splits for `level`, the units of one partition and `depth`; `filled` are all nodes with rows.
+    """Plans the splits of `level`, the units of one partition at one depth.
 
-    All units are split if the mean size of their nodes is near the `limit`; else only those with a node above it.
+    `filled` are all hash nodes with rows. All units are split if the mean size of their buckets is near the `limit`;
+    else only those with a bucket above it.
     """
     outgrown = [unit for unit in level if unit.largest > limit]
     nodes = sum(1 << (depth - unit.top.depth) for unit in level)
@@ -127,7 +128,7 @@ def _split_level(
 
 
 def _compute_split_depth(depth: int, size: float, most: float) -> int:
-    """The depth at which the parts of a node of `size` bytes have at most `most` bytes; at least one level deeper."""
+    """The depth at which the parts of a bucket of `size` bytes have at most `most` bytes; at least one level deeper."""
     deeper = depth + 1
     while deeper < MAX_DEPTH and size / (1 << (deeper - depth)) > most:
         deeper += 1
@@ -135,17 +136,17 @@ def _compute_split_depth(depth: int, size: float, most: float) -> int:
 
 
 def _can_part(unit: Unit, filled: Collection[HashNode]) -> bool:
-    """Whether a split can separate the rows of a unit; `filled` are all nodes with rows.
+    """Whether a split can separate the rows of a unit; `filled` are all hash nodes with rows.
 
-    If the sibling of a node is empty, its rows have few hash values, and another split would not separate them.
+    If the sibling of a hash node is empty, the rows have few hash values, and another split would not separate them.
     """
     return len(unit.places) > 1 or unit.top.sibling is None or unit.top.sibling in filled
 
 
 def _compute_merge_depth(partition: Sequence[Unit], most: int, least_depth: int) -> int:
-    """The smallest depth, down to `least_depth`, at which no node of a partition has more than `most` bytes.
+    """The smallest depth, not below `least_depth`, at which no bucket of a partition has more than `most` bytes.
 
-    It is the current largest depth if no smaller one will do.
+    It is the current largest depth if at each smaller depth a bucket has more.
     """
     depth = max(place.depth for unit in partition for place in unit.places)
     sizes: dict[HashNode, int] = {}

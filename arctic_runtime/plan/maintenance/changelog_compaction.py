@@ -18,10 +18,10 @@ from arctic_runtime.thresholds import ChangelogThresholds
 def plan_changelog_trim(
     model: Model, state: TableState, wanted: Mapping[str, Version], now_ms: int
 ) -> tuple[CompactChangelog | None, tuple[str, ...]]:
-    """Plans up to which commit replaced change rows are deleted: one that is old enough and that all readers have read.
+    """Plans to delete replaced change rows up to a commit that is old enough and that all readers have read.
 
-    The step is None if there is nothing to delete. The texts say which readers have not read all that is old enough.
-    `wanted` maps a reason to keep a version of the table to that version.
+    The step is None if there is nothing to delete. The texts name the readers that have not read all old rows. `wanted`
+    maps a reason to keep a version of the table to that version. `now_ms` is the time in milliseconds since 1970.
     """
     changes, seconds = state.changes, model.config.retention.changes_seconds
     if changes is None or changes.head is None or seconds is None:
@@ -41,7 +41,7 @@ def plan_changelog_trim(
 
 
 def is_due(model: Model, changes: ChangeTableState, plan: CompactChangelog, thresholds: ChangelogThresholds) -> bool:
-    """Whether enough time has passed since the last deletion for a run to perform `plan` by itself."""
+    """Whether enough time has passed since the last deletion for a run to perform `plan` without being asked."""
     seconds = model.config.retention.changes_seconds or 0
     return plan.until.at_ms - _read_trimmed_age(changes).at_ms >= 1000 * seconds // thresholds.compactions
 
@@ -51,7 +51,7 @@ def select_ages_to_keep(
 ) -> tuple[Age, ...]:
     """Selects the commit times that have to be stored before the snapshots `gone` expire.
 
-    They are few, at a minimum distance in time. Commits whose change rows are trimmed already are left out.
+    They are few, at a minimum distance in time. Commits whose replaced change rows are deleted already are left out.
     """
     changes, seconds = state.changes, model.config.retention.changes_seconds
     if changes is None or seconds is None:
@@ -68,10 +68,10 @@ def select_ages_to_keep(
 
 
 def _read_trimmed_age(changes: ChangeTableState) -> Age:
-    """Returns the age up to which replaced change rows were deleted.
+    """Returns the sequence number and time of the commit up to which replaced change rows were deleted.
 
     It is read from the newest commit that records it. The table's property is written before the deletion, so it is
-    used only if no commit records an age and the oldest commits have expired.
+    used only if no commit records it and the oldest commits have expired.
     """
     texts = [text for commit in changes.commits if (text := commit.summary.get(COMPACTED_UNTIL))]
     if texts:
@@ -80,7 +80,7 @@ def _read_trimmed_age(changes: ChangeTableState) -> Age:
 
 
 def _list_commit_ages(changes: ChangeTableState) -> list[Age]:
-    """The known ages of the commits that added rows, oldest first: their sequence numbers and times."""
+    """Lists the sequence numbers and times of the known commits that added rows, oldest first."""
     ages = {age.sequence: age for age in read_ages(changes.properties.get(COMMIT_TIMES))}
     ages |= {
         commit.version.sequence: Age(commit.version.sequence, commit.at_ms) for commit in changes.commits if commit.rows

@@ -1,4 +1,4 @@
-"""Division of a compaction's work into commits."""
+"""Divides the work of a compaction into commits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def split_into_commits(
     kind_of: Callable[[T], Hashable],
     thresholds: CompactionThresholds,
 ) -> Iterator[list[T]]:
-    """Splits items into commits of neighbours of the same kind, up to a number of bytes and of items.
+    """Divides items into groups of neighbours of the same kind, one for each commit, with limited bytes and number.
 
     `size_of` returns the bytes of an item, and `kind_of` its kind.
     """

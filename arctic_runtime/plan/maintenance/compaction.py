@@ -1,6 +1,6 @@
 """Chooses the files that a compaction rewrites.
 
-The bytes that every reader loses with the files as they are, are compared with the cost of a rewrite.
+It compares the cost of a rewrite with the bytes that every reader reads in vain as long as the files are not rewritten.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def plan_file_compaction(
     """Plans the rewrites of the tables whose files are `files`, with the reasons for which other files are left alone.
 
     `auto` and `major` use the model's thresholds. `minor` joins small files wherever there are two. `full` leaves no
-    base with more files than it needs or with a deleted row. `major` and `full` first merge the unmerged
-    changes; the files that this writes are planned for after it. All modes but `minor` split nodes of the base that
-    exceed their limit, and merge small ones. Finished groups are left alone.
+    base with more files than it needs or with a deleted row. `major` and `full` first merge the unmerged changes; the
+    files that this writes are planned for after it. All modes but `minor` split buckets of the base that exceed their
+    limit, and merge small ones. Files that this compaction has already rewritten are left alone.
     """
     merges = _plan_merges(model, state, files, mode, thresholds) if mode in ("major", "full") else ()
     steps: list[CompactionStep] = list(merges)
@@ -69,10 +69,10 @@ def plan_file_compaction(
 
 
 def list_rewritten_groups(performed: Iterable[CompactionStep]) -> set[Place]:
-    """The nodes that the `performed` steps have rewritten, and that need no further look.
+    """Lists the file groups that the `performed` steps have rewritten and that need no further look.
 
-    A rewrite of files from several depths first writes one file for each of them. So such nodes are finished only
-    after a second rewrite.
+    A rewrite of files from several depths of a hash tree first writes one file for each of them, so such groups are
+    finished only after a second rewrite.
     """
     times: Counter[Place] = Counter()
     for step in performed:
@@ -84,11 +84,11 @@ def list_rewritten_groups(performed: Iterable[CompactionStep]) -> set[Place]:
 
 
 def is_worth_a_look(model: Model, table: TableName, totals: FileTotals) -> bool:
-    """Whether to look for work of `auto` in a table now, since a look reads its manifests, which costs a run time.
+    """Whether a run should look for work of mode `auto` in a table now; a look reads its manifests, which takes time.
 
-    It is False if the files are too few for a threshold, and too small for a node to exceed its limit. Else a look is
-    due after a number of commits, so that a node exceeds its threshold by half at most. In a large base, it is also due
-    after half of `node_bytes` was added.
+    It is False if the files are too few for a threshold, and too small for a bucket to exceed its limit. Else a look is
+    due after a number of commits, so that a bucket exceeds its threshold by half at most. In a large base, it is also
+    due after half of `node_bytes` was added.
     """
     if _is_large(model, table, totals) and totals.added_bytes > model.config.node_bytes // 2:
         return True
@@ -96,7 +96,7 @@ def is_worth_a_look(model: Model, table: TableName, totals: FileTotals) -> bool:
 
 
 def may_be_due(model: Model, table: TableName, totals: FileTotals) -> bool:
-    """Whether `auto` could have anything to do in a table, judged by the `totals` of its files."""
+    """Whether a compaction in mode `auto` could have any work in a table, judged by the `totals` of its files."""
     is_over = totals.files > _get_file_limit(model, table) or totals.deleted > 0
     return is_over or _is_large(model, table, totals)
 
@@ -112,7 +112,7 @@ def _is_large(model: Model, table: TableName, totals: FileTotals) -> bool:
 
 
 def describe_plan(plan: CompactionPlan, thresholds: ReportThresholds) -> list[str]:
-    """Lines for people: each step, the number of reads after which it pays, and some of the nodes left alone."""
+    """Describes a plan in lines for people: each step, the number of reads that save its cost, and files left alone."""
     lines = []
     for step in plan.steps:
         lines.append(f"to do: {describe_compaction(step)}")
@@ -125,14 +125,14 @@ def describe_plan(plan: CompactionPlan, thresholds: ReportThresholds) -> list[st
 
 
 def plan_waste(plan: CompactionPlan) -> int:
-    """The bytes that each reader loses until the plan is performed; a file to open counts as a number of bytes."""
+    """The bytes that each reader reads in vain until the plan is performed; an extra file counts as some bytes."""
     folded = sum(step.bytes for step in plan.steps if isinstance(step, MergeUnmerged))
     return folded + sum(step.waste for step in plan.steps if isinstance(step, RewriteBase | RewriteFiles))
 
 
 @dataclass(frozen=True)
 class _Limits:
-    """Limits of a node: the number of small files and the share of deleted rows from which on it is rewritten.
+    """Limits above which a file group is rewritten: its number of small files, and its share of deleted rows.
 
     With `least` it is rewritten if it has more files than it needs, or a deleted row.
     """
@@ -158,7 +158,7 @@ def _plan_merges(
     mode: CompactionMode,
     thresholds: Thresholds,
 ) -> Iterator[MergeUnmerged | RewriteBase]:
-    """Plans the merge of the unmerged changes: by a rewrite of the base if there are many of them, else by a fold."""
+    """Plans the merge of unmerged changes: by a rewrite of the base if there are many, else by an ordinary merge."""
     base = next((table for table in files if table.table == model.base), None)
     limits = thresholds.base_rewrite
     anew = plan_base_rewrite(model, state, base, mode == "full", limits) if base is not None else None
@@ -204,9 +204,9 @@ def _plan_table(
 
 
 def _plan_single_spec_rewrite(table: TableFiles, limits: _Limits) -> tuple[list[CompactionStep], list[LeftAlone]]:
-    """Plans a table whose files have unrelated partition specs: all files are rewritten under one spec at once.
+    """Plans the rewrite of all files under one partition spec, for a table whose files have unrelated specs.
 
-    That is done only in a full compaction, and once; else all nodes are left alone.
+    That is done only in a full compaction, and once; else all files are left alone.
     """
     if not limits.least or table.has_finished(table.nodes):
         return [], [LeftAlone(table.table, node, SIDE_BY_SIDE) for node in table.nodes]
@@ -225,7 +225,7 @@ def _choose_rewrite_mode(unit: Unit, table: TableFiles, limits: _Limits) -> Way 
 
 
 def get_small_file_bytes(table: TableFiles, thresholds: CompactionThresholds) -> int:
-    """The size below which a file is small; two files of this size fit into one."""
+    """The size in bytes below which a file counts as small; two such files fit into one of the target size."""
     return min(thresholds.small_file_bytes, table.target_bytes // 2)
 
 
@@ -243,7 +243,7 @@ def _select_touched_files(unit: Unit, way: Way, table: TableFiles, limits: _Limi
 
 
 def _estimate_waste(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> int:
-    """Estimates the bytes that a rewrite of `unit` saves each reader: files to open, and deleted rows to skip."""
+    """Estimates the bytes that a rewrite of `unit` saves each reader: extra files to open, and deleted rows to skip."""
     files = _select_touched_files(unit, way, table, limits)
     deleted = sum(file.bytes * file.deleted // max(1, file.rows) for file in files)
     opened = len(files) + sum(1 for file in files if file.deleted)
@@ -256,7 +256,8 @@ def _plan_rewrites(
 ) -> Iterator[RewriteFiles]:
     """Plans the rewrites of the `chosen` units, in commits of limited size.
 
-    A node keeps its depth. A unit with files of several depths is written at the depth of most of its bytes.
+    Buckets keep their depth in the hash tree. A unit with files of several depths is written at the depth of most of
+    its bytes.
     """
     buckets = list_bucket_counts(tree_units)
     ordered = sorted(chosen, key=lambda pair: (pair[1], pair[0].spec))

@@ -1,4 +1,4 @@
-"""Chooses the snapshots that expire since nobody needs them any more.
+"""Chooses the snapshots that expire because nothing needs them any more.
 
 These are always the oldest ones, so that the remaining snapshots are a range without gaps.
 """
@@ -35,7 +35,8 @@ def plan_snapshot_expiry(
 ) -> ExpiryPlan:
     """Plans which snapshots, change rows and tags of the model's tables expire at the time `now_ms`.
 
-    Raises ConfigError if the model keeps its versions for ever.
+    `use` has the snapshots of the tables, and the versions up to which consumers have read. Raises ConfigError if the
+    model keeps its versions for ever.
     """
     age = model.config.retention.age_seconds
     if age is None and model.config.retention.changes_seconds is None:
@@ -71,7 +72,7 @@ def plan_snapshot_expiry(
 
 
 def may_expire(model: Model, state: TableState, now_ms: int, thresholds: Thresholds) -> bool:
-    """Whether enough old snapshots or change rows exist, after a run, to look at who still needs them."""
+    """Whether there are enough old snapshots or change rows for a run to find out which of them are still needed."""
     age, log = model.config.retention.age_seconds, state.appended or state.changes
     if log is None:
         return False
@@ -83,7 +84,7 @@ def may_expire(model: Model, state: TableState, now_ms: int, thresholds: Thresho
 
 
 def select_due_steps(model: Model, state: TableState, plan: ExpiryPlan, thresholds: Thresholds) -> ExpiryPlan:
-    """Selects the steps of `plan` that a run performs by itself, since there is enough to expire."""
+    """Selects the steps of `plan` that a run performs without being asked, because there is enough to expire."""
     log = state.appended or state.changes
     if log is None:
         return replace(plan, steps=(), tags=(), trim=None)
@@ -98,7 +99,7 @@ def _compute_snapshot_threshold(changes: ChangeTableState, thresholds: ExpiryThr
 
 
 def describe_expiry(plan: ExpiryPlan, verb: str) -> list[str]:
-    """Lines for people about the plan; `verb` says whether its snapshots will expire or have expired."""
+    """Describes the plan in lines for people; `verb` says whether its snapshots will expire or have expired."""
     lines = _describe_trim(plan, verb)
     lines += [f"{verb}: tag {tag} of {step.table}, which no view reads" for step in plan.tags for tag in step.tags]
     lines += [f"{verb}: {len(step.snapshots)} snapshot(s) of {step.table}" for step in plan.steps]
@@ -121,10 +122,11 @@ def _describe_trim(plan: ExpiryPlan, verb: str) -> list[str]:
 def _list_idle_tags(
     state: TableState, tables: Sequence[Snapshots], now_ms: int, thresholds: ExpiryThresholds
 ) -> Iterator[DropTags]:
-    """Yields the drops of view tags that no view needs: left by failed runs, or by runs that another run overtook.
+    """Yields steps that drop tags which keep snapshots for a view, if no view reads these snapshots.
 
-    The tag that the view pins stays. So does a tag whose snapshot was replaced less than `view_tag_seconds` ago: a run
-    that observed the base before may still be about to point the view to this snapshot.
+    Failed runs leave such tags. The tag of the snapshot that the view reads stays. So does a tag whose snapshot was
+    replaced less than `view_tag_seconds` ago: a run that observed the base before may still be about to make the view
+    read it.
     """
     pinned = state.view.base_snapshot if state.view else None
     until = now_ms - 1000 * thresholds.view_tag_seconds
@@ -140,7 +142,7 @@ def _list_idle_tags(
 
 
 def _map_replacement_times(table: Snapshots) -> dict[int, int]:
-    """Maps each snapshot to the time at which a newer one replaced it; the newest snapshot has no entry.
+    """Maps the id of each snapshot to the time at which a newer one replaced it; the newest snapshot has no entry.
 
     Snapshots of failed attempts were never the newest, and have their own time.
     """
@@ -149,7 +151,7 @@ def _map_replacement_times(table: Snapshots) -> dict[int, int]:
 
 
 def _remove_tags(tables: Sequence[Snapshots], dropped: Sequence[DropTags]) -> Iterator[Snapshots]:
-    """Returns the tables as they are without the `dropped` tags; snapshots of other view tags are added to `held`."""
+    """Yields the tables without their view tags; snapshots of view tags that are not `dropped` are added to `held`."""
     gone = {(step.table, tag) for step in dropped for tag in step.tags}
     for table in tables:
         left = {snapshot_id for tag, snapshot_id in table.view_tags.items() if (table.table, tag) not in gone}
@@ -157,15 +159,15 @@ def _remove_tags(tables: Sequence[Snapshots], dropped: Sequence[DropTags]) -> It
 
 
 def cut_of(needs: Sequence[tuple[int, str]]) -> int:
-    """The smallest sequence number in `needs`, from which on snapshots are needed; 0 without needs."""
+    """The smallest sequence number in `needs`; snapshots from it on are needed. 0 if `needs` is empty."""
     return min((sequence for sequence, _ in needs), default=0)
 
 
 def list_expired_snapshots(table: Snapshots, cut: int, older_than_ms: int) -> tuple[int, ...]:
-    """The snapshots that may expire: the oldest ones, up to the first that is needed or younger than allowed.
+    """Lists the snapshots that may expire: the oldest ones, up to the first that is needed or too young.
 
-    Snapshots from `cut` on are needed; those from `older_than_ms` on are too young. Old snapshots of failed attempts
-    are included, and snapshots that a tag or a branch holds are left out.
+    Snapshots with a sequence number from `cut` on are needed; those from `older_than_ms` on are too young. Old
+    snapshots of failed attempts are included, and snapshots that a tag or a branch holds are left out.
     """
     expirable = []
     for snapshot in table.lineage:
@@ -177,7 +179,10 @@ def list_expired_snapshots(table: Snapshots, cut: int, older_than_ms: int) -> tu
 
 
 def list_kept_snapshots(table: Snapshots, needs: Sequence[tuple[int, str]], cut: int) -> Iterator[Kept]:
-    """Lists the snapshots that are kept, each with its reason: the one at the `cut`, and older ones that are held."""
+    """Lists the snapshots that are kept, with reasons: the first needed one, and older ones with a tag or branch.
+
+    `cut` is the smallest sequence number in `needs`, from which on snapshots are needed.
+    """
     for sequence, reason in needs:
         if sequence == cut:
             cut_snapshot = next((snapshot.id for snapshot in table.lineage if snapshot.sequence >= cut), 0)
@@ -193,19 +198,22 @@ def _list_newest_need(table: Snapshots) -> Needs:
 
 
 def _list_consumer_versions(state: TableState, consumers: Mapping[str, Version]) -> dict[str, Version]:
-    """Reason to keep → version up to which a consumer has read the table, without versions of a recreated table."""
+    """Maps a reason to keep a version to the version up to which a consumer has read the table.
+
+    Consumers that have read an earlier table of the same name are left out.
+    """
     uuid = state.log.uuid if state.log else None
     return {f"{name} has read up to it": offset for name, offset in consumers.items() if offset.table == uuid}
 
 
 def _list_last_versions(state: TableState, count: int | None) -> dict[str, Version]:
-    """Reason to keep → the oldest of the `count` newest versions; empty without a count."""
+    """Maps a reason to keep a version to the oldest of the `count` newest versions; empty if `count` is None."""
     runs = [commit.version for commit in run_commits(state.log)]
     return {f"it is one of the last {count} versions": runs[-count:][0]} if count and runs else {}
 
 
 def _list_change_table_needs(state: TableState, wanted: Mapping[str, Version]) -> Needs:
-    """Yields the snapshots of a change table that are needed besides its newest, with the reasons.
+    """Yields the snapshots of the change table that are needed besides its newest, with the reasons.
 
     If a needed version has expired already, the snapshots after it are needed.
     """
@@ -235,7 +243,7 @@ def _list_keyless_needs(table: ChangeTableState | None, wanted: Mapping[str, Ver
 
 
 def _list_base_needs(state: TableState, base: Snapshots, wanted: Mapping[str, Version]) -> Needs:
-    """Yields the snapshots of a base that are needed besides its newest, with the reasons.
+    """Yields the snapshots of the base that are needed besides its newest, with the reasons.
 
     These are the newest one that records its merged version, the one that the view reads, and those with the rows of
     the `wanted` versions.
@@ -253,7 +261,7 @@ def _list_base_needs(state: TableState, base: Snapshots, wanted: Mapping[str, Ve
 
 
 def _list_aggregate_state_needs(state: TableState, totals: Snapshots) -> Needs:
-    """Yields the snapshot with the aggregate state of the newest version.
+    """Yields the snapshot of `totals` that has the aggregate state of the model's newest version.
 
     A newer snapshot may exist, written by a run whose commit to the change table failed.
     """

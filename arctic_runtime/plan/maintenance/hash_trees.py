@@ -1,4 +1,4 @@
-"""Files of a table as hash trees, one for each partition; files of several depths may cover the same hash values."""
+"""Arranges the files of a table as hash trees, one per partition; files of several depths may share hash values."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Partition = tuple[PartitionValue, ...]
 
 @dataclass(frozen=True)
 class Unit:
-    """Nodes of a partition whose hash ranges overlap; they have no key in common with another unit.
+    """File groups of one partition whose hash ranges overlap; they share no key with any other unit.
 
-    `top` is the hash node that covers them all; mostly it is the only one. Merges write at one depth for all
-    partitions, so a partition with nodes of another depth gets files of that depth as well. `places` are the hash nodes
-    of the `nodes`, in the same order.
+    `nodes` are the file groups, and `places` their hash nodes, in the same order. `top` is the hash node above them
+    all; mostly there is only one. Merges write at one depth for all partitions, so a partition with buckets of another
+    depth gets files of that depth as well.
     """
 
     partition: Partition
@@ -38,12 +38,12 @@ class Unit:
 
     @property
     def deleted_share(self) -> float:
-        """The part of its stored rows that are deleted."""
+        """The share of its stored rows that are deleted, from 0 to 1."""
         return sum(file.deleted for file in self.files) / max(1, sum(file.rows for file in self.files))
 
     @cached_property
     def depth(self) -> int:
-        """The depth that holds most of its bytes; of two with as many bytes, the deeper one."""
+        """The depth of the hash tree that has most of its bytes; of two with as many bytes, the deeper one."""
         if len(self.nodes) == 1:
             return self.top.depth
         return compute_main_depth(
@@ -52,17 +52,17 @@ class Unit:
 
     @property
     def spec(self) -> int:
-        """The partition spec of its nodes at `depth`."""
+        """The id of the partition spec of its file groups at `depth`."""
         return next(node.spec for place, node in zip(self.places, self.nodes, strict=True) if place.depth == self.depth)
 
     @property
     def is_mixed(self) -> bool:
-        """Whether it has several nodes, which lie at different depths."""
+        """Whether it has several file groups, which are at different depths of the hash tree."""
         return len(self.nodes) > 1
 
     @cached_property
     def largest(self) -> int:
-        """The bytes of its largest node at `depth`; bytes of smaller depths are divided evenly among the nodes."""
+        """The bytes of its largest bucket at `depth`; bytes of smaller depths are divided evenly among the buckets."""
         if len(self.nodes) == 1:
             return self.bytes
         spread, own = 0, {place: 0 for place in self.places if place.depth == self.depth}
@@ -84,9 +84,10 @@ def compute_main_depth(sizes: Iterable[tuple[int, int]]) -> int:
 
 
 def list_units(table: TableFiles, hash_key: str | None) -> list[Unit] | None:
-    """Groups the nodes of a table into units; None if it has several specs that are not depths of the same hash tree.
+    """Groups the file groups of a table into units.
 
-    If there is only one spec, each node is a unit of its own, whatever the spec is.
+    None if the table has several partition specs that are not depths of the same hash tree. If it has only one spec,
+    each file group is a unit of its own, whatever the spec is.
     """
     placed = [_find_tree_position(node, hash_key) for node in table.nodes]
     if len({node.spec for node in table.nodes}) <= 1:
@@ -107,14 +108,14 @@ def list_units(table: TableFiles, hash_key: str | None) -> list[Unit] | None:
 
 
 def list_bucket_counts(units: Sequence[Unit]) -> tuple[int, ...]:
-    """The distinct numbers of buckets by which the files of a table are bucketed, sorted."""
+    """Lists the distinct numbers of buckets by which the files of a table are bucketed, sorted."""
     return tuple(sorted({place.buckets for unit in units for place in unit.places}))
 
 
 def is_in_tree(table: TableFiles, hash_key: str | None) -> bool:
-    """Whether the table and all its files are bucketed by the hash key into a power of two.
+    """Whether the table and all its files are bucketed by the hash key, each into a power of two.
 
-    Only then can its nodes be split and merged.
+    Only then can its buckets be split and merged.
     """
     is_cut = any(
         transform.is_bucket_of(hash_key) and to_hash_node(transform.parameter or 0, 0) is not None
@@ -136,7 +137,7 @@ def _build_units(partition: Partition, nodes: dict[HashNode, FileGroup]) -> list
 
 
 def _find_tree_position(node: FileGroup, hash_key: str | None) -> tuple[Partition, HashNode] | None:
-    """Splits a node's partition into the values without the bucket, and the bucket as a hash node.
+    """Splits the partition of a file group into its values without the bucket, and the bucket as a hash node.
 
     Returns None if no value is a bucket of the hash key, or if the number of buckets is no power of two.
     """

@@ -1,4 +1,4 @@
-"""Chooses the rows of a landing table that may be deleted: old rows that all models reading the table have read."""
+"""Chooses the rows of a landing table that may be deleted: old rows that all models which read the table have read."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def plan_landing_expiry(
 
 
 def _date_by_replacement(snapshots: Snapshots) -> Snapshots:
-    """Returns the snapshots, each with the time at which a newer one replaced it.
+    """Returns the snapshots with other times: each has the time at which a newer snapshot replaced it.
 
     A model that is built for the first time reads the newest snapshot, however old it is, and its next run continues
     from there. So its first run may take as long as the whole retention.
@@ -73,9 +73,10 @@ def _date_by_replacement(snapshots: Snapshots) -> Snapshots:
 def _plan_deletion(
     state: LandingState, read: Mapping[str, Version], before_ms: int
 ) -> tuple[DeleteFiles | None, tuple[str, ...]]:
-    """Plans the deletion of files whose rows are older than `before_ms` and were read by all readers.
+    """Plans to delete the files whose rows are older than `before_ms` and were read by all readers.
 
-    The deletion is None if there are no such files. The texts name the readers that have not read all old rows.
+    `read` maps readers to the version up to which they have read. The step is None if there are no such files. The
+    texts name the readers that have not read all old rows.
     """
     old = [age for age in _list_commit_ages(state) if age.at_ms < before_ms]
     if not old:
@@ -90,14 +91,14 @@ def _plan_deletion(
 
 
 def _list_commit_ages(state: LandingState) -> list[Age]:
-    """The known ages of the commits, oldest first: their sequence numbers and times."""
+    """Lists the sequence numbers and times of the known commits, oldest first."""
     ages = {age.sequence: age for age in state.ages}
     ages |= {snapshot.sequence: Age(snapshot.sequence, snapshot.at_ms) for snapshot in state.snapshots.lineage}
     return [ages[sequence] for sequence in sorted(ages)]
 
 
 def _select_ages_to_keep(state: LandingState, before_ms: int, apart_ms: int) -> Iterator[Age]:
-    """Selects the commit times that are stored, since other programs may expire the snapshots.
+    """Selects the commit times to store in the table, because other programs may expire its snapshots.
 
     They are few, at least `apart_ms` apart. Of the commits before `before_ms`, only the newest is selected.
     """
@@ -112,7 +113,7 @@ def _select_ages_to_keep(state: LandingState, before_ms: int, apart_ms: int) -> 
 
 
 def describe_landing(plan: LandingPlan, verb: str) -> list[str]:
-    """Lines for people about the plan; `verb` says whether files and snapshots will be or have been deleted."""
+    """Describes the plan in lines for people; `verb` says whether files and snapshots will be or have been deleted."""
     lines = []
     if plan.delete is not None:
         rows = sum(file.rows for file in plan.delete.files)

@@ -1,4 +1,4 @@
-"""Plans the tags by which a savepoint is created and dropped."""
+"""Plans the tags that create or drop a savepoint."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ def plan_savepoint(
 ) -> tuple[SetTag, ...]:
     """Plans the tags of a savepoint at `commit` of the change table, in the order in which they are created.
 
-    The change table's tag comes first and is dropped last: it defines the savepoint, and its change rows alone contain
-    the version. The base's tag keeps the newest snapshot that contains no later changes, if there is one. Raises
-    ConfigError for an invalid name, and for a name that is in use for another version.
+    `known` are the existing savepoints. The change table's tag is created first and dropped last: it defines the
+    savepoint, and its change rows alone contain the version. The base's tag keeps the newest snapshot that contains no
+    later changes, if there is one. Raises ConfigError for an invalid name, and for a name that is in use for another
+    version.
     """
     _check_name(model, name)
     taken = next((tag for tag in known if tag.name == name), None)
@@ -42,7 +43,7 @@ def plan_savepoint_drop(model: Model, name: str, known: Sequence[Savepoint]) -> 
 
 
 def find_savepoint(model: Model, name: str, known: Sequence[Savepoint]) -> Savepoint:
-    """Returns the savepoint `name` among the `known` ones; raises ConfigError if there is none."""
+    """Returns the savepoint called `name` among `known`; raises ConfigError if there is none."""
     for savepoint in known:
         if savepoint.name == name:
             return savepoint

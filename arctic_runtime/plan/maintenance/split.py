@@ -1,4 +1,4 @@
-"""Plans splits and merges of nodes (buckets of a partition), as steps of a compaction or alone."""
+"""Plans splits and merges of buckets, as steps of a compaction or alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_TREE = "it has no nodes in numbers of a power of two, so there is nothing to 
 
 
 def plan_split(model: Model, table: TableFiles, thresholds: Thresholds) -> CompactionPlan:
-    """Plans only the splits and merges of nodes of the base, by their size, and says why other nodes are left alone."""
+    """Plans only the splits and merges of buckets of the base, with the reasons why other buckets are left alone."""
     tree_units = list_units(table, model.config.hash_key)
     moves = plan_resizes(table, tree_units or [], model, True, thresholds)
     steps = list(plan_resize_steps(table, tree_units or [], moves, thresholds.compaction))
@@ -47,10 +47,10 @@ def plan_split(model: Model, table: TableFiles, thresholds: Thresholds) -> Compa
 def plan_resizes(
     table: TableFiles, tree_units: Sequence[Unit], model: Model, alone: bool, thresholds: Thresholds
 ) -> list[Move]:
-    """Plans the splits of too large nodes; if there are none, the merges of small ones.
+    """Plans the splits of buckets that are too large; if there are none, the merges of small ones.
 
-    Merges leave at least as many nodes as the model's `nodes`. Without `alone`, they bring all partitions to the same
-    depth. Finished groups are not moved a second time.
+    Merges leave at least as many buckets as the model's `nodes`. Unless `alone`, they bring all partitions to the same
+    depth. Units that this compaction has already rewritten are left out.
     """
     config, buckets = model.config, thresholds.buckets
     if not tree_units or not is_in_tree(table, config.hash_key):
@@ -63,7 +63,7 @@ def plan_resizes(
 
 
 def select_worthwhile(moves: list[Move], mode: CompactionMode, thresholds: CompactionThresholds) -> list[Move]:
-    """Returns `moves` if they are worth their cost, else none.
+    """Returns `moves` if they are worth their cost, else an empty list.
 
     Splits always are, and so are merges that a user asked for. In mode `auto`, merges are worth it if they fit into one
     commit, and if readers save more than the commit costs.

@@ -1,4 +1,4 @@
-"""Schedules upkeep within a budget: the table whose readers lose most comes first, and no table waits for ever."""
+"""Schedules compaction and expiry within a budget: tables that cost readers most are first, and none waits for ever."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ UpkeepOperation = Literal["compact", "expire"]
 
 @dataclass(frozen=True)
 class Hours:
-    """Hours of the day on some days of the week (0 is Monday); they cross midnight if `end` is before `begin`."""
+    """Hours of the day that begin on certain days of the week (0 is Monday).
+
+    If `end` is before `begin`, they end on the next day.
+    """
 
     begin: time
     end: time
     days: frozenset[int] = frozenset(range(7))
 
     def contain(self, moment: datetime) -> bool:
-        """Whether `moment`, of the same clock, is within these hours; after midnight, the day before counts."""
+        """Whether `moment` is within these hours; after midnight, the weekday on which the hours began counts."""
         at = moment.time()
         if self.begin <= self.end:
             return self.begin <= at < self.end and moment.weekday() in self.days
@@ -33,9 +36,10 @@ class Hours:
 
 @dataclass(frozen=True)
 class UpkeepBudget:
-    """Limits of upkeep: jobs at the same time, bytes rewritten per minute, and hours without any upkeep.
+    """Limits of upkeep: number of jobs at the same time, bytes rewritten per minute, and hours without any upkeep.
 
-    `group_bytes_per_minute` are limits for the tables of a schema; their bytes count in `bytes_per_minute` as well.
+    `group_bytes_per_minute` are further limits for the tables of a schema, by schema. None as `bytes_per_minute` is no
+    limit.
     """
 
     jobs: int = 1
@@ -83,9 +87,10 @@ class Allowance:
 
 @dataclass(frozen=True)
 class DueUpkeep:
-    """Upkeep that a table needs since the time `since`: it rewrites `bytes`, and readers lose `waste_bytes` until then.
+    """One job of upkeep that a table has needed since the time `since`.
 
-    After `failures` in a row it is not tried again before `retry_at`.
+    It rewrites `bytes`; until then readers read `waste_bytes` in vain. After `failures` in a row it is not tried again
+    before `retry_at`.
     """
 
     table: TableName
@@ -100,7 +105,7 @@ class DueUpkeep:
 
 @dataclass(frozen=True)
 class UpkeepState:
-    """Facts for decisions on upkeep at a moment: `local` is its time on the users' clock, `now` on a monotonic clock.
+    """Facts for decisions on upkeep at one moment: `now` is a time of a monotonic clock, `local` the users' local time.
 
     `busy` are tables that are being written, `running` those with a job of upkeep, `paused` those that users paused.
     `allowances` are by schema; the one under None is for all tables together.
@@ -115,7 +120,7 @@ class UpkeepState:
 
 
 def sort_by_urgency(due: Iterable[DueUpkeep], now: float, thresholds: UpkeepThresholds) -> list[DueUpkeep]:
-    """Sorts jobs: first those that have waited too long, the oldest first; then by the bytes that readers lose."""
+    """Sorts jobs: first those that have waited too long, oldest first; then by the bytes that readers read in vain."""
 
     def rank_job(job: DueUpkeep) -> tuple[bool, float, float]:
         starves = now - job.since >= thresholds.starvation_seconds
@@ -127,7 +132,7 @@ def sort_by_urgency(due: Iterable[DueUpkeep], now: float, thresholds: UpkeepThre
 def schedule_upkeep(
     due: Iterable[DueUpkeep], state: UpkeepState, budget: UpkeepBudget, thresholds: UpkeepThresholds
 ) -> Iterator[tuple[DueUpkeep, str]]:
-    """Yields the jobs in the order of `sort_by_urgency`, each with why it does not begin now; empty if it begins.
+    """Yields the jobs in the order of `sort_by_urgency`, each with the reason why it must wait; "" if it may begin.
 
     A job that waits for bytes also holds back later ones: else small jobs would use up the bytes of a large one.
     """
@@ -149,7 +154,10 @@ def schedule_upkeep(
 
 
 def _explain_wait(job: DueUpkeep, state: UpkeepState, budget: UpkeepBudget, begun: Collection[TableName]) -> str:
-    """Returns why `job` has to wait, apart from limits of jobs and bytes; empty if it need not."""
+    """Explains why `job` has to wait, apart from limits of jobs and bytes; "" if it need not.
+
+    `begun` are tables with a job of upkeep.
+    """
     if job.table in state.paused:
         return "until it is resumed"
     if any(hours.contain(state.local) for hours in budget.quiet_hours):

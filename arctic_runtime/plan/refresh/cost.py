@@ -22,23 +22,23 @@ Way = Literal["incremental", "full"]
 
 @dataclass(frozen=True)
 class Past:
-    """A past run: the `seconds` that it took, and the seconds that were `estimated` from the rows that it read."""
+    """A past run of a model: the `seconds` that it took, and the seconds that were `estimated` before."""
 
     way: Way
     seconds: float
     estimated: float
 
     def compute_correction(self, prices: CostThresholds) -> float:
-        """The measured seconds as a multiple of the estimated ones, within `correction_limit`."""
+        """The measured seconds divided by the estimated ones; at most `correction_limit`, at least its inverse."""
         limit = prices.correction_limit
         return min(limit, max(1 / limit, self.seconds / max(self.estimated, prices.scan_seconds)))
 
 
 @dataclass(frozen=True)
 class RunHistory:
-    """The known runs of a table, the newest last, and the number of rows that the table has now.
+    """The known past runs of a table, the newest last, and the number of rows that the table has now.
 
-    `was_tried`: a run has begun to follow changes, perhaps one that gave up and left no measured seconds.
+    `was_tried` is True if a run has begun an incremental refresh, even if it gave up and left no measured seconds.
     """
 
     table_rows: int = 0
@@ -48,11 +48,11 @@ class RunHistory:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated cost of one mode of a run: `rows` read by `scans`, and the `seconds`, corrected by earlier runs.
+    """Estimated cost of one mode of a run: the `rows` and number of `scans` that it reads, and the `seconds`.
 
     `changes` is the number of change rows among `rows`, and `repeated` the number of those that are read more than
-    once. `merged` is the number of change rows from several commits, which are combined by their keys. `unadjusted` are
-    the seconds without the correction.
+    once. `merged` is the number of change rows that come from several commits and are combined by key. The `seconds`
+    are corrected by earlier runs, `unadjusted` are not.
     """
 
     way: Way
@@ -66,11 +66,11 @@ class Estimate:
     unadjusted: float = 0.0
 
     def describe_cost(self) -> str:
-        """Text for people with the number of rows and scans, and the seconds."""
+        """Describes the number of rows and scans and the seconds, in a line for people."""
         return f"{self.rows:,} rows by {self.scans} scan(s), about {self.seconds:.1f} s"
 
     def explain_cost(self) -> str:
-        """Text for people with the purpose of the mode, and its cost as in `describe_cost`."""
+        """Describes what the mode would do and what it would cost, in a line for people."""
         return f"{_PURPOSES[self.way]}: {self.describe_cost()}"
 
 
@@ -84,9 +84,10 @@ def estimate_modes(
     history: RunHistory,
     prices: CostThresholds = SHIPPED.cost,
 ) -> tuple[Estimate, ...]:
-    """Estimates the cost of each possible mode, the cheapest first.
+    """Estimates the cost of each possible mode of a run, the cheapest first.
 
-    `followed` are the scans of the incremental plan; None if there is no such plan.
+    `states` are the sources, and `windows` the versions of them that the run reads. `followed` are the scans of the
+    incremental plan; None if there is no such plan.
     """
     ways = [_estimate_full(states, history.table_rows)]
     if followed is not None:
@@ -108,7 +109,7 @@ def _estimate_seconds(way: Estimate, prices: CostThresholds) -> float:
 
 
 def _estimate_full(states: Mapping[str, SourceState | None], table_rows: int) -> Estimate:
-    """Estimates a full run: it reads each source once, and the table itself to compare it with the result."""
+    """Estimates a full run: it reads each source once, and the `table_rows` rows of the table to compare them."""
     source_rows = [state.rows for state in states.values() if state]
     return Estimate("full", len(source_rows) + 1, sum(source_rows) + table_rows)
 
@@ -146,7 +147,7 @@ def _calibrate_estimate(way: Estimate, factors: Mapping[Way, float]) -> Estimate
 def _compute_correction_factors(runs: Sequence[Past], prices: CostThresholds) -> dict[Way, float]:
     """Computes the correction factor of each mode from its last two runs.
 
-    It is the smaller of their corrections, since one of them may have been slow by chance. It is multiplied by
+    It is the smaller of their two corrections, since one of the runs may have been slow by chance. It is multiplied by
     `correction_decay` for each later run of the other mode.
     """
     factors: dict[Way, float] = {}

@@ -40,12 +40,12 @@ from arctic_runtime.thresholds import SHIPPED, Thresholds
 
 @dataclass(frozen=True)
 class Decision:
-    """Mode and reason of the next run, and the `windows` of versions that it reads, by upstream.
+    """Mode and reason of the next run, and the window of versions that it reads of each upstream.
 
-    `increment` is the plan by which the table of a query follows the changes in the windows; None if events are
-    folded, or if all rows are computed. `ways` are the possible modes of a query with their estimated costs, the
-    cheapest first. `given_up` is the reason for which this run, or an earlier one, stopped following changes although
-    a plan for it existed. `repairs` are the promises that the table breaks, which a full computation restores.
+    `because` explains the reason. `increment` is the incremental plan of a query; None if change events are applied, or
+    if all rows are computed. `ways` are the possible modes of a query with their estimated costs, the cheapest first.
+    `given_up` is the reason for which this run, or an earlier one, abandoned its incremental plan. `repairs` are the
+    promises that the table breaks and that a full computation restores.
     """
 
     mode: Mode
@@ -59,7 +59,7 @@ class Decision:
 
     @property
     def estimate(self) -> Estimate | None:
-        """Estimate for the chosen mode; None if events are folded."""
+        """The cost estimate of the chosen mode; None if change events are applied."""
         way = "incremental" if self.mode == "incremental" else "full"
         return next((estimate for estimate in self.ways if estimate.way == way), None)
 
@@ -70,11 +70,11 @@ class Decision:
 
 @dataclass(frozen=True)
 class Request:
-    """Request for a run, with facts that were learned while it ran.
+    """What was asked of a run, with facts that were learned while it ran.
 
-    `given_up` is the reason for which the run no longer follows changes. `session` is a hash of the SQL settings that
-    its Spark really has. `was_overtaken`: an upstream changed during a full computation, which reads the newest
-    versions. Changes are followed then, whatever that costs, since this mode reads given versions.
+    `given_up` is the reason for which the run abandoned its incremental plan. `session` is a hash of the SQL settings
+    that its Spark really has. `was_overtaken` is True if an upstream changed during a full computation, which reads the
+    newest versions. The run is then incremental at any cost, since that mode reads fixed versions.
     """
 
     full_refresh: bool = False
@@ -110,7 +110,7 @@ def decide_refresh(
 
 
 def is_empty_table(model: Model, state: TableState) -> bool:
-    """Whether the table can be replaced by a new one without loss: it never had a row, and has read no events."""
+    """Whether the table can be replaced without loss: it never had a row, and has read no change events."""
     changes, base = state.changes, state.base
     if changes is None or not changes.begins or any(commit.rows for commit in changes.commits):
         return False
@@ -204,7 +204,7 @@ def _check_history(model: Model, key: str) -> None:
 
 
 def _check_layout(model: Model, state: TableState) -> None:
-    """Raises ConfigError if the base's layout differs from the model's, and `on_configuration_change` is `fail`."""
+    """Raises ConfigError if `on_configuration_change` is `fail` and the layout of the base differs from the model's."""
     if model.config.on_configuration_change != "fail" or state.base is None:
         return
     if not is_laid_out(model.config, state.base.properties):
@@ -316,7 +316,7 @@ def _check_continues(model: Model, name: TableName, source: SourceState, start: 
 
 
 def _keeps_new_rows(commit: Commit, start: Version) -> bool:
-    """Whether `commit` is known to neither remove nor change a row that was added after the version `start`."""
+    """Whether `commit` certainly neither removes nor changes a row that was added after the version `start`."""
     if commit.operation == "delete":
         return commit.count_removed_after(start) == 0
     return commit.operation in ("append", "replace")
@@ -373,7 +373,7 @@ def _decide_state(
 def _decide_to_follow(
     model: Model, upstreams: Upstreams, windows: Mapping[str, Window], state: TableState, thresholds: Thresholds
 ) -> Decision:
-    """Decides to follow the changes in `windows` if that is possible, whatever it costs; else to compute in full."""
+    """Decides on an incremental run of the changes in `windows`, at any cost; a full one if that is not possible."""
     try:
         increment = plan_increment(model, upstreams, windows, state, thresholds)
     except NotMaintained as refused:
@@ -386,7 +386,7 @@ def _decide_to_follow(
 
 
 def _choose_cheaper_mode(decision: Decision, history: RunHistory, thresholds: Thresholds) -> Decision:
-    """Returns a decision to compute in full if that is cheaper than to follow changes; else the same `decision`."""
+    """Returns a decision for a full computation if that is cheaper than `decision`; else `decision` itself."""
     increment, ways = decision.increment, decision.ways
     if increment is None or not _is_full_cheaper(ways, increment, history, thresholds):
         return decision
@@ -400,10 +400,10 @@ def _explain_session_change(last: RunSummary, request: Request) -> str:
 
 
 def _recall_refusal(last: RunSummary, query: str) -> Refusal | None:
-    """Returns why the last run could not follow changes, if that reason still holds; else None.
+    """Returns the reason why the last run could not be incremental, if it still holds; else None.
 
-    A refusal because Spark reads the query differently holds only as long as `query`, its hash, is the one that the
-    last run `judged`.
+    The reason that Spark reads the query differently from our parser holds only while `query`, a hash, is the one that
+    the last run `judged`.
     """
     refusal = Refusal.from_text(last.given_up)
     if refusal is not None and refusal.reason == "NOT_SAME_TO_SPARK" and last.judged != query:
@@ -414,11 +414,11 @@ def _recall_refusal(last: RunSummary, query: str) -> Refusal | None:
 def _is_full_cheaper(
     ways: tuple[Estimate, ...], increment: Increment, history: RunHistory, thresholds: Thresholds
 ) -> bool:
-    """Whether a full computation is cheaper than following changes; `ways` are sorted by their estimated seconds.
+    """Whether a full computation is cheaper than the incremental plan; `ways` are sorted by their estimated seconds.
 
-    It is if following changes needs many more scans. If many rows are read, the difference has to be large, or a run
-    has tried to follow changes before. If few rows are read, a run must have followed changes before, the saving must
-    be clear, and the result must be deterministic: a sum of floats may differ for no reason.
+    It is if the incremental plan needs many more scans. If many rows are read, the difference has to be large, or a run
+    must have tried an incremental refresh before. If few rows are read, an incremental run must have succeeded before,
+    the saving must be clear, and the result must be deterministic: a sum of floats may differ for no reason.
     """
     prices = thresholds.cost
     best, *others = ways
@@ -464,12 +464,12 @@ def _build_strict_error(model: Model, reason: Reason, because: str, when: str, o
 
 
 def build_never_strict_error(model: Model, refused: NotMaintained) -> PlanError:
-    """Returns the error for a model with `refresh: strict` whose table can never be maintained incrementally."""
+    """Builds the error for a model with `refresh: strict` whose query can never be maintained incrementally."""
     return _build_strict_error(model, refused.reason, refused.because, "at all")
 
 
 def _check_strict(model: Model, upstreams: Upstreams) -> None:
-    """Raises PlanError if the table can never be maintained incrementally, before anything is built."""
+    """Raises PlanError if the query can never be maintained incrementally, so that nothing is built in vain."""
     for reason, because in _list_reasons_to_recompute(upstreams):
         raise _build_strict_error(model, reason, because, "at all")
     try:
@@ -479,7 +479,7 @@ def _check_strict(model: Model, upstreams: Upstreams) -> None:
 
 
 def can_follow_changes(upstreams: Upstreams) -> bool:
-    """Whether the query is parsed and deterministic and all its sources are known, so that changes can be followed."""
+    """Whether an incremental run is possible: the query is parsed and deterministic, and all its sources are known."""
     return next(iter(_list_reasons_to_recompute(upstreams)), None) is None
 
 

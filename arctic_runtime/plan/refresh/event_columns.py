@@ -47,7 +47,7 @@ def _find_ordered_type(model: Model, query: tuple[Column, ...], sequence: str) -
 
 
 def check_events(model: Model, query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
-    """Raises ConfigError if merge functions, flows or `columns_to_update` don't fit the columns of the query.
+    """Raises ConfigError if merge functions, `sequence_by` or `columns_to_update` don't fit the columns of the query.
 
     `query` are all columns of the query, `stored` those that the table stores.
     """
@@ -122,7 +122,11 @@ def _check_columns_to_update(model: Model, query: tuple[Column, ...], stored: tu
 
 
 def _check_mask(model: Model, fields: list[str], query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
-    """Raises ConfigError if `fields`, the fields of a mask, lack an optional column or name an unknown one."""
+    """Raises ConfigError if the fields of a mask lack an optional column, or if one has no column.
+
+    A mask is a struct with a boolean for each column, which is true if the event has the column; `fields` are its
+    names.
+    """
     columns = select_optional_columns(model, stored)
     lacking = [column.name for column in columns if not any(is_same_name(column.name, name) for name in fields)]
     strange = [name for name in fields if find_column(query, name) is None]

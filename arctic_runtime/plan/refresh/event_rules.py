@@ -45,7 +45,7 @@ def _list_event_rules(config: ModelConfig) -> Iterator[tuple[str, str]]:
 
 
 def find_changed_rules(config: ModelConfig, then: Mapping[str, str]) -> tuple[str, ...]:
-    """The keys whose value differs from `then`, the result of an earlier `hash_event_rules`.
+    """Lists the configuration keys whose value differs from `then`, the result of an earlier `hash_event_rules`.
 
     A merge function counts as unchanged if only its column was renamed.
     """
@@ -58,9 +58,10 @@ def find_changed_rules(config: ModelConfig, then: Mapping[str, str]) -> tuple[st
 
 
 def can_continue(model: Model, changed: tuple[str, ...]) -> bool:
-    """Whether the rules `changed` may apply to later events alone.
+    """Whether later events may be applied by the changed rules, while existing rows stay as they are.
 
-    The model has to ask for it by `on_configuration_change: continue`, and the order of events must not have changed.
+    `changed` are the changed configuration keys. The model must set `on_configuration_change: continue`, and none of
+    the keys may change the order of events.
     """
     return model.config.on_configuration_change == "continue" and not _changes_order(changed)
 
@@ -68,7 +69,10 @@ def can_continue(model: Model, changed: tuple[str, ...]) -> bool:
 def check_recomputable(
     model: Model, changed: tuple[str, ...], last: RunSummary, sources: Mapping[str, SourceState | None]
 ) -> None:
-    """Raises ConfigError if rows can't, or should not, be recomputed from all events by the changed rules."""
+    """Raises ConfigError if rows can't be recomputed from all events by the `changed` rules, or the model forbids it.
+
+    `last` is the summary of the table's last run.
+    """
     if model.config.on_configuration_change == "fail":
         raise ConfigError(
             f"{model.table}: {_quote_rules(changed)} changed, and `on_configuration_change` is `fail`.",

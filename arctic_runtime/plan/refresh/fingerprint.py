@@ -75,7 +75,7 @@ _WITHOUT_EFFECT = (
 
 
 def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
-    """Computes the fingerprint of a model: JSON with a hash of each part, as a commit's summary stores it."""
+    """Computes the fingerprint of a model as a JSON text with a hash of each part, for a commit's summary."""
     config = model.config
     parts = {
         "query": (model.sql, *sorted(upstreams.views.items())),
@@ -98,15 +98,15 @@ def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
 
 
 def hash_query_reading(model: Model, upstreams: Upstreams) -> str:
-    """Computes a hash of all that determines how Spark and our parser read a query and the views behind it."""
+    """Hashes everything that determines how Spark and our parser understand the query and the views that it reads."""
     views, settings = sorted(upstreams.views.items()), sorted(upstreams.settings.items())
     return _hash_value((sqlglot.__version__, WRITTEN_VERSION, str(model.table), model.sql, views, settings))
 
 
 def describe_fingerprint_change(then: str | None, now: str) -> str:
-    """Names, in a line for people, the parts of `now` that differ from the earlier fingerprint `then`.
+    """Names the parts of the fingerprint `now` that differ from the earlier one `then`, in a line for people.
 
-    The text is empty if no part differs.
+    "" if no part differs.
     """
     if then == now:
         return ""
@@ -116,9 +116,9 @@ def describe_fingerprint_change(then: str | None, now: str) -> str:
 
 
 def find_changed_event_rules(then: str | None, model: Model) -> tuple[str, ...]:
-    """The keys for applying events whose value differs from the fingerprint `then`; none if `then` does not have them.
+    """Lists the configuration keys for applying events whose value differs from that in the fingerprint `then`.
 
-    It is `input` alone if the model read no events at that time.
+    Empty if `then` has no such values. If the model read no events at that time, it is `input` alone.
     """
     parts = _read_part_hashes(then)
     if _EVENTS not in parts:
@@ -137,12 +137,15 @@ def select_effective_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def hash_session(version: str, settings: Mapping[str, str]) -> str:
-    """Computes a hash of Spark's `version` and of a session's effective SQL settings, including those of its server."""
+    """Hashes Spark's `version`, and those of a session's `settings` that may change the result of a query."""
     return _hash_value((version, sorted(select_effective_settings(settings).items())))
 
 
 def _read_part_hashes(text: str | None) -> dict[str, Any]:
-    """Parses the part hashes of a fingerprint; empty for None, or if version 1 of the rules made it."""
+    """Parses a fingerprint into the hash of each part.
+
+    Empty for None, and for a fingerprint of version 1 of the rules, which is a single hash.
+    """
     return dict(json.loads(text)) if text is not None and text.startswith("{") else {}
 
 

@@ -45,8 +45,8 @@ _WAYS: Mapping[type[Maintenance], str] = {
 class Upstreams:
     """Observed sources of a model: the `states` of its tables and the texts of its `views`, by name.
 
-    A state is None if its name is no table that can be observed. `settings` are the SQL settings under which the model
-    is read, as far as they may change a result.
+    A state is None if there is no such table, or none that can be observed. `reads` are the tables that the query
+    names. `settings` are the SQL settings of the model's profile that may change a result.
     """
 
     states: Mapping[str, SourceState | None] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Upstreams:
 
     @property
     def reassigned_columns(self) -> tuple[str, ...]:
-        """Columns of the sources that were renamed, recreated, or given another type, sorted.
+        """Lists the columns of the sources that were renamed, recreated, or given another type, sorted.
 
         Each text begins with `table.column`, followed by the column's id or its type.
         """
@@ -68,9 +68,9 @@ class Upstreams:
 class Increment:
     """The incremental plan of one run.
 
+    `tree` is the query, `changed` are its changed sources, and `types` the types of columns, if they are known.
     `outputs` are pairs of a column name of the query and the column of the tree. `key` has the tree's column for each
-    part of the table's key; a column that the query selects twice can occur twice. `tree` is the query, `changed` are
-    its changed sources, and `types` the types of columns, if they are known. The maintenance reads the semi-join
+    part of the table's key; a column that the query selects twice can occur twice. The maintenance reads the semi-join
     `reducers`, which are computed in this order; maintenance and reducers read the `spools`. All trees have join hints,
     except those that read affected keys, since these keys are not counted yet.
     """
@@ -86,7 +86,7 @@ class Increment:
 
     @property
     def is_deterministic(self) -> bool:
-        """Whether computing the query again gives the same values for rows whose sources did not change."""
+        """Whether computing the query again gives the same values in all rows whose sources did not change."""
         return is_deterministic(self.tree, self.types)
 
     @property
@@ -103,7 +103,7 @@ class Increment:
 
     @property
     def change_scans(self) -> tuple[Scan, ...]:
-        """The scans of an incremental run; if it uses aggregate state, that state is taken to be stored already."""
+        """Lists the scans that an incremental run performs, if aggregate state that it uses is stored already."""
         maintenance = self.maintenance
         trees = (
             (maintenance.moved, maintenance.result, maintenance.was)
@@ -115,7 +115,7 @@ class Increment:
         return tuple(scan for tree in read for scan in list_scans(tree))
 
     def count_rows_read(self, upstreams: Upstreams) -> int:
-        """The row counts of the query's sources, summed over all scans."""
+        """Adds up the row counts of the sources over all scans of a full computation."""
         states = (upstreams.states[str(scan.source)] for scan in list_scans(self.tree))
         return sum(state.rows for state in states if state)
 
@@ -126,12 +126,12 @@ class Increment:
         return (_WAYS[type(self.maintenance)], *once, *(f"  {line}" for line in draw_outline(self.tree, self.changed)))
 
     def select_reducers(self, trees: Iterable[Node]) -> tuple[SemiJoinReducer, ...]:
-        """All semi-join reducers if one of the trees reads any of them; else none."""
+        """Returns all semi-join reducers if any of the trees reads one of them; else none."""
         names = _list_spools_read(trees)
         return self.reducers if any(names & set(part.images.values()) for part in self.reducers) else ()
 
     def select_spools(self, trees: Iterable[Node]) -> tuple[Spool, ...]:
-        """The spools that the trees read."""
+        """Selects the spools that any of the trees reads."""
         names = _list_spools_read(trees)
         return tuple(one for one in self.spools if one.name in names)
 
@@ -204,7 +204,7 @@ def _build_increment(
 
 
 def _add_join_hints(plan: Increment, statistics: Statistics) -> Increment:
-    """The same plan with a hint for each join that has a small side."""
+    """Returns the plan with a hint for each join that has a small side."""
     spools, parts = [], []
     for one in plan.spools:
         spools.append(replace(one, rows=statistics.with_join_hints(one.rows)))
@@ -222,7 +222,7 @@ def _add_join_hints(plan: Increment, statistics: Statistics) -> Increment:
 
 
 def remove_join_hints(increment: Increment) -> Increment:
-    """The same increment without join hints.
+    """Returns the plan without join hints.
 
     Hints follow from the average number of join partners, which is far off if a few values have most partners.
     """
@@ -232,7 +232,10 @@ def remove_join_hints(increment: Increment) -> Increment:
 def collect_statistics(
     upstreams: Upstreams, windows: Mapping[str, Window], thresholds: JoinThresholds = SHIPPED.joins
 ) -> Statistics:
-    """Row counts and value sizes of the sources, from the summaries of their commits."""
+    """Collects row counts and value sizes of the sources from the summaries of their commits.
+
+    `windows` are the versions that the run reads of each source.
+    """
     statistics: dict[TableName, SourceStatistics] = {}
     for source, state in upstreams.states.items():
         if state is not None:
@@ -260,8 +263,8 @@ def _add_reducers(
 ) -> tuple[Node, tuple[SemiJoinReducer, ...]]:
     """Adds semi-join reducers to `tree` for sources that are costly to read; returns the new tree and the reducers.
 
-    A source is costly if it has many rows and is read several times, or if a large table has changes that are not
-    merged yet. `few` are the names of the spools.
+    A source is costly if it has many rows and is read several times, or if a large table has unmerged changes. `few`
+    are the names of the spools, which have few rows.
     """
     read = [scan for scan in list_scans(tree) if scan.reads_rows]
     saved: dict[TableName, int] = {}
@@ -312,7 +315,7 @@ def _replace_change_tree(maintenance: Maintenance, tree: Node) -> Maintenance:
 
 
 def drop_aggregate_state(increment: Increment) -> Increment:
-    """Plans `increment` again without aggregate state, for a state that turns out to have no exact type.
+    """Returns another plan for the same changes without aggregate state, as the state turned out to have no exact type.
 
     Raises NotMaintained if there is no other strategy.
     """
@@ -321,7 +324,7 @@ def drop_aggregate_state(increment: Increment) -> Increment:
 
 
 def check_maintained(model: Model, upstreams: Upstreams) -> None:
-    """Raises NotMaintained if the query can't be maintained incrementally, whichever one of its sources changes."""
+    """Raises NotMaintained if the query can't be maintained incrementally, no matter which of its sources changes."""
     analysed, key = analyse_model(model, upstreams)
     refused: NotMaintained | None = None
     for source in dict.fromkeys(scan.source for scan in list_scans(analysed.tree)):
@@ -336,7 +339,7 @@ def check_maintained(model: Model, upstreams: Upstreams) -> None:
 
 
 def analyse_model(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[str, ...]]:
-    """Analyses the model's query; returns it with its tree, and the tree's columns for the primary key.
+    """Analyses the model's query; also returns the columns of its tree for the primary key.
 
     Raises NotMaintained if the query is unsupported, or reads the model's own table.
     """
@@ -392,7 +395,7 @@ def _collect_facts(
 
 
 def _list_paired_sources(upstreams: Upstreams, changed: Iterable[Window]) -> frozenset[TableName]:
-    """The changed sources whose change rows in their window all contain the row before the change.
+    """Lists the changed sources whose change rows in their window all hold the row before the change.
 
     A source is left out if commits of its window have expired, since their change rows are unknown.
     """
@@ -411,7 +414,7 @@ def _list_small_sources(upstreams: Upstreams, most: int) -> frozenset[TableName]
 def _filter_sources(
     upstreams: Upstreams, changed: Iterable[Window], limits: IncrementalThresholds
 ) -> dict[TableName, frozenset[TableName]]:
-    """Maps each source with many changes to the far smaller tables that are worth reading as a runtime filter."""
+    """Maps each source with many changes to the far smaller sources that are worth a read as a runtime filter."""
     states = [state for state in upstreams.states.values() if state]
     windows = ((upstreams.states[window.upstream], window) for window in changed)
     return {
@@ -461,23 +464,29 @@ def _check_window(state: SourceState, window: Window) -> None:
 
 
 def has_before_images(state: SourceState, window: Window) -> bool:
-    """Whether the change rows in `window` contain the rows before the changes, judged by the commits that are kept."""
+    """Whether the change rows in `window` hold the rows before the changes, judged by those commits that are kept."""
     has_before = find_column(state.columns, BEFORE) is not None and not has_key_only_rows(state, window)
     return has_before and has_looked_up_rows(state, window)
 
 
 def has_key_only_rows(state: SourceState, window: Window) -> bool:
-    """Whether `window` may contain change rows that were written while all columns of their table were in its key."""
+    """Whether `window` may have change rows from a time when all columns of their table were in its primary key.
+
+    Such rows hold no row before the change.
+    """
     return (window.start.sequence if window.start else 0) < state.key_only_until
 
 
 def has_looked_up_rows(state: SourceState, window: Window) -> bool:
-    """Whether all runs that wrote the change rows in `window` looked up the old rows, so that the actions are exact."""
+    """Whether the actions of the change rows in `window` are exact, because every run looked up the old rows."""
     return not any(CHANGELOG in commit.summary for commit in state.list_commits_between(window))
 
 
 def is_appended(state: SourceState, window: Window) -> bool:
-    """Whether a plain table was only appended to in a window; otherwise its two versions are compared."""
+    """Whether the commits of a plain table in `window` only append rows.
+
+    If not, the changes are found by a comparison of its two versions.
+    """
     return window.start is not None and state.keeps_version(window.start) and _has_only_appends(state, window)
 
 

@@ -1,4 +1,4 @@
-"""Preparation of a table without a key before rows are appended."""
+"""Plans the steps that prepare a table without a key before rows are appended to it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Preparation = CreateAppended | EvolveSchema | SetLayout
 def plan_preparation(
     model: Model, table: ChangeTableState | None, fields: Sequence[Transform], stored: tuple[Column, ...]
 ) -> tuple[Preparation, ...]:
-    """Plans the next steps that prepare the table for rows with the columns `stored`.
+    """Plans the next steps that create the table, or fit its columns and layout to rows with the columns `stored`.
 
     After the steps, observe the table and call again, until there are none. `fields` are the table's partition fields.
-    Existing files are not rewritten when the layout changes. Raises ConfigError for a type that a column can't take on,
-    and for any difference that `on_schema_change` forbids.
+    Existing files are not rewritten when the layout changes. Raises ConfigError for a type to which a column can't be
+    changed, and for any difference that `on_schema_change` forbids.
     """
     if table is None:
         return (CreateAppended(model.table, stored),)

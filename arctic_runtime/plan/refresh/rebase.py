@@ -19,10 +19,10 @@ from arctic_runtime.plan.refresh.decide import Decision
 
 @dataclass(frozen=True)
 class Rebase:
-    """How the windows of a run are split after other runs committed.
+    """How the windows of a run are divided after other runs have committed.
 
-    `theirs` are the windows that other runs have read since the run observed the table, by source. `left` is the rest
-    that this run still has to apply.
+    `theirs` are the windows that other runs have read since the run observed the table, by source. `left` is the rest,
+    which this run still has to apply.
     """
 
     theirs: Mapping[str, Window]
@@ -35,19 +35,19 @@ class Rebase:
 
     @property
     def is_needed(self) -> bool:
-        """Whether other runs have left any event to apply."""
+        """Whether any events are left that this run has to apply."""
         return any(not window.is_empty for window in self.left.values())
 
 
 def plan_rebase(
     model: Model, then: ChangeTableState, now: ChangeTableState | None, decision: Decision, summary: RunSummary
 ) -> Rebase | None:
-    """Plans how a run continues after other runs have changed the table from `then` to `now`.
+    """Plans how a run continues after other runs have changed the table from the state `then` to `now`.
 
-    Its change rows, with `summary`, were computed for the state `then`. Returns None if the run has to start again.
-    It has to in these cases: events depend on each other across keys; the table or its columns were replaced; a commit
-    in between is not an incremental run of the same query; it is unknown what the other runs have read; or no event is
-    left to apply.
+    The change rows of this run, with `summary`, were computed for the state `then`. Returns None if the run has to
+    start again. It has to in these cases: events depend on each other across keys; the table or its columns were
+    replaced; a commit in between is not an incremental run of the same query; it is unknown what the other runs have
+    read; or no event is left to apply.
     """
     if now is None or not _is_by_key(model) or decision.mode != "incremental":
         return None
@@ -74,7 +74,7 @@ def _is_by_key(model: Model) -> bool:
 
 
 def _list_commits_between(then: ChangeTableState, now: ChangeTableState) -> tuple[Commit, ...]:
-    """The commits of `now` after the head of `then`, oldest first; none if `now` does not contain that head."""
+    """Lists the commits of `now` after the newest commit of `then`, oldest first; none if `now` lacks that commit."""
     assert then.head is not None
     places = [place for place, commit in enumerate(now.commits) if commit.version == then.head]
     return now.commits[places[0] + 1 :] if places else ()

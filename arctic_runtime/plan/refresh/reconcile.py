@@ -37,11 +37,11 @@ from arctic_runtime.thresholds import ExpiryThresholds, MergeThresholds
 def plan_reconciliation(
     model: Model, state: TableState, thresholds: MergeThresholds, fold: bool = False, defer: bool = False
 ) -> tuple[Step, ...]:
-    """Plans the next steps that bring base and view to the head of the change table.
+    """Plans the next steps that bring the model's base and view to the newest version of its change table.
 
     The steps are valid for this `state` only; after them, observe the table and call again, until there are none.
-    `fold` and `defer` are for tables merged on read: `fold` merges however few changes there are; `defer` does not
-    merge however many there are, as long as a view can show the unmerged ones.
+    `fold` and `defer` are for models with `merge: on_read`: `fold` merges however few changes there are; `defer` does
+    not merge however many there are, as long as a view can show the unmerged ones.
     """
     changes, base = state.changes, state.base
     if changes is None or changes.head is None or not _is_loaded(changes):
@@ -66,9 +66,10 @@ def plan_reconciliation(
 def plan_branch_cleanup(
     model: Model, state: TableState, now: datetime.datetime, thresholds: ExpiryThresholds
 ) -> tuple[DropBranches, ...]:
-    """Plans to drop the branches of failed attempts, for each table of the model.
+    """Plans to drop the branches that failed attempts have left in each table of the model.
 
-    A branch counts as abandoned if main has moved on since, and so long before `now` that nobody writes to it any more.
+    A branch counts as abandoned if main has had newer commits since so long before `now` that no attempt can still be
+    writing to it.
     """
     before_ms = round(now.timestamp() * 1000) - 1000 * thresholds.abandoned_branch_seconds
     steps = []
@@ -110,7 +111,7 @@ def _plan_new_base(model: Model, changes: ChangeTableState, replaces: bool) -> C
 
 
 def _is_repaired(changes: ChangeTableState, base: BaseState) -> bool:
-    """Whether the newest repair is not merged into the base yet, so that the base has to be built again."""
+    """Whether the change table has a repair that is not merged into the base yet, so that the base must be rebuilt."""
     repair = changes.newest_repair
     return repair is not None and (base.merged is None or base.merged.sequence < repair.sequence)
 
@@ -181,7 +182,7 @@ def _plan_view(model: Model, changes: ChangeTableState, base: BaseState, state: 
 
 
 def _plan_current_view(model: Model, changes: ChangeTableState, base: BaseState, state: TableState) -> tuple[Step, ...]:
-    """Plans how to create, replace or drop the view of current versions.
+    """Plans how to create, replace or drop the view of current versions, which `current_view` asks for.
 
     Its name is stored in the change table before the view is created, so that a later run finds the view to drop.
     """

@@ -51,7 +51,7 @@ NOT_STORED = ("void", "interval", "variant")
 
 
 class TypeConflict(ConfigError):
-    """Error for a column whose type in the query differs from the table's, which can't be changed to it."""
+    """Error for a column of the table whose type can't be changed to its type in the query."""
 
 
 def to_stored_type(spark_type: str) -> str:
@@ -94,7 +94,7 @@ def check_query(model: Model, query: tuple[Column, ...], stored: tuple[Column, .
 
 
 def plan_schema(model: Model, table: tuple[Column, ...], stored: tuple[Column, ...]) -> SchemaChange:
-    """Plans the change of the `table` columns that `on_schema_change` asks for, to fit the `stored` columns of a query.
+    """Plans the change of the `table` columns to the `stored` columns of a query, as `on_schema_change` allows.
 
     Raises ConfigError for a type that Iceberg can't widen, and for any difference under `fail`.
     """
@@ -110,7 +110,7 @@ def plan_schema(model: Model, table: tuple[Column, ...], stored: tuple[Column, .
 def _list_pending_renames(
     model: Model, table: tuple[Column, ...], stored: tuple[Column, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Yields the model's `renamed_columns` that the table does not have yet, as pairs of old and new name.
+    """Yields the `renamed_columns` of the model that are still to be applied, as pairs of old and new name.
 
     An entry may stay in the configuration after the column was renamed.
     """
@@ -184,7 +184,7 @@ def _list_widened_columns(model: Model, table: tuple[Column, ...], stored: tuple
 
 
 def plan_sequence(model: Model, current: str, wanted: str) -> SchemaChange:
-    """Plans the change of column `_seq` from type `current` so that it can store event positions of type `wanted`.
+    """Plans the change of the column `_seq` from type `current` so that it can store event positions of type `wanted`.
 
     The change is empty if they fit already. Raises TypeConflict if the two types have no common order, such as a log
     position and a time.
@@ -293,7 +293,10 @@ def _check_contract(model: Model, stored: tuple[Column, ...]) -> None:
 
 
 def _describe_mismatch(is_wanted: bool, is_found: bool) -> str:
-    """Returns dbt's name for a column's difference: missing in one of contract and query, or of another type."""
+    """Returns dbt's words for a column that the contract and the query don't share, or that has two types.
+
+    `is_wanted`: the contract has the column; `is_found`: the query has it.
+    """
     if is_wanted and is_found:
         return "data type mismatch"
     return "missing in definition" if is_wanted else "missing in contract"
