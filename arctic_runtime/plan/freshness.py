@@ -78,7 +78,7 @@ class FreshnessPlan:
     # As of when sources are shown
 
     def _find_claims(self, name: str) -> AsOfBySource:
-        """The time as of which a table's newest version shows each source, without sources that it shows in full."""
+        """Maps each source to the time as of which a table's newest version shows it; lacks sources shown in full."""
         if (name, None) in self._claims:
             return self._claims[name, None]
         self._claims[name, None] = {}  # breaks cycles

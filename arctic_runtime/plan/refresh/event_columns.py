@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"int|bigint|float|double|decimal\(\d+,\d+\)")
 
 
 def select_stored_columns(model: Model, query: tuple[Column, ...]) -> tuple[Column, ...]:
-    """The columns of `query` that the table stores: excluded columns and columns of events only are left out."""
+    """Selects the columns of `query` that the table stores: not those excluded, nor those that only describe events."""
     dropped = {name.lower() for name in (*model.config.exclude_columns, model.config.columns_to_update) if name}
     if model.config.input == "changes":
         dropped |= set(RESERVED)

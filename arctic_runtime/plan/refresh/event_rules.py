@@ -21,7 +21,7 @@ _OF_ORDER = ("sequence_by", "valid_time")
 
 
 def hash_event_rules(config: ModelConfig) -> dict[str, str]:
-    """Maps each key that determines how rows follow from events to a hash of its value; unused keys are left out."""
+    """Maps each configuration key that determines how events become rows to a hash of its value; lacks unset keys."""
     return {key: hashlib.sha256(value.encode()).hexdigest()[:16] for key, value in _list_event_rules(config)}
 
 

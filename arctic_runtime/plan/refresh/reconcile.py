@@ -144,10 +144,10 @@ def _can_wait(model: Model, changes: ChangeTableState, base: BaseState) -> bool:
 
 
 def compute_merge_relaxation(base_rows: int, pending: Sequence[Commit], thresholds: MergeThresholds) -> float:
-    """Computes the factor by which the limits of unmerged changes are raised if commits come fast.
+    """Computes the factor by which the limits of unmerged changes are raised, so that fast commits cause fewer merges.
 
-    A run merges by itself, and its writers wait for that. The factor is 1 if the mean time between the `pending`
-    commits is enough for a merge. Else it is the square root of the time of a merge divided by that time, at most
+    Writers wait while a run merges. The factor is 1 if the mean time between the `pending` commits is enough for a
+    merge of `base_rows` rows. Else it is the square root of the merge's time divided by that mean time, at most
     `longest_wait_factor`.
     """
     between = (pending[-1].at_ms - pending[0].at_ms) / 1000 / (len(pending) - 1) if len(pending) > 1 else 0.0
