@@ -1,4 +1,4 @@
-"""The refreshes and ingestions that run in a service, as shown by its jobs and its overviews."""
+"""Records which refreshes and ingestions run in a service, for its jobs and its overviews of tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from arctic_runtime.service.view.overviews import IngestionRun, Refreshing, to_p
 class Activity:
     """Current refreshes and ingestions of a service, with the outcome of earlier ones; may be used by any thread.
 
-    `follower` is None while the service stands by.
+    `follower` refreshes the models; it is None while another service leads.
     """
 
     def __init__(self, shared: SharedState) -> None:
@@ -43,7 +43,7 @@ class Activity:
         self.shared.begin_writing(table)
 
     def end_refresh(self, report: Report) -> None:
-        """Records the `report` of a model in a pass, whether the model was refreshed or not."""
+        """Records the result of a model in a pass, and ends its job, if it was refreshed."""
         table = report.followed.table
         with self._lock:
             number = self._job_numbers.pop(table, None) if report.status != "skipped" else None
@@ -53,13 +53,13 @@ class Activity:
             self._end_job(number, report)
 
     def list_refreshing(self, now: datetime) -> Mapping[TableName, Refreshing]:
-        """State of the refreshes, by model, of each model that has had a refresh."""
+        """Maps each model that has had a refresh to the state of its refreshes, with retry times as of `now`."""
         with self._lock:
             refreshing = dict(self._refreshing)
         return {table: self._add_retry_time(table, state, now) for table, state in refreshing.items()}
 
     def wake_follower(self) -> None:
-        """Ends the follower's pause before its next look at the tables; does nothing in a service that stands by."""
+        """Lets the follower check the tables at once; does nothing while another service leads."""
         follower = self.follower
         if follower is not None:
             follower.wake_up()
@@ -85,7 +85,7 @@ class Activity:
     # Ingestion
 
     def begin_ingestion(self, source: str) -> None:
-        """Records that a source is ingested from now on; an earlier failure is kept until a batch succeeds."""
+        """Records that ingestion of a source has begun; an earlier failure is kept until a batch succeeds."""
         self._change_ingestion(source, is_running=True)
 
     def fail_ingestion(
@@ -93,7 +93,8 @@ class Activity:
     ) -> None:
         """Records that a source can't be read, or that its ingestion ended with an error.
 
-        Without `is_running` the ingestion has ended, and its open jobs are closed.
+        `message` is the error, `details` its known parts. Unless `is_running`, the ingestion has ended, and its open
+        jobs end as failed.
         """
         with self._lock:
             known = self._ingestions.get(source, IngestionRun()).failure
@@ -109,12 +110,12 @@ class Activity:
         self.shared.set_error(to_part_name(source), "")
 
     def end_ingestion(self, source: str) -> None:
-        """Records that this service no longer ingests a source, and closes the source's open jobs."""
+        """Records that this service no longer ingests a source, and ends the source's open jobs as cancelled."""
         self._change_ingestion(source, is_running=False)
         self.ingest_jobs.close_source(source)
 
     def list_ingestions(self) -> Mapping[str, IngestionRun]:
-        """State of the ingestion, by source, of each source whose ingestion this service has begun."""
+        """Maps each source whose ingestion this service has begun to the state of its ingestion."""
         with self._lock:
             return dict(self._ingestions)
 
@@ -124,7 +125,7 @@ class Activity:
 
 
 def _apply_refresh_report(before: Refreshing, report: Report) -> Refreshing:
-    """State of a model's refreshes after the refresh of `report`, computed from the state `before`."""
+    """Returns the state of a model's refreshes after the result in `report`; `before` is the state until then."""
     now = datetime.now(timezone.utc)
     if report.status in ("refreshed", "unchanged"):
         return Refreshing(refreshed_at=now)

@@ -1,4 +1,4 @@
-"""Ingested batches as jobs: for each source one of its stream at a time, and one of a load in parallel."""
+"""Shows batches that are being ingested as jobs: per source, one of its stream, and one of a load in parallel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Lane = tuple[str, bool]
 
 
 class IngestJobs:
-    """Jobs of the batches that are ingested now, by source and lane; may be used by any thread."""
+    """The running job of each source and lane, its stream or a load in parallel; may be used by any thread."""
 
     def __init__(self, board: JobBoard) -> None:
         self._board = board
@@ -22,13 +22,16 @@ class IngestJobs:
         self._numbers: dict[Lane, str] = {}
 
     def begin_batch(self, lane: Lane, tables: Sequence[TableName], reason: str) -> None:
-        """Adds a running job for a batch that is being published."""
+        """Adds a running job for a batch of a lane that is being published to `tables`."""
         job = self._board.add_job("ingest", f"ingest {lane[0]}", tables, reason, "running")
         with self._lock:
             self._numbers[lane] = job.number
 
     def end_batch(self, lane: Lane, rows: Mapping[str, int], line: str) -> None:
-        """Ends the job of a lane's batch as done; does nothing if the lane has no open job."""
+        """Ends the job of a lane's batch as done, with the changed rows by action and a line for people.
+
+        Does nothing if the lane has no open job.
+        """
         with self._lock:
             number = self._numbers.pop(lane, None)
         if number is not None:

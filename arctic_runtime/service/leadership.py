@@ -1,4 +1,4 @@
-"""Leadership of a service, and the work that is stopped when it ends."""
+"""Leadership of one service among several, and the work to stop when it ends."""
 
 from __future__ import annotations
 

@@ -14,9 +14,10 @@ def _keep_untraced(refresh: RefreshModel) -> RefreshModel:
 
 @dataclass(frozen=True)
 class Listeners:
-    """Callbacks: `say` gets lines for people, and `report` gets the result of each model in each pass.
+    """Callbacks that a follower calls: `say` with lines for people, `report` with the result of each model in a pass.
 
-    `trace` gets the function that refreshes a model, and returns the function to call instead, which adds a span.
+    `trace` gets the function that refreshes a model, and returns the function to call instead, such as one that adds a
+    tracing span.
     """
 
     say: Callable[[str], None] = lambda _: None

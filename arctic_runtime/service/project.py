@@ -29,10 +29,10 @@ class Project(Protocol):
     # Models that are refreshed
 
     def has_changed(self) -> bool:
-        """Whether files of the project have changed since it was last loaded; cheap."""
+        """Whether files of the project have changed since it was last loaded; cheap to call."""
 
     def load_models(self) -> Sequence[FollowedModel] | None:
-        """Loads the project again and returns its models; warns the user and returns None if it can't be used."""
+        """Loads the project again and returns its models; if it can't be used, warns the user and returns None."""
 
     def list_followed(self) -> Sequence[FollowedModel]:
         """The models that are kept fresh."""
@@ -46,7 +46,7 @@ class Project(Protocol):
         """The models that dbt runs on a schedule, each after all models that it reads."""
 
     def run_scheduled(self, name: str) -> str:
-        """Runs the scheduled model `name` in the calling thread; returns dbt's output, or raises why it failed."""
+        """Runs the scheduled model `name` in the calling thread; returns dbt's output, or raises the run's error."""
 
     def list_tested_tables(self) -> Collection[TableName]:
         """The tables whose tests are run after each refresh."""

@@ -1,4 +1,4 @@
-"""The service: one process that ingests, refreshes models, tests tables and maintains them."""
+"""The service: one process that ingests sources, and refreshes, tests and maintains tables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Ingesting(Protocol):
-    """The ingestion of a source: `run_ingestion` returns after `stop_ingestion`, or raises why it can't continue."""
+    """The ingestion of one source: `run_ingestion` returns after `stop_ingestion` was called, or raises an error."""
 
     @property
     def name(self) -> str: ...
@@ -60,10 +60,10 @@ class ServiceWork:
 
 
 class Service:
-    """Keeps the warehouse of a project fresh and healthy until `stop_service`; `live` shows its state.
+    """Keeps the tables of a project fresh and maintained until `stop_service`; `live` shows its state.
 
-    Of several services on one schema one leads, and the others stand by. Correctness does not depend on this, since
-    every commit is a compare-and-swap. All state is in the tables, so the process may end at any moment.
+    Of several services on one schema only one, the leader, works; the others wait. Correctness does not depend on this,
+    since every commit is a compare-and-swap. All state is in the tables, so the process may end at any moment.
     """
 
     def __init__(
@@ -94,7 +94,10 @@ class Service:
         self._spark_end: SparkEnded | None = None
 
     def run_service(self) -> None:
-        """Leads, or stands by until it may lead, until `stop_service`; raises SparkEnded if Spark has ended."""
+        """Waits until it may lead, then leads, until `stop_service`; raises SparkEnded if Spark has ended.
+
+        It waits again if another service has become the leader.
+        """
         self._table.ensure()
         self._shared.paused = self._table.read_paused()
         self._replace_models(self._project.list_followed())
@@ -120,14 +123,14 @@ class Service:
         self.stop_service()
 
     def stop_service(self) -> None:
-        """Ends the service after the work in progress; can be called from any thread or signal handler."""
+        """Ends the service when the work in progress is done; can be called from any thread or signal handler."""
         self._stopping.set()
         leadership = self._leadership
         if leadership is not None:
             leadership.end_leadership()
 
     def handle_batch(self, source: str, data: Any, tables: Iterable[TableName]) -> None:
-        """Records an ingested batch of a source, schedules upkeep of `tables`, and wakes the follower."""
+        """Records an ingested batch of a source, checks its `tables` for upkeep soon, and wakes the follower."""
         self._shared.events.append_event("batch", {"source": source, **data})
         for table in tables:
             self._upkeep.note_write(table)
@@ -136,7 +139,7 @@ class Service:
     # Leading
 
     def _wait_for_leadership(self) -> bool:
-        """Waits for the lease; returns False if the service is stopped first."""
+        """Waits until this service gets the lease to lead; returns False if the service is stopped first."""
         while not self._stopping.is_set():
             try:
                 self._table.ensure()
@@ -207,7 +210,7 @@ class Service:
                     thread.join()
 
     def _run_in_background(self, name: str, action: Callable[[], None]) -> threading.Thread:
-        """Starts a part of the service in its own thread; an error that ends it is shown, and other parts continue."""
+        """Starts a part of the service in a thread of its own; an error that ends the part is shown to users."""
 
         def run_action() -> None:
             try:
@@ -222,7 +225,7 @@ class Service:
         return thread
 
     def _replace_models(self, models: Sequence[FollowedModel]) -> None:
-        """Updates the tables that are shown and maintained to the project's current ones."""
+        """Replaces the tables that are shown and maintained by those of the reloaded project."""
         maintained = self._project.list_maintained()
         own = [table.model for table in maintained]
         self._shared.set_tables(models, own, self._project.list_expected_tables(), self._project.list_scheduled())
@@ -231,7 +234,7 @@ class Service:
     # Its parts
 
     def _ingest_source(self, leadership: Leadership, ingestion: Ingesting) -> None:
-        """Ingests a source; after a failure it is tried again after a pause, and other parts continue."""
+        """Ingests a source until leadership ends; after a failure it is tried again after a pause."""
         failures, name = 0, ingestion.name
         while not leadership.ended.is_set():
             self.activity.begin_ingestion(name)

@@ -25,7 +25,7 @@ _HOURS = re.compile(
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """Settings under `serve`: the budget of upkeep, and `http` as written there, unchecked until `read_http`."""
+    """Settings under the key `serve`: the budget of upkeep, and `http` as written, which `read_http` checks."""
 
     budget: UpkeepBudget = field(default_factory=UpkeepBudget)
     http: Mapping[str, Any] = field(default_factory=dict, repr=False)

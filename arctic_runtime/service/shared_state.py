@@ -27,7 +27,7 @@ from arctic_runtime.suggestions import suggest_nearest
 class SharedState:
     """Tables that are maintained, models that are refreshed, and jobs for both; may be used by any thread.
 
-    `say` gets lines for people. Each change of a job, and of the service itself, becomes an event.
+    `say` is called with lines for people. Each change of a job, and of the service itself, becomes an event.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class SharedState:
         return self._state
 
     def change_state(self, **changed: Any) -> None:
-        """Changes fields of the service's state, updates which tables are paused in it, and appends an event."""
+        """Changes fields of the service's state, updates the list of paused tables in it, and appends an event."""
         with self._lock:
             paused = self.paused
             self._state = replace(
@@ -68,12 +68,12 @@ class SharedState:
         self.events.append_event("service", self._state)
 
     def note_look(self, at: datetime) -> None:
-        """Records when all tables were last looked at, without an event."""
+        """Records when all tables were last checked; no event is appended."""
         with self._lock:
             self._state = replace(self._state, looked_at=at)
 
     def set_error(self, part: str, message: str) -> None:
-        """Shows why a part does not work; an empty `message` clears its error."""
+        """Shows the error of a part of the service; an empty `message` clears it."""
         with self._lock:
             errors = dict(self._state.errors)
             if errors.get(part, "") == message:
@@ -101,8 +101,7 @@ class SharedState:
     ) -> None:
         """Replaces the tables of the service: those of refreshed models, and `others` that are only maintained.
 
-        `expected` are those that ingestion creates when their first rows arrive, and `scheduled` the models that dbt
-        runs.
+        `expected` are those that ingestion creates with their first rows, and `scheduled` the models that dbt runs.
         """
         self.models = {model.table: model for model in others} | {model.table: model.model for model in followed}
         self.followed = tuple(followed)
@@ -110,7 +109,7 @@ class SharedState:
         self._expected = frozenset(expected)
 
     def has_new_tables(self) -> bool:
-        """Whether ingestion has created expected tables that are not among the models yet."""
+        """Whether ingestion has created expected tables that are not among `models` yet."""
         return any(table not in self.models for table in self._expected & set(self.readable))
 
     def list_busy_tables(self) -> Collection[TableName]:
@@ -153,7 +152,7 @@ class SharedState:
         )
 
     def list_reads(self) -> Mapping[TableName, Collection[TableName]]:
-        """The tables that each model reads, directly and through views."""
+        """Maps each model to the tables that it reads, directly and through views."""
         followed = self.followed
         if self._read is None or self._read[0] is not followed:
             self._read = (followed, Readings(followed, partial(read_view_sql, self.reader)))
@@ -169,6 +168,6 @@ class SharedState:
 
 
 def list_named_tables(name: str, tables: Collection[TableName]) -> list[TableName]:
-    """The tables that `name` may mean; it may leave out the catalog, or catalog and schema."""
+    """The tables in `tables` that `name` may mean; it may leave out the catalog, or catalog and schema."""
     matches = [table for table in tables if name in (str(table), f"{table.schema}.{table.name}")]
     return matches or [table for table in tables if name == table.name]

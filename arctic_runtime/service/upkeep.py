@@ -1,4 +1,4 @@
-"""Upkeep of all tables under a budget: finds due upkeep of tables that were written to, and performs it."""
+"""Upkeep of all tables under a budget: finds tables that need compaction or expiry after writes, and performs it."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ Key = tuple[TableName, UpkeepOperation]
 
 @dataclass(frozen=True)
 class _Known:
-    """Due upkeep of a table, and the bytes that readers read in vain when it became due (`first_waste`)."""
+    """Due upkeep of a table, and `first_waste`, the bytes that readers read in vain when it became due."""
 
     due: DueUpkeep
     first_waste: int
 
 
 class UpkeepRunner:
-    """Maintains tables; its memory may be lost, since the tables hold the state.
+    """Maintains the files of tables; its memory may be lost, since the tables hold the state.
 
-    `sessions` lends a Spark session for each job. Tables that a refresh is writing, or whose upkeep is paused, are left
+    `sessions` has a Spark session for each job. Tables that a refresh is writing, or whose upkeep is paused, are left
     alone.
     """
 
@@ -93,10 +93,9 @@ class UpkeepRunner:
                 self._look_at[table] = min(self._look_at[table], self._clock.monotonic() + self._limits.settle_seconds)
 
     def is_overdue(self, table: TableName) -> bool:
-        """Whether so much compaction is due that the table's writer should do it itself.
+        """Whether so much compaction is due that the refresh that writes the table should perform it.
 
-        Passes then take longer while upkeep can't keep up, and reads stay as fast as they are. Always False in quiet
-        hours.
+        Refreshes then take longer while upkeep can't keep up, but reads stay fast. Always False in quiet hours.
         """
         with self._lock:
             known = self._known.get((table, "compact"))
@@ -105,7 +104,7 @@ class UpkeepRunner:
         return known.due.waste_bytes > self._limits.overdue_factor * max(1, known.first_waste)
 
     def list_planned(self) -> Sequence[Upkeep]:
-        """The due upkeep, in the order in which it will be done, each with the reason why it waits."""
+        """Lists the due upkeep in the order in which it will be done, each with the reason why it waits."""
         with self._lock:
             return [
                 Upkeep(due.table, due.operation, due.reasons, due.bytes, due.waste_bytes, waits)
@@ -113,7 +112,7 @@ class UpkeepRunner:
             ]
 
     def sum_waste(self) -> Mapping[TableName, int]:
-        """Bytes, by table, that readers read in vain until the table's due upkeep is done."""
+        """Maps each table with due upkeep to the bytes that readers read in vain until it is done."""
         waste_by_table: Counter[TableName] = Counter()
         with self._lock:
             for (table, _), known in self._known.items():
@@ -121,7 +120,7 @@ class UpkeepRunner:
         return waste_by_table
 
     def run_until(self, over: threading.Event) -> None:
-        """Finds and performs due upkeep until `over` is set; jobs that are running then are finished."""
+        """Finds and performs due upkeep until `over` is set, and finishes jobs that are running then."""
         with ThreadPoolExecutor(self._budget.jobs, "upkeep") as workers:
             while not over.is_set():
                 self.find_due(over)
@@ -132,7 +131,7 @@ class UpkeepRunner:
     # Looking
 
     def find_due(self, over: threading.Event | None = None) -> None:
-        """Finds the due upkeep of those tables whose next check is due; needs no Spark."""
+        """Checks the tables whose next check is due, and records the upkeep that they need; needs no Spark."""
         now = self._clock.monotonic()
         with self._lock:
             wanted = [maintained for table, maintained in self._tables.items() if self._look_at[table] <= now]
@@ -152,7 +151,7 @@ class UpkeepRunner:
                 self._note_due(maintained.table, due_jobs)
 
     def _note_due(self, table: TableName, due_jobs: Sequence[DueUpkeep]) -> None:
-        """Replaces the known due upkeep of a table; upkeep known before keeps its start, failures and retry time."""
+        """Replaces the known due upkeep of a table; upkeep that was known keeps its start, failures and retry time."""
         before = {key: self._known.pop(key) for key in [key for key in self._known if key[0] == table]}
         for due in due_jobs:
             key: Key = (table, due.operation)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class UserRequests:
-    """The `Requests` of a live service; operations and pauses work whether it leads or stands by."""
+    """Implements `Requests` for a live service; operations and pauses work even while another service leads."""
 
     def __init__(self, project: Project, warehouse: Warehouse, activity: Activity, upkeep: UpkeepRunner) -> None:
         self._project = project
@@ -39,7 +39,7 @@ class UserRequests:
         self._threads = ThreadPoolExecutor(warehouse.reader.thresholds.service.operations, "operation")
 
     def close_operations(self) -> None:
-        """Cancels the operations that wait, and waits for the end of those that run."""
+        """Cancels the operations that wait, and waits until those that run have ended."""
         for job in self._jobs.list_jobs():
             if job.state == "waiting":
                 self._jobs.cancel_job(job.number)

@@ -31,7 +31,10 @@ class Bytes:
 def answer_request(
     request: Request, content: Bytes, media_type: str = "application/json", cache: str = "no-cache"
 ) -> Response:
-    """Builds the response with `content`, compressed if the client accepts gzip; 304 if the client has it already."""
+    """Builds the response with `content`, compressed if the client accepts gzip; 304 if the client has it already.
+
+    `cache` is the Cache-Control header.
+    """
     headers = {"etag": content.tag, "cache-control": cache, "vary": "accept-encoding, authorization"}
     known = request.headers.get("if-none-match", "")
     if known and content.tag in (tag.strip().removeprefix("W/") for tag in known.split(",")):
@@ -44,9 +47,9 @@ def answer_request(
 
 
 class Cached:
-    """A response body that `build` creates again after new events, or after some seconds.
+    """A response body that is kept until new events happen, or for some seconds, and then built again.
 
-    `build` gets the number of the newest event that the body includes.
+    `build` gets the number of the newest event that the body must include, and returns the body.
     """
 
     def __init__(self, events: EventLog, build: Callable[[int], bytes], thresholds: HttpThresholds) -> None:
@@ -59,7 +62,7 @@ class Cached:
         self._until = 0.0
 
     def get_body(self) -> Bytes:
-        """The body of the current state, built again if it is out of date."""
+        """Returns the body of the current state; builds it again if it is out of date."""
         with self._lock:
             number = self._events.last
             if number != self._number or time.monotonic() >= self._until:
@@ -83,7 +86,7 @@ class TableTexts:
         self._known: dict[TableName, tuple[TableOverview, bytes]] = {}
 
     def join_tables(self, tables: Sequence[TableOverview]) -> bytes:
-        """The overviews as one JSON array."""
+        """Returns the overviews as the bytes of one JSON array."""
         known = self._known
         self._known = {overview.table: self._encode_table(overview, known) for overview in tables}
         return b"[" + b",".join(text for _, text in self._known.values()) + b"]"

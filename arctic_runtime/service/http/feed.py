@@ -39,10 +39,10 @@ class EventFeed:
         self._is_closing.set()
 
     async def follow_events(self, number: int) -> AsyncIterator[bytes]:
-        """Yields the events after `number` as they happen, and comments as heartbeats while there are none.
+        """Yields the events with a number above `number` as they happen, and heartbeat comments while there are none.
 
-        If some events are no longer kept, an event `missed` with their count comes first: the client has to read the
-        whole state again.
+        Each item is a server-sent message. If some events are no longer kept, an event `missed` with their count is
+        sent first: the client has to read the whole state again.
         """
         self.streams += 1
         is_closing = self._is_closing
@@ -64,7 +64,7 @@ class EventFeed:
             self.streams -= 1
 
     async def _wait_for_change(self, changed: asyncio.Event | None) -> bool:
-        """Whether an event happened before the heartbeat interval was over."""
+        """Waits for an event, at most the heartbeat interval; returns whether one happened."""
         assert changed is not None
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(changed.wait(), self._thresholds.heartbeat_seconds)
@@ -94,7 +94,7 @@ class EventFeed:
             loop.call_soon_threadsafe(self._wake_streams)
 
     def _wake_streams(self) -> None:
-        """Wakes all streams that wait, and creates a new signal for later waits."""
+        """Wakes all waiting streams, and creates a new signal for later waits."""
         woken, self._changed = self._changed, asyncio.Event()
         if woken is not None:
             woken.set()

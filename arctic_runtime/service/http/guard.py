@@ -53,7 +53,7 @@ Check = Callable[[HttpSettings, Scope, Headers], Response | None]
 
 
 class Guard:
-    """Refuses requests that break a rule, limits the size and time of others, and adds security headers.
+    """Middleware that refuses requests which break a rule, limits their size and time, and adds security headers.
 
     `is_public` returns whether a path can be read without a token: the page's files, which are the same for everybody.
     """
@@ -119,11 +119,14 @@ class _Sender:
 
 
 class _TooLarge(Exception):
-    """The body of a request is longer than allowed."""
+    """Raised if the body of a request is longer than allowed."""
 
 
 async def _read_whole_body(receive: Receive, most_bytes: int) -> Receive:
-    """Reads the request body, and returns a `receive` function that delivers it again; raises _TooLarge."""
+    """Reads the request body, and returns a `receive` function that delivers it again.
+
+    Raises _TooLarge for more than `most_bytes`.
+    """
     body, has_more = bytearray(), True
     while has_more:
         message = await receive()
@@ -142,7 +145,7 @@ async def _read_whole_body(receive: Receive, most_bytes: int) -> Receive:
 
 
 def _check_host(settings: HttpSettings, _: Scope, headers: Headers) -> Response | None:
-    """Refuses requests under an unknown host name, against DNS rebinding."""
+    """Returns the refusal of a request under an unknown host name, as DNS rebinding uses; else None."""
     host = _strip_port(headers.get("host", ""))
     if host and settings.allows_host(host):
         return None
@@ -157,7 +160,7 @@ def _check_host(settings: HttpSettings, _: Scope, headers: Headers) -> Response 
 
 
 def _check_origin(_: HttpSettings, scope: Scope, headers: Headers) -> Response | None:
-    """Refuses requests that change something and come from a page of another origin."""
+    """Returns the refusal of a request that changes something and is sent by a page of another origin; else None."""
     if scope["method"] in SAFE_METHODS:
         return None
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
@@ -204,7 +207,7 @@ def _build_too_large_response(settings: HttpSettings) -> Response:
 
 
 def _strip_port(host: str) -> str:
-    """The host name or address in a Host header; empty if the header is malformed."""
+    """Returns the host name or address in a Host header, without the port; "" if the header is malformed."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:

@@ -1,4 +1,4 @@
-"""HTTP routes built from the registry of operations: to ask, to plan and to start them."""
+"""HTTP routes built from the registry of operations: to describe operations, to plan and to start them."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _build_question_endpoint(
 
 
 def _check_once(request: Request, repeatable: Collection[str]) -> None:
-    """Raises ConfigError if a query repeats a parameter that is not `repeatable`."""
+    """Raises ConfigError if a query string has a parameter twice that is not in `repeatable`."""
     counts = Counter(name for name, _ in request.query_params.multi_items() if name not in repeatable)
     for name, count in counts.items():
         if count > 1:

@@ -61,7 +61,7 @@ _STATUSES: Mapping[type[ArcticError], int] = {
 def build_problem(
     status: int, error: ArcticError, kind: str = "", headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Builds the problem response for an error; `kind` is the name of an error class that clients know."""
+    """Builds the problem response for an error; `kind` is its error class for clients, "" for a problem of no class."""
     body = {
         "type": f"urn:dbt-arctic:problem:{kind}" if kind else "about:blank",
         "title": HTTPStatus(status).phrase,

@@ -46,7 +46,7 @@ def describe_response(description: str, schema: dict[str, Any], status: int = 20
 def build_service_routes(
     service: LiveService, feed: EventFeed, settings: HttpSettings, thresholds: HttpThresholds
 ) -> APIRouter:
-    """Builds all routes under /api except those of operations."""
+    """Builds all routes below /api except those of operations."""
     router = APIRouter(prefix="/api")
     _add_tables(router, service, thresholds)
     _add_jobs(router, service)

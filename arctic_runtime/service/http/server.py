@@ -44,7 +44,7 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Address of the page; once the server has started, it has the port that is really used."""
+        """Address of the page; once the server has started, with the port on which it really listens."""
         scheme = "https" if self._settings.has_tls else "http"
         host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
         return f"{scheme}://{host}:{self._port}"
@@ -67,7 +67,7 @@ class HttpServer:
         self._wait_until_started(self._server, self._thread)
 
     def stop_server(self) -> None:
-        """Ends the event streams, waits for the other requests, and then ends the server."""
+        """Ends the event streams, waits for the other requests to end, and then stops the server."""
         if self._server is None or self._thread is None:
             return
         self._app.state.feed.close_streams()

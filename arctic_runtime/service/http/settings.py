@@ -15,11 +15,11 @@ _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 class HttpSettings:
     """Address, secret and limits of the HTTP server; port 0 takes any port that is free.
 
-    Without a token, only a loopback address may be served. `allowed_hosts` are further names by which clients may call
-    the server. `body_bytes` is the maximum size of a request body, `request_seconds` the maximum duration of a request,
-    and `streams` the maximum number of clients that follow events at the same time.
+    Without a token, the server may only listen on a loopback address. `allowed_hosts` are further names by which
+    clients may call the server. `body_bytes` is the maximum size of a request body, `request_seconds` the maximum
+    duration of a request, and `streams` the maximum number of clients that follow events at the same time.
 
-    Raises ConfigError for settings that can't be used, or would serve the warehouse to everybody.
+    Raises ConfigError for settings that can't be used, or would let everybody read the warehouse.
     """
 
     host: str = "127.0.0.1"

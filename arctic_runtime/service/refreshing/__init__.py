@@ -1,1 +1,1 @@
-"""Following models: passes over models whose upstreams changed, and the refresh of each model."""
+"""Follows models: passes over models whose upstreams changed, and the refresh of each model."""

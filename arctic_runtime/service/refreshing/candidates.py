@@ -1,4 +1,4 @@
-"""The models of a group at the start of a pass: which have news, and which may wait."""
+"""Determines, at the start of a pass, which models have changed upstreams, and which may wait."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from arctic_runtime.service.refreshing.refresh_pass import Candidate
 
 @dataclass(frozen=True)
 class ModelStatus:
-    """A model between passes: its record, the relations whose heads it depends on, and its target lag in seconds.
+    """State of a model between passes: its record, the relations that it depends on, and its target lag in seconds.
 
-    A model that users paused holds back the models below it, as a failed model does.
+    A model that `is_paused` by users prevents refreshes of the models below it, as a failed model does.
     """
 
     record: Record
@@ -27,11 +27,11 @@ class ModelStatus:
 def list_candidates(
     graph: ModelGraph, models: Mapping[TableName, ModelStatus], heads: Heads, now: float
 ) -> dict[TableName, Candidate]:
-    """Computes for each model of a group whether it has news, is paused, or may be delayed at the time `now`.
+    """Determines for each model of a group whether it has news, is paused, or may be delayed at the time `now`.
 
     A delayed model is refreshed earlier if a model below it, whose other tables have changed, has waited for it as long
-    as the longest lag among these models: otherwise two lags whose times never coincide would hold that model back
-    forever.
+    as the longest target lag among these models. Otherwise two lags whose times never coincide would delay the lower
+    model forever.
     """
     has_lags = any(status.lag_seconds for status in models.values())
     pulled = _find_pulled_models(graph, models, now) if has_lags else set()
@@ -46,9 +46,9 @@ def list_candidates(
 
 
 def _find_pulled_models(graph: ModelGraph, models: Mapping[TableName, ModelStatus], now: float) -> set[TableName]:
-    """The models that are refreshed early because a model below them has waited long enough.
+    """Finds the models to refresh before their target lag, because a model below them has waited long enough.
 
-    A model that fails, or is below a failing one, pulls none.
+    Models that fail, or are below a failing one, don't count as waiting.
     """
     failing = frozenset(model for model, status in models.items() if status.record.failures)
     return {

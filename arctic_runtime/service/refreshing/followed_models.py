@@ -1,4 +1,4 @@
-"""The models that a follower keeps up to date: their order, and the heads of the tables that they read."""
+"""The models that a follower keeps up to date: their order, and the current versions of the tables that they read."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from arctic_runtime.service.refreshing.source_relations import FollowedModel, Re
 
 
 class FollowedModels:
-    """Followed models by table, in groups of models that depend on one another.
+    """Followed models by table, in groups of models that read one another, directly or not.
 
-    Groups follow from the reads that are known so far; views may add further ones.
+    The groups follow from the tables that models are known to read so far; views may add further ones.
     """
 
     def __init__(self, models: Sequence[FollowedModel], reader: CatalogReader, heads: SharedHeads) -> None:
@@ -33,7 +33,7 @@ class FollowedModels:
         self.arrange_models()
 
     def arrange_models(self) -> None:
-        """Orders and groups the models by their known reads; raises ConfigError if they form a circle."""
+        """Sets the order and groups of the models by the tables that they read; raises ConfigError for a circle."""
         by_model = self._readings.by_model
         self.graph = ModelGraph({model: reading.tables for model, reading in by_model.items()})
         self.groups: Sequence[tuple[TableName, ...]] = self.graph.list_groups()
@@ -45,7 +45,7 @@ class FollowedModels:
         """Whether the order includes the newest known reads of views."""
 
     def observe_heads(self) -> Heads:
-        """Observes the heads of all relations that models depend on, including those behind views."""
+        """Observes the current metadata file of all relations that models depend on, including those behind views."""
         observed = self._shared_heads.observe_now(self._relations)
         while self._readings.resolve_views(observed.heads, observed.views):
             self.is_arranged = False
@@ -54,7 +54,11 @@ class FollowedModels:
         return observed.heads
 
     def select_heads_read(self, model: TableName, heads: Heads) -> Heads:
-        """The heads that a refresh of `model` reads: current ones for upstream models, else those of the pass."""
+        """Returns the metadata file of each relation that a refresh of `model` reads.
+
+        Those of upstream models are observed now, as the pass may have refreshed them. Those of sources are taken from
+        `heads`, which were observed at the start of the pass.
+        """
         tables = self.tables[model]
         above = {relation for upstream in self.graph.upstreams[model] for relation in list_relations(upstream)}
         now = observe_heads(self._reader, above).heads if above else {}
@@ -63,9 +67,9 @@ class FollowedModels:
         return {relation: head for relation, head in {**read, **own}.items() if head is not None}
 
     def pin_sources(self, moved: Collection[TableName]) -> PinnedSnapshots:
-        """Pins the versions of all sources that models of a pass may read, before any model reads them.
+        """Fixes the versions of all sources that the models of a pass may read, so that all read the same.
 
-        `moved` are the models whose reads have changed.
+        `moved` are the models whose upstreams have changed.
         """
         pins = PinnedSnapshots()
         readers = {*moved, *self.graph.list_downstream(moved)}

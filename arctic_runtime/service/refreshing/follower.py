@@ -1,4 +1,4 @@
-"""Following models: refreshes those whose upstreams changed, in parallel, once or continuously."""
+"""Follows models: refreshes those whose upstreams changed, in parallel, once or continuously."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UseModels = Callable[[Sequence[FollowedModel]], None]
 
 @dataclass
 class _GroupPass:
-    """A running pass over the models of a group, and the consistent versions of the sources that it reads."""
+    """A running pass over the models of a group, and the versions of the sources that all its refreshes read."""
 
     progress: Pass
     heads: Heads
@@ -45,7 +45,7 @@ class _GroupPass:
 
 @dataclass(frozen=True)
 class _End:
-    """The end of a refresh, as reported by its thread."""
+    """The end of a refresh, sent by its thread to the follower."""
 
     group: int
     start: Start
@@ -56,12 +56,12 @@ class _End:
 
 
 class Follower:
-    """Keeps models up to date: observes heads of tables, plans models that may have news, and refreshes them.
+    """Keeps models up to date: checks tables for new versions, plans the affected models, and refreshes them.
 
     Models that depend on one another are refreshed in passes. All refreshes of a pass read one state of the sources, so
-    no model ever shows two. A model that fails holds back the models below it, and is tried again after a pause. The
-    follower's memory may be lost, since the tables hold the state. Models for which `SharedState.is_waiting` is true
-    are left alone. Listeners are called in the thread that runs the follower.
+    no model ever shows two. If a model fails, the models below it are not refreshed, and it is tried again after a
+    pause. The follower's memory may be lost, since the tables hold the state. Models for which `SharedState.is_waiting`
+    is true are not refreshed. Listeners are called in the thread that runs the follower.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class Follower:
         self.close_workers()
 
     def close_workers(self) -> None:
-        """Ends the worker threads after the running refreshes are done."""
+        """Waits for the running refreshes, and then ends the worker threads."""
         self._workers.shutdown()
 
     def follow_models(self, models: Sequence[FollowedModel]) -> None:
-        """Follows `models` from now on; each new or changed model is planned once. No pass may be running.
+        """Replaces the followed models; each new or changed model is planned once. No pass may be running.
 
         Raises ConfigError if they read each other in a circle.
         """
@@ -135,9 +135,9 @@ class Follower:
             heads = self._models.observe_heads()
 
     def run_until_stopped(self, project: Project | None = None, use_models: UseModels = lambda _: None) -> None:
-        """Follows the models until `stop_following`, and reloads `project` when its files change, if one is given.
+        """Follows the models until `stop_following` is called, and reloads `project`, if given, when its files change.
 
-        `use_models` gets the models of each reload. Raises SparkEnded if Spark has ended.
+        `use_models` is called with the models of each reload. Raises SparkEnded if Spark has ended.
         """
         while not self._stopping and self._fatal is None:
             begun = self._clock()
@@ -153,11 +153,11 @@ class Follower:
             raise self._fatal
 
     def wake_up(self) -> None:
-        """Ends the pause before the next look at the tables; can be called from any thread."""
+        """Lets the follower check the tables at once; can be called from any thread."""
         self._events.put(None)
 
     def refresh_soon(self, models: Iterable[TableName]) -> None:
-        """Plans these models at the next look, regardless of lags and pauses after failures.
+        """Plans these models at the next check, regardless of target lags and of pauses after failures.
 
         Can be called from any thread.
         """
@@ -175,7 +175,7 @@ class Follower:
         self.wake_up()
 
     def _start_passes(self) -> None:
-        """Starts a pass over each group that may have news and has no running pass."""
+        """Starts a pass over each group of models that may have news and has no running pass."""
         began = self._clock()
         try:
             heads = self._models.observe_heads()
@@ -216,7 +216,10 @@ class Follower:
     # Passes
 
     def _begin_pass(self, group: int, heads: Heads, lags: Mapping[TableName, float]) -> tuple[int, _GroupPass] | None:
-        """Starts a pass over a group; None if no model can start."""
+        """Starts a pass over a group, and returns it with the group's number; None if no model can start.
+
+        `heads` are the current metadata files of all relations, and `lags` the target lags in seconds.
+        """
         followed, models = self._models, self._models.groups[group]
         statuses = {
             model: ModelStatus(
@@ -266,7 +269,7 @@ class Follower:
         self._events.put(_End(group, start, seen, began, report, failure))
 
     def _handle_ends(self, until: float) -> None:
-        """Handles finished refreshes until the time `until`, the end of a pass, or a call of `wake_up`."""
+        """Records finished refreshes until the time `until`, the end of a pass, or a call of `wake_up`."""
         while (left := until - self._clock()) > 0 and not self._stopping and self._fatal is None:
             try:
                 event = self._events.get(timeout=left)
@@ -283,7 +286,7 @@ class Follower:
                 return
 
     def _drain_passes(self) -> None:
-        """Waits until no pass is running."""
+        """Records finished refreshes until no pass is running."""
         while self._passes:
             event = self._events.get()
             if event is None:
@@ -294,7 +297,7 @@ class Follower:
                 self._cut_short()
 
     def _cut_short(self) -> None:
-        """Keeps the running passes from starting further models."""
+        """Prevents the running passes from starting further models."""
         for group, begun in list(self._passes.items()):
             begun.progress.cut_short()
             self._close_if_over(group, begun)
@@ -341,7 +344,7 @@ def _get_end(report: Report) -> Ended:
 
 
 def _find_cause(error: Exception) -> Exception:
-    """The cause of a failed refresh: SparkEnded if the end of Spark caused the error, else the error itself."""
+    """Returns SparkEnded if the end of Spark caused the error of a refresh; else the error itself."""
     with suppress(Exception):
         return to_spark_ended(error) or error
     return error

@@ -15,7 +15,7 @@ NOTHING: Tables = frozenset()
 
 
 class ModelGraph:
-    """Models with the tables that they read directly or through views: other models' tables and sources.
+    """The models of a project and the tables that each reads, directly or through views.
 
     Raises ConfigError if models read each other in a circle. A model that reads its own table is no circle.
     """
@@ -43,7 +43,7 @@ class ModelGraph:
 
     @cached_property
     def origins(self) -> Mapping[TableName, Tables]:
-        """Model → all tables upstream of it, directly or through other models, including the tables of those models."""
+        """Maps each model to all tables upstream of it: sources and tables of other models, direct and indirect."""
         origins: dict[TableName, Tables] = {}
         for model in self.order:
             origins[model] = self.reads[model].union(*(origins[upstream] for upstream in self.upstreams[model]))
@@ -51,7 +51,7 @@ class ModelGraph:
 
     @cached_property
     def shared(self) -> Mapping[TableName, Tables]:
-        """Model → the origins whose rows reach it through more than one of the tables that it reads."""
+        """Maps each model to the upstream tables whose rows reach it through several of the tables that it reads."""
         return {model: frozenset(self._list_shared_origins(model)) for model in self.order}
 
     def _list_shared_origins(self, model: TableName) -> Iterator[TableName]:
@@ -60,7 +60,10 @@ class ModelGraph:
 
     @cached_property
     def companions(self) -> Mapping[TableName, Tables]:
-        """Model → the upstream models that bring it rows of a shared origin; all must show one state of that origin."""
+        """Maps each model to the upstream models that have rows of the tables in `shared`.
+
+        When the model is refreshed, all of them must show the same state of these tables.
+        """
         return {
             model: frozenset(
                 above for above in self.origins[model] & self.reads.keys() if self._has_shared_origin(above, model)
@@ -72,12 +75,12 @@ class ModelGraph:
         return bool(self.shared[model] & self.origins[above])
 
     def list_downstream(self, models: Iterable[TableName]) -> Tables:
-        """All models downstream of `models`, without `models` themselves."""
+        """The models that read any of `models`, directly or through others, without `models` themselves."""
         upstream_models = frozenset(models)
         return frozenset(model for model in self.order if self.origins[model] & upstream_models) - upstream_models
 
     def list_groups(self) -> tuple[tuple[TableName, ...], ...]:
-        """Groups of models that are connected by reads, directly or not; each group in the order of refreshes."""
+        """Groups of models that read one another, directly or not; each group in the order of refreshes."""
         members = {model: {model} for model in self.order}
         for model, upstreams in self.upstreams.items():
             for upstream in upstreams:

@@ -1,4 +1,4 @@
-"""A follower's memory of each model between passes, and the decisions that follow from it.
+"""A follower's record of each model between passes, and the decisions that follow from it.
 
 It may be lost: a model without a record is planned once.
 """
@@ -21,7 +21,7 @@ News = Literal["reads", "own", "none"]
 
 @dataclass(frozen=True)
 class FollowedTables:
-    """The relations whose heads decide whether a model is up to date."""
+    """The relations whose current version decides whether a model is up to date: those it reads, and its own."""
 
     reads: frozenset[TableName]
     own: frozenset[TableName]
@@ -29,11 +29,11 @@ class FollowedTables:
 
 @dataclass(frozen=True)
 class Record:
-    """Known state of a model. Times are seconds of a monotonic clock.
+    """Known state of a followed model. Times are seconds of a monotonic clock.
 
-    `seen` are the heads with which it was last up to date; None before its first success. `refreshed_at` is when its
-    last successful refresh began, and `complete_at` the same for the last one after which no upstream table was older.
-    A model that `is_recomputed` may have another result whenever it is computed, as with `current_date`.
+    `seen` are the metadata files with which it was last up to date; None before its first success. `refreshed_at` is
+    when its last successful refresh began, and `complete_at` the same for the last one after which no upstream table
+    was older. A model that `is_recomputed` may have another result whenever it is computed, as with `current_date`.
     """
 
     seen: Heads | None = None
@@ -44,9 +44,9 @@ class Record:
     retry_at: float = 0.0
 
     def find_news(self, tables: FollowedTables, heads: Heads, now: float, lag_seconds: float) -> News:
-        """Kind of news that a refresh at the time `now` would process.
+        """Kind of change that a refresh at the time `now` would process; "none" if there is none.
 
-        For a model that is recomputed, time alone is news, once per `lag_seconds`.
+        `heads` are the current metadata files. A model that `is_recomputed` counts as changed once per `lag_seconds`.
         """
         if self.seen is None or _has_moved(tables.reads, self.seen, heads):
             return "reads"
@@ -63,19 +63,19 @@ class Record:
         return self.failures > 0 and now < self.retry_at
 
     def is_due(self, now: float, lag_seconds: float) -> bool:
-        """Whether the model has been older than an upstream table for `lag_seconds` or more, or was never complete."""
+        """Whether the model has been older than an upstream table for at least `lag_seconds`, or was never complete."""
         return self.complete_at is None or now >= self.complete_at + lag_seconds
 
     def confirm_fresh(self, seen: Heads, is_recomputed: bool) -> Record:
-        """The record after a check that had no news and confirmed that the model is up to date."""
+        """Returns the record after a check that found the model up to date with the metadata files `seen`."""
         return Record(seen, self.refreshed_at, self.complete_at, is_recomputed)
 
     def record_success(self, seen: Heads, began: float, is_recomputed: bool, is_complete: bool) -> Record:
-        """The record after a successful refresh; `is_complete` if no upstream table was older than the pass."""
+        """Returns the record after a successful refresh; `is_complete` if no upstream table was older than the pass."""
         return Record(seen, began, began if is_complete else self.complete_at, is_recomputed)
 
     def record_failure(self, now: float, thresholds: ServiceThresholds) -> Record:
-        """The record after a failure; each failure in a row doubles the pause before a new attempt, up to a limit."""
+        """Returns the record after a failure; each failure in a row doubles the pause before a retry, up to a limit."""
         return replace(self, failures=self.failures + 1, retry_at=now + pause_after(self.failures + 1, thresholds))
 
 

@@ -1,4 +1,4 @@
-"""One pass over models that depend on one another: which may start, given the results of their upstreams."""
+"""Decides, in one pass over models that read one another, which may start, given the results of their upstreams."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _Fate = Literal["running", "changed", "done", "waiting", "blocked"]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model at the start of a pass: `is_paused` after a failure, `is_delayed` if its target lag lets it wait."""
+    """A model at the start of a pass, and whether its upstreams have changed (`news`).
+
+    `is_paused`: a failure or a user paused it. `is_delayed`: its target lag lets it wait.
+    """
 
     news: News = "none"
     is_paused: bool = False
@@ -27,27 +30,27 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Start:
-    """A model to refresh now. Without news only its own tables changed, mostly through its own last refresh."""
+    """A model to refresh now; without `has_news` only its own tables changed, mostly by its own last refresh."""
 
     model: TableName
     has_news: bool
 
 
 class Pass:
-    """The progress of one pass: call `take_ready` for models to start, and `end_model` for each, until `is_over`.
+    """The progress of one pass over a group of models.
 
-    A model starts when all models that it reads are done. All models that a pass refreshes show one state of the
-    sources. So a model has to wait:
+    Call `take_ready` for models to start, and `end_model` for each, until `is_over`. A model starts when all models
+    that it reads are done. All models that a pass refreshes show one state of the sources. So a model has to wait in
+    two cases:
 
-    - below a model that failed, or lost a commit race, until a later pass refreshes that one;
-    - if rows of one origin reach it through several tables, and a delayed model on one of these paths has older rows of
-      that origin.
+    - A model above it failed, or lost a commit race. It waits until a later pass refreshes that one.
+    - It gets rows of one source table through several tables, and a delayed model among these has older rows of it.
     """
 
     def __init__(
         self, graph: ModelGraph, models: Sequence[TableName], candidates: Mapping[TableName, Candidate]
     ) -> None:
-        """`models` are a group of the graph, in its order."""
+        """Begins a pass over `models`, a group of the graph in its order; nothing is started yet."""
         self._graph = graph
         self._candidates = candidates
         self._undecided = list(models)
@@ -61,7 +64,7 @@ class Pass:
         return not self._undecided and "running" not in self._fates.values()
 
     def take_ready(self) -> list[Start]:
-        """The models that can start now; each model is returned only once in a pass."""
+        """Returns the models that can start now; each model is returned only once in a pass."""
         started = []
         for model in list(self._undecided):
             if not self._is_decidable(model):
@@ -84,11 +87,11 @@ class Pass:
         self._record_fate(model, fates[ended])
 
     def is_complete(self, model: TableName) -> bool:
-        """Whether a refreshed model shows all its origins in the state of this pass."""
+        """Whether a refreshed model shows all its upstream tables in the state of this pass."""
         return not self._lagging[model]
 
     def cut_short(self) -> None:
-        """Keeps further models from starting."""
+        """Prevents further models from starting."""
         self._undecided.clear()
 
     def _is_decidable(self, model: TableName) -> bool:
@@ -110,14 +113,14 @@ class Pass:
         return "running", has_news
 
     def _is_mixing_versions(self, model: TableName) -> bool:
-        """Whether a refresh of `model` would read rows of one origin in two different states."""
+        """Whether a refresh of `model` would read rows of one upstream table in two different states."""
         return bool(self._graph.shared[model] & self._list_lagging_origins(model))
 
     def _list_lagging_origins(self, model: TableName) -> Tables:
         return NOTHING.union(*(self._lagging[above] for above in self._graph.upstreams[model]))
 
     def _record_fate(self, model: TableName, fate: _Fate) -> None:
-        """Records a model's fate, and the origins whose rows in it are older than this pass."""
+        """Records the progress of a model, and the upstream tables whose rows in it are older than this pass."""
         self._fates[model] = fate
         is_behind = fate in ("waiting", "blocked")
         self._lagging[model] = self._graph.origins[model] if is_behind else self._list_lagging_origins(model)

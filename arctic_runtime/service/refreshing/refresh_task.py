@@ -15,11 +15,11 @@ from arctic_runtime.service.refreshing.source_relations import FollowedModel
 
 @dataclass(frozen=True)
 class Task:
-    """A model to refresh, and the versions of sources that all models of its pass read.
+    """A model to refresh, and the versions of sources that all models of its pass read (`pins`).
 
     Without `has_news`, none of its upstreams has changed since it was up to date. It is then not recomputed for a
-    reason that recurs each time, such as `current_date`. A model `is_known` once a refresh here has succeeded and none
-    has failed since. If not `with_upkeep`, the service does the upkeep, under its budget.
+    reason that recurs each time, such as `current_date`. `is_known`: a refresh in this process has succeeded, and none
+    has failed since. Without `with_upkeep`, the refresh does no upkeep, because the service does it under its budget.
     """
 
     followed: FollowedModel
@@ -31,7 +31,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Done:
-    """A successful refresh; `is_recomputed` if the model's query is computed in full each time."""
+    """Result of a successful refresh; `is_recomputed` if each run computes the model's query in full."""
 
     refreshed: Refreshed
     is_recomputed: bool = False
@@ -43,7 +43,7 @@ RefreshModel = Callable[[Task], Done]
 
 @dataclass(frozen=True)
 class RefreshWorkers:
-    """Configuration of the refresh threads: the function `refresh`, their number, and `prepare`, called in each."""
+    """Configuration of the refresh threads: how to refresh a model, their number, and a call to prepare each thread."""
 
     refresh: RefreshModel
     threads: int
@@ -58,7 +58,7 @@ class Report:
     """Result of a model in a pass.
 
     `error` is why it failed, `error_details` the known parts of that error, and `retry_seconds` the pause before the
-    next attempt. A model is skipped if the model `held_by`, above it, failed.
+    next attempt. A model is skipped if the upstream model `held_by` failed.
     """
 
     followed: FollowedModel

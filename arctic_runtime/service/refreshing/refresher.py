@@ -1,4 +1,4 @@
-"""Refreshing a followed model without dbt."""
+"""Refreshes a followed model without dbt."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Refresher:
         return RefreshPlanner(model, self._reader, pins=task.pins)
 
     def perform_plan(self, task: Task, planner: RefreshPlanner, planned: PlannedRefresh) -> Done:
-        """Performs a planned refresh, and then the upkeep that is due, unless `task.with_upkeep` is False."""
+        """Performs a planned refresh, and then the upkeep that is due if `task.with_upkeep`."""
         with lend_session(self._pool) as take:
 
             def open_session() -> SparkSession:
@@ -52,7 +52,11 @@ NOT_WITHOUT_NEWS: frozenset[Reason] = COMPUTED_EACH_TIME | {"SELF_REFERENCE"}
 
 
 def plan_task(task: Task, planner: RefreshPlanner) -> PlannedRefresh:
-    """Plans the refresh of a task; without news, a reason of NOT_WITHOUT_NEWS leads to the decision `unchanged`."""
+    """Plans the refresh of a task.
+
+    If none of its upstreams has changed, a reason that recurs in each run (NOT_WITHOUT_NEWS) leads to the decision
+    `unchanged`.
+    """
     planned = planner.plan_refresh()
     decision = planned.decision
     if not task.has_news and decision.reason in NOT_WITHOUT_NEWS:

@@ -1,4 +1,4 @@
-"""Warnings that recur at each look at the tables, of which only the first is shown to people."""
+"""Suppresses warnings that recur at each check of the tables, so that people see only the first."""
 
 from __future__ import annotations
 

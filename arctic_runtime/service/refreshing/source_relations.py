@@ -1,4 +1,4 @@
-"""The relations that models read, directly and through views; a new head of such a relation is news."""
+"""Finds the relations that models read, directly and through views, so that a new version of one can be noticed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ ViewSql = Callable[[TableName], "str | None"]
 
 @dataclass(frozen=True)
 class FollowedModel:
-    """A model, its name for users, and the tables and views that dbt says it reads.
+    """A model, its name for users, and `declared`, the tables and views that dbt says it reads.
 
-    The parsed query says what it reads; `declared` is needed only if the query is made by a Python function or can't be
-    parsed.
+    Normally the parsed query says what it reads; `declared` is needed only if a Python function computes the rows, or
+    if the query can't be parsed.
     """
 
     model: Model
@@ -43,12 +43,12 @@ class ModelReads:
 
 
 def list_relations(table: TableName) -> tuple[TableName, ...]:
-    """The table itself, its change table and its base; the head of each shows whether it was changed."""
+    """The names of a table, its change table and its base; a change of the table changes one of these relations."""
     return (table, table.changes, table.base)
 
 
 class Readings:
-    """The relations that each model reads. A view's SQL is loaded again only if the view's head has changed.
+    """The relations that each model reads. A view's SQL is loaded again only if the view was replaced.
 
     Tables of other catalogs are left out, since their changes can't be observed.
     """
@@ -65,14 +65,14 @@ class Readings:
         }
 
     def list_all_relations(self) -> frozenset[TableName]:
-        """All relations whose heads matter to some model."""
+        """All relations whose changes matter to any model."""
         followed = (reading.to_followed_tables(model) for model, reading in self.by_model.items())
         return frozenset().union(*(reading_tables.reads | reading_tables.own for reading_tables in followed))
 
     def resolve_views(self, heads: Heads, views: Collection[TableName]) -> bool:
-        """Resolves existing views to their tables; returns whether any model's reads differ from those known before.
+        """Replaces views by the tables that they read; returns whether `by_model` is different from before.
 
-        `views` are the views among the relations of `heads`.
+        `heads` are the current metadata files of relations, and `views` those relations that are views.
         """
         resolved = {model: self._resolve_model_reads(model, heads, views) for model in self._models}
         differs = resolved != self.by_model
@@ -95,7 +95,7 @@ class Readings:
         return ModelReads(frozenset(tables), frozenset(seen))
 
     def _is_arctic(self, name: TableName, heads: Heads) -> bool:
-        """Whether `name` is that of an arctic table that is merged on read, and so appears as a view of ours."""
+        """Whether the view `name` is the table of an arctic model with `merge: on_read`."""
         return name in self._models or name.changes in heads
 
     def _list_behind_view(self, view: TableName, head: str) -> frozenset[TableName]:

@@ -78,16 +78,17 @@ def is_due(cron: str, last: datetime, now: datetime) -> bool:
 
 
 def was_set_back(last: datetime, now: datetime) -> bool:
-    """Whether the clock was set back since the last run by more than the end of daylight saving time does."""
+    """Whether the clock shows a time before the last run, by more than the end of daylight saving time explains."""
     return last - now > _SHIFT
 
 
 def list_due_models(
     models: Sequence[Scheduled], last: Mapping[str, datetime], now: datetime, waiting: Collection[str]
 ) -> Iterator[Scheduled]:
-    """Yields the due models in their order, without those in `waiting` and the models below them.
+    """Yields the models that are due, in their order, without those in `waiting` and the models below them.
 
-    It is a generator: the caller adds a model that failed to `waiting` before it asks for the next one.
+    `last` has the time of each model's last run. The caller must add a model that failed to `waiting` before it asks
+    for the next one, since that is checked only then.
     """
     for model in models:
         is_held = model.name in waiting or any(name in waiting for name in model.above)

@@ -12,7 +12,7 @@ from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
 
 class DataTests:
-    """Runs the tests of refreshed tables, one table at a time; a failure does not stop the others.
+    """Runs the tests of refreshed tables, one table at a time; a failure does not prevent the tests of others.
 
     If a table is refreshed several times before its turn, its tests are run once. When a service begins to lead, the
     tests of all tables are run, since earlier failures must still be shown.
@@ -34,7 +34,7 @@ class DataTests:
                 self._changed.notify()
 
     def run_until(self, over: threading.Event) -> None:
-        """Runs queued tests until `over` is set; tests that are running then are finished."""
+        """Runs queued tests until `over` is set, and finishes tests that are running then."""
         self._project.prepare_thread()
         for table in self._project.list_tested_tables():
             self.queue_tests(table)

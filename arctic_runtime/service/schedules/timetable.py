@@ -1,4 +1,4 @@
-"""Runs models that are not arctic when their schedule says so."""
+"""Runs models of other materializations, such as dbt's `table`, at the times of their schedule."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ LOG = logging.getLogger(__name__)
 
 
 class RunTimes(Protocol):
-    """Store of the times at which models were run, so that a service that takes over knows them."""
+    """Store of the times at which models were run, so that another service which becomes the leader knows them."""
 
     def list_run_times(self) -> Mapping[str, float]:
-        """Name of a model → when its last run began, in seconds since 1970."""
+        """Maps the name of each model to when its last run began, in seconds since 1970."""
 
     def note_run(self, at: Mapping[str, float]) -> None:
-        """Stores when runs of models began."""
+        """Stores when the last runs of models began: seconds since 1970 by model name."""
 
 
 class Timetable:
     """Runs models at the times of their cron expressions, one after the other.
 
-    A time missed while no service ran is made up for once. A model that fails is tried again after a pause, and holds
-    back the models that read it. A run is stored after its end; if the process ends earlier, the model is run again.
+    A time missed while no service ran is made up for once. A model that fails is tried again after a pause; until then,
+    models that read it are not run. A run is stored after its end; if the process ends earlier, the model is run again.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Timetable:
         report_success: Callable[[TableName], None],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`report_success` gets the table of each run that succeeded."""
+        """Creates a timetable; `report_success` is called with the table of each run that succeeded."""
         self._project = project
         self._times = times
         self._shared = shared
@@ -58,7 +58,7 @@ class Timetable:
         self._retry_at: dict[str, float] = {}
 
     def run_until(self, over: threading.Event) -> None:
-        """Runs due models until `over` is set; a run that is in progress then is finished."""
+        """Runs due models until `over` is set, and finishes a run that is in progress then."""
         self._last = None
         self._project.prepare_thread()
         while not over.is_set():
@@ -89,9 +89,9 @@ class Timetable:
                 waiting.add(model.name)
 
     def _list_last_runs(self, models: Sequence[Scheduled]) -> dict[str, float]:
-        """Time of each model's last run, in seconds since 1970.
+        """Maps each model to the time of its last run, in seconds since 1970.
 
-        A new model, and a model whose last run is in the future, count as run now.
+        A new model, and a model whose last run is in the future, count as run now, which is stored.
         """
         if self._last is None:
             self._last = dict(self._times.list_run_times())
@@ -137,7 +137,7 @@ class Timetable:
         self._shared.report_error(schedule_part(model.name), f"{message}\n  tried again in {pause:.0f} s")
 
     def _discard_others(self, models: Sequence[Scheduled]) -> None:
-        """Discards the failures of models that are no longer scheduled."""
+        """Removes the failures and errors of models that are no longer scheduled."""
         names = {model.name for model in models}
         for name in self._failures.keys() - names:
             del self._failures[name]

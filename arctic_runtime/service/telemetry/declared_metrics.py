@@ -57,7 +57,7 @@ def _list_no_samples(_: Snapshot) -> Iterable[tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Counter:
-    """A metric that grows with events. `expected` are labels that are shown with 0 before their first event.
+    """A metric that counts events. `expected` are labels that are shown with 0 before their first event.
 
     Prometheus sees only differences, so it would miss the first event of a counter that did not exist before.
     """
@@ -388,7 +388,7 @@ def _get_ended_job(event: Event) -> Job | None:
 
 
 def _count_ended_jobs(count: Callable[[Job], Iterable[Sample]]) -> Callable[[Event], Iterable[Sample]]:
-    """Builds a function of an event that applies `count` to jobs that ended; other events give no samples."""
+    """Returns a function of an event that applies `count` to jobs that ended; other events give no samples."""
 
     def list_samples(event: Event) -> Iterable[Sample]:
         job = _get_ended_job(event)
@@ -412,7 +412,7 @@ def _list_wait_seconds(job: Job) -> Iterator[Sample]:
 
 
 def _count_batches(count: Callable[[Mapping[str, Any]], Iterable[Sample]]) -> Callable[[Event], Iterable[Sample]]:
-    """Builds a function of an event that applies `count` to ingested batches; other events give no samples.
+    """Returns a function of an event that applies `count` to ingested batches; other events give no samples.
 
     A batch has its `source`, the number of `events`, the number of `dead` ones, and rows of `tables` by action.
     """
@@ -522,7 +522,7 @@ METRICS: tuple[Gauge | Counter | Histogram, ...] = (*GAUGES, *COUNTERS, MISSED, 
 
 
 def describe_metrics() -> str:
-    """Writes the table of metrics in docs/metrics.md, in Markdown."""
+    """Returns the Markdown table of all metrics in docs/metrics.md."""
     kinds = {Gauge: "gauge", Counter: "counter", Histogram: "histogram"}
     rows = (
         f"| `{metric.name}` | {kinds[type(metric)]} | {', '.join(f'`{name}`' for name in metric.labels)} "

@@ -29,7 +29,7 @@ _MASK = "***"
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a log record as a line of JSON: time, level, logger, message, fields, and an error with its trace.
+    """Formats a log record as a line of JSON: time, level, logger, message, fields, and an error with its traceback.
 
     An ArcticError also adds its known parts: `where`, `expected`, `actual` and `fix`. Text that looks like a secret is
     masked, and so are the given `secrets`, anywhere in the record.
@@ -169,7 +169,7 @@ def _list_logged_state(state: ServiceState) -> tuple[object, ...]:
 
 
 def log_job(job: Job, at: datetime | None = None) -> None:
-    """Logs a job in the state that it has had since `at`."""
+    """Logs the current state of a job, which it has had since `at`."""
     tables = [str(table) for table in job.tables]
     log_event(
         logging.ERROR if job.state == "failed" else logging.INFO,

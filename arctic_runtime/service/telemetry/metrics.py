@@ -35,7 +35,7 @@ def _get_now() -> datetime:
 
 
 class Tally:
-    """Counts events for counters and histograms. A job that is reported twice after its end is counted once."""
+    """Counts events for counters and histograms; a job that is reported twice after its end is counted once."""
 
     def __init__(self, remembered_jobs: int) -> None:
         self._remembered_jobs = remembered_jobs
@@ -104,7 +104,7 @@ class _Distribution:
             self._counts[place] += value <= bound
 
     def list_cumulative(self) -> list[tuple[str, float]]:
-        """For each bucket, its upper bound and the number of values at or below it."""
+        """Lists the upper bound of each histogram bucket with the number of values at or below it."""
         return [
             ("+Inf" if bound == float("inf") else str(bound), count)
             for bound, count in zip(self._bounds, self._counts, strict=True)
@@ -132,7 +132,7 @@ class ServiceCollector:
         yield from self._tally.list_families(snapshot)
 
     def describe(self) -> Iterable[Metric]:
-        """Returns no metrics; without this method, prometheus_client would call `collect` at registration."""
+        """Returns no metrics, so that prometheus_client does not call `collect` at registration."""
         return ()
 
 
@@ -166,11 +166,11 @@ class Metrics:
 
     @property
     def counted(self) -> int:
-        """The number of the newest event that is counted."""
+        """The number of the newest event that has been counted."""
         return self._last
 
     def format_metrics(self, accept: str = "") -> tuple[bytes, str]:
-        """The metrics in the format that the Accept header `accept` requests, and their content type."""
+        """Returns the metrics in the format that the Accept header `accept` requests, and their content type."""
         self._count_new_events()
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type

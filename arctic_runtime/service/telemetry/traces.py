@@ -28,13 +28,13 @@ SERVICE = "dbt-arctic"
 class Traces:
     """Creates a span for each pass, each refresh in it, and each step and effect of a refresh.
 
-    Between `__enter__` and `__exit__`, steps and effects of all threads are traced; those outside of a refresh are left
-    out. A pass lasts from the start of its first refresh to the end of its last one. A thread of the library sends the
-    spans; they are lost if the receiver can't be reached.
+    Between `__enter__` and `__exit__`, steps and effects of all threads are traced if they belong to a refresh. A pass
+    lasts from the start of its first refresh to the end of its last one. A thread of the library sends the spans; they
+    are lost if the receiver can't be reached.
     """
 
     def __init__(self, project: str, processor: SpanProcessor | None = None) -> None:
-        """Sends spans to the endpoint of OpenTelemetry's environment variables, unless `processor` is given."""
+        """Creates traces of a project; sends spans as OpenTelemetry's environment variables say, or to `processor`."""
         resource = Resource.create({"service.name": SERVICE, "dbt_arctic.project": project})
         self._provider = TracerProvider(resource=_merge_resource(resource))
         self._provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter()))
@@ -120,7 +120,7 @@ class _PassSpan:
 
 
 def _merge_resource(resource: Resource) -> Resource:
-    """Adds OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES to a resource; they override its own names."""
+    """Adds OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES to a resource, whose own values they override."""
     return resource.merge(Resource.create())
 
 

@@ -22,7 +22,7 @@ class Event:
 
 
 class EventLog:
-    """The newest events of a service; older ones are dropped, and a reader learns how many it missed."""
+    """The newest events of a service. Older ones are dropped, and a reader is told how many it missed."""
 
     def __init__(self, capacity: int) -> None:
         self._events: deque[Event] = deque(maxlen=capacity)
@@ -44,7 +44,7 @@ class EventLog:
         return event
 
     def wait_after(self, number: int, timeout_seconds: float = 0.0) -> tuple[Sequence[Event], int]:
-        """The kept events after `number`, oldest first, and the count of later events that are no longer kept.
+        """Returns the kept events with numbers above `number`, oldest first, and the count of those already dropped.
 
         If there are none yet, it waits up to `timeout_seconds` for one. A number beyond the last event, as one from an
         earlier process, counts as 0.

@@ -29,7 +29,7 @@ class JobBoard:
         self._cancels: dict[str, Callable[[], None]] = {}
 
     def list_jobs(self) -> Sequence[Job]:
-        """Jobs that wait or run, then ended jobs, newest first. Of each kind, a number of ended jobs is kept."""
+        """Lists jobs that wait or run, then ended ones, newest first; of each kind a limited number of ended ones."""
         with self._lock:
             return [*reversed(self._open.values()), *sorted(self._list_ended(), key=_sort_by_end)]
 
@@ -57,7 +57,7 @@ class JobBoard:
         return True
 
     def allow_cancel(self, number: str, cancel: Callable[[], None]) -> None:
-        """Registers `cancel`, which ends the work of a running job."""
+        """Registers `cancel`, a function that ends the work of a running job."""
         with self._lock:
             if number in self._open:
                 self._cancels[number] = cancel
@@ -73,7 +73,7 @@ class JobBoard:
         self._events.append_event("job", job)
 
     def end_job(self, number: str, state: JobState, **outcome: Any) -> Job | None:
-        """Ends a waiting or running job, with its results as fields of `Job`; None if it has ended before."""
+        """Ends a waiting or running job with `state`, and results as fields of `Job`; None if it had ended before."""
         with self._lock:
             job = self._open.pop(number, None)
             self._cancels.pop(number, None)
@@ -88,14 +88,17 @@ class JobBoard:
         return job
 
     def discard_job(self, number: str) -> None:
-        """Removes a job that did nothing worth showing."""
+        """Removes a job that changed nothing, so that it is not shown."""
         with self._lock:
             self._open.pop(number, None)
             self._cancels.pop(number, None)
         self._events.append_event("forgotten_job", {"number": number})
 
     def cancel_job(self, number: str) -> Job | None:
-        """Ends a waiting job, or the work of a running one; None if there is no such job, or it can't be cancelled."""
+        """Ends a waiting job, or cancels the work of a running one.
+
+        Returns the job; None if there is no such job, or it can't be cancelled.
+        """
         with self._lock:
             job = self._open.get(number)
             cancel = self._cancels.get(number)

@@ -32,7 +32,7 @@ JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 @dataclass(frozen=True)
 class Lag:
-    """Lag of a reader behind a table: the commits, and rows in them, that the model has not read yet."""
+    """How far a model is behind a table that it reads: the commits that it has not read, and the rows in them."""
 
     model: str
     commits: int
@@ -61,10 +61,10 @@ class TableOverview:
     """Summary of a table's state.
 
     `layer` is 0 for tables without upstreams, else one more than the highest layer of its upstreams. `changed_at` is
-    the time of its newest commit, and `refreshed_at` that of the newest refresh that found it up to date. `freshness`
-    says as of when it shows its sources, and why it is late; None for a table of others. `recent_rows` are the rows
-    that were changed within the last minute. `waste_bytes` is what readers read in vain until the due upkeep is done.
-    `error` is why its last refresh failed, which is tried again at `retry_at`.
+    the time of its newest commit, and `refreshed_at` that of the newest refresh, even if it changed nothing.
+    `freshness` says as of when it shows its sources, and why it is late; None for a table that others write.
+    `recent_rows` are the rows that were changed within the last minute. `waste_bytes` is what readers read in vain
+    until the due upkeep is done. `error` is why its last refresh failed, which is tried again at `retry_at`.
     """
 
     table: TableName
@@ -125,7 +125,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Upkeep:
-    """Upkeep that is planned for a table: operation, reasons, the bytes that it writes, and those that readers save.
+    """Upkeep that is planned for a table: operation, reasons, bytes that it writes, and bytes that each reader saves.
 
     `waits_for` says why it is not done now, such as quiet hours or the budget; empty if it is next.
     """
@@ -140,9 +140,9 @@ class Upkeep:
 
 @dataclass(frozen=True)
 class ServiceState:
-    """State of the service itself: since when it runs, whether it leads or stands by, and what is paused.
+    """State of the service itself: since when it runs, whether it leads, and which tables are paused.
 
-    A service that stands by does no work until the `leader` ends. `errors` are the errors of parts that do not work
+    While another process, `leader`, leads, a service does no work. `errors` are the errors of parts that do not work
     now, by part, such as a catalog that does not answer.
     """
 
@@ -159,18 +159,21 @@ class ServiceState:
 
 
 class Requests(Protocol):
-    """Requests of users to a service. All return without waiting for jobs, and may be called by any thread."""
+    """Requests of users to a service; all methods return without waiting for jobs, and may be called by any thread."""
 
     def answer_operation(
         self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any], plan: bool
     ) -> Answer:
-        """Performs an operation that needs no Spark, or its plan. Raises what `Operation.run_operation` raises."""
+        """Performs an operation that needs no Spark, or returns its plan if `plan`.
+
+        Raises the same errors as `Operation.run_operation`.
+        """
 
     def submit_operation(self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any]) -> Job:
         """Queues an operation as a job; raises ConfigError for unknown tables or invalid arguments."""
 
     def refresh_tables(self, tables: Sequence[str]) -> None:
-        """Refreshes these models at the next look, regardless of pauses after failures and `target_lag`.
+        """Refreshes these models at the next check of the tables, despite pauses after failures and `target_lag`.
 
         Without names it refreshes all models.
         """
@@ -182,10 +185,13 @@ class Requests(Protocol):
         """
 
     def pause_tables(self, tables: Sequence[str], upkeep_only: bool) -> None:
-        """Pauses tables until `resume_tables`, all if no names are given; raises ConfigError for an unknown name."""
+        """Pauses refreshes and upkeep of tables, or `upkeep_only`, until `resume_tables` is called.
+
+        Without names it pauses all tables. Raises ConfigError for an unknown name.
+        """
 
     def resume_tables(self, tables: Sequence[str]) -> None:
-        """Ends the pause of these tables, of all if no names are given."""
+        """Ends the pause of these tables; without names, of all tables."""
 
 
 class LiveService(Protocol):
@@ -203,7 +209,7 @@ class LiveService(Protocol):
         """The requests that the service accepts."""
 
     def get_state(self) -> ServiceState:
-        """State of the service itself."""
+        """Returns the state of the service itself."""
 
     def list_tables(self) -> Sequence[TableOverview]:
         """Overviews of all tables, layer by layer."""
@@ -218,4 +224,4 @@ class LiveService(Protocol):
         """The job `number`; None if `list_jobs` no longer lists it."""
 
     def list_upkeep(self) -> Sequence[Upkeep]:
-        """The planned upkeep, in the order in which it will be done."""
+        """Lists the planned upkeep in the order in which it will be done."""

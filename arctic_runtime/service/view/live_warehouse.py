@@ -16,7 +16,10 @@ from arctic_runtime.service.view.overviews import Refreshing, Shown, build_overv
 
 
 class LiveWarehouse:
-    """Live state of a warehouse; implements `LiveService` of `live_data.py`, whether the service leads or stands by."""
+    """Live state of the tables, jobs and upkeep of a service, even while another service leads.
+
+    Implements `LiveService` of `live_data.py`.
+    """
 
     def __init__(self, activity: Activity, upkeep: UpkeepRunner, requests: Requests) -> None:
         self._activity = activity
@@ -34,7 +37,7 @@ class LiveWarehouse:
         return self._requests
 
     def observe_tables(self) -> Collection[TableName]:
-        """Observes all tables, publishes events for changed overviews, and returns the tables that changed.
+        """Reads the tables that have changed, appends events for changed overviews, and returns the changed tables.
 
         Raises CatalogError if the catalog does not answer.
         """
@@ -66,7 +69,7 @@ class LiveWarehouse:
         return moved
 
     def _publish_changes(self) -> None:
-        """Appends an event for each table whose overview has changed; for progress of time alone, only at intervals."""
+        """Appends an event for each changed overview; if just its time has moved on, only at intervals."""
         self._last_overviews = {
             table: earlier_overview for table, earlier_overview in self._last_overviews.items() if table in self._tables
         }
@@ -76,7 +79,7 @@ class LiveWarehouse:
                 self.events.append_event("table", overview)
 
     def _describe_last_run(self, model: Scheduled) -> Refreshing:
-        """State of the dbt runs of a scheduled model, in the form of refreshes."""
+        """Describes the last dbt run of a scheduled model as if it were a refresh."""
         running = (job for job in self._shared.jobs.list_jobs() if job.kind == "run" and job.state == "running")
         return Refreshing(
             any(model.table in job.tables for job in running),

@@ -1,4 +1,4 @@
-"""Observed tables, cached until their heads change."""
+"""State of tables as last read from the catalog, kept until a table changes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ObservedTable:
 
 
 class ObservedTables:
-    """Observed tables by name; `observe_moved` reads tables again if they have changed since its last call."""
+    """Keeps the observed state of tables by name; `observe_moved` reads a table again if it has changed."""
 
     def __init__(self, reader: CatalogReader, heads: SharedHeads) -> None:
         self._reader = reader
@@ -52,9 +52,9 @@ class ObservedTables:
         """Names under which a table or view exists; a table that is being created only has helper relations yet."""
 
     def observe_moved(self, models: Mapping[TableName, Model], others: Iterable[TableName]) -> set[TableName]:
-        """Observes `models` and `others` again if they changed, and returns those; other tables are forgotten.
+        """Reads those of `models` and `others` again that have changed since the last call, and returns their names.
 
-        Raises CatalogError if the catalog does not answer.
+        Tables in neither are removed. Raises CatalogError if the catalog does not answer.
         """
         names = {*models, *others}
         relations = {name: _list_relations(name, models.get(name)) for name in names}
@@ -92,9 +92,9 @@ class ObservedTables:
 
 
 def _list_relations(name: TableName, model: Model | None) -> tuple[TableName, ...]:
-    """The relations whose heads show a change of `name`; of an ingested table also the dead letters.
+    """The relations that show a change of the table `name`: its own, and for an ingested table the dead letters.
 
-    Progress of a change data source is stored with its dead letters.
+    The progress of a change data source is stored with its dead letters.
     """
     source = model.source if model else None
     return (*list_relations(name), *((source.dead_letters,) if source else ()))

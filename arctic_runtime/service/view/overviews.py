@@ -26,7 +26,7 @@ class Refreshing:
     """State of a model's refreshes in the service.
 
     `refreshed_at` is the end of the newest successful refresh. `error` is why the newest one failed, and `retry_at`
-    when it is tried again; `held_by` is an upstream model that failed and so holds this one back.
+    when it is tried again. `held_by` is a failed upstream model, because of which this one is not refreshed.
     """
 
     is_running: bool = False
@@ -38,20 +38,20 @@ class Refreshing:
 
 @dataclass(frozen=True)
 class IngestionRun:
-    """Whether this service ingests a source now, and the failure of that, which is kept until a batch succeeds."""
+    """Whether this service ingests a source now, and its last failure, which is kept until a batch succeeds."""
 
     is_running: bool = False
     failure: Failure | None = None
 
 
 def to_part_name(source: str) -> str:
-    """The name of a source's ingestion among the parts of the service, used for errors."""
+    """The name of a source's ingestion as a part of the service, under which its errors are shown."""
     return f"ingest {source}"
 
 
 @dataclass(frozen=True)
 class Shown:
-    """All inputs from which overviews are computed at a moment.
+    """All inputs from which overviews of tables are computed.
 
     `reads` are the tables that each model reads; `models` are those of the project, including ingested and landing
     tables. `waste` is by table, `ingestions` by source. `scheduled` are the models that dbt runs, and `readable` the
@@ -78,7 +78,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class _Derived:
-    """Facts about tables, by name, completed by the service's state, and the freshness and lags derived from them."""
+    """Facts about tables, by name, with the freshness and lags that are computed from them."""
 
     facts: Mapping[str, TableFacts]
     plan: FreshnessPlan
@@ -94,9 +94,9 @@ def build_overviews(shown: Shown) -> list[TableOverview]:
 
 
 def is_news(last: TableOverview | None, now: TableOverview, seconds: float) -> bool:
-    """Whether the overview `now` differs enough from `last` to be published.
+    """Whether the overview `now` differs enough from the published one, `last`, to be published.
 
-    If only the time as of which it shows its sources has moved on, it is news after `seconds`.
+    If only the time as of which it shows its sources has changed, it must have changed by at least `seconds`.
     """
     if last is None or last.freshness is None or now.freshness is None:
         return last != now
@@ -108,7 +108,7 @@ def is_news(last: TableOverview | None, now: TableOverview, seconds: float) -> b
 
 
 def _compute_layers(shown: Shown) -> dict[TableName, int]:
-    """Table → its layer, in an order in which each table comes after the tables that it reads."""
+    """Maps each table to its layer; each table comes after the tables that it reads."""
     layers: dict[TableName, int] = {}
 
     def place_table(name: TableName) -> int:
@@ -123,7 +123,7 @@ def _compute_layers(shown: Shown) -> dict[TableName, int]:
 
 
 def _list_reader_lags(shown: Shown) -> dict[TableName, tuple[Lag, ...]]:
-    """Table → the lags of the models that read it."""
+    """Maps each table to the lags of the models that read it."""
     lags_by_table: dict[TableName, list[Lag]] = {}
     for reader, tables in shown.reads.items():
         own = shown.observed.get(reader)
@@ -152,7 +152,7 @@ def _complete_facts(name: TableName, observed: ObservedTable, shown: Shown) -> T
 
 
 def _add_run(origin: OriginStatus, run: IngestionRun, now: datetime) -> OriginStatus:
-    """Adds the service's own ingestion of a source to its status.
+    """Adds this service's ingestion of a source to the status of the source that is stored.
 
     The stored status may lack a failure, if the failure prevents writes too.
     """

@@ -54,7 +54,7 @@ class Origin:
 
 @dataclass(frozen=True, order=True)
 class Use:
-    """Use of a column; `is_masking` if its values can't be read from the result, as with a hash or a count."""
+    """A use of a column; `is_masking` if the result does not reveal the column's values, as with a hash or a count."""
 
     kind: Kind
     is_masking: bool = False
@@ -64,7 +64,7 @@ class Use:
         return self.kind in _DIRECT
 
     def compose_with(self, inner: Use) -> Use:
-        """The use of a column if this use applies to a value that was computed from the column by the use `inner`."""
+        """Returns the combined use of a column: by the use `inner` for a value, to which this use then applies."""
         if not self.is_direct:
             return self
         if not inner.is_direct:
@@ -81,7 +81,7 @@ Uses = Mapping[Origin, frozenset[Use]]
 
 @dataclass(frozen=True)
 class ColumnLineage:
-    """Uses from which each result column is computed, and uses that decide which rows the result has."""
+    """Uses of source columns: those that compute each result column, and those that decide which rows exist."""
 
     columns: Mapping[str, Uses]
     rows: Uses
@@ -158,7 +158,7 @@ def _compute_lineage(node: Node) -> _Found:  # noqa: C901 - one case per operato
 
 
 def _compute_positional_lineage(node: Node, names: tuple[str, ...]) -> _Found:
-    """The lineage of a query whose columns are renamed to `names`, by position."""
+    """Returns the lineage of `node` with its columns renamed to `names`, by position."""
     lineage = _compute_lineage(node)
     return _Found(
         {name: lineage.columns[tree_name] for name, tree_name in zip(names, list_columns(node), strict=True)},
@@ -171,7 +171,7 @@ def _combine_sides(left: _Found, right: _Found) -> _Found:
 
 
 def _add_deciding_uses(lineage: _Found, kind: Kind, *decided_by: Uses) -> _Found:
-    """Adds the uses `decided_by`, as uses of kind `kind`, to those that decide which rows there are."""
+    """Returns the lineage with a use of `kind` of each column in `decided_by` added to those that decide on rows."""
     decides = {origin: frozenset({Use(kind)}) for uses in decided_by for origin in uses}
     return replace(lineage, rows=_merge_uses((lineage.rows, decides)))
 
@@ -185,7 +185,7 @@ def _merge_uses(parts: Iterable[Uses]) -> Uses:
 
 
 def _compute_expression_uses(below: _Found, expression: exp.Expr) -> Uses:
-    """The uses of origins in an expression over the columns of `below`."""
+    """Returns the uses of source columns by an expression; `below` is the lineage of the columns that it reads."""
     uses_by_origin: dict[Origin, frozenset[Use]] = {}
     for name, use in _walk_column_uses(expression):
         for origin, uses in below.columns[name].items():
@@ -207,7 +207,7 @@ def _walk_column_uses(expression: exp.Expr) -> Iterator[tuple[str, Use]]:
 
 
 def _list_argument_uses(part: exp.Expr) -> Iterator[tuple[exp.Expr, Use]]:
-    """Yields the arguments of an operator, each with the use that the operator makes of it."""
+    """Yields the arguments of a call or operator, each with the use that it makes of the argument."""
     own = _use_by(part)
     for name, value in part.args.items():
         kind = _INDIRECT.get((type(part), name))

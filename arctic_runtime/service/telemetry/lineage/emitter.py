@@ -33,7 +33,7 @@ class Client(Protocol):
 
 
 class LineageEmitter:
-    """Receives the reports of a follower, and sends a start and an end event per refresh, in a thread of its own.
+    """Sends a start and an end event for each refresh that a follower reports, in a thread of its own.
 
     A call returns at once and raises nothing. If the receiver is too slow, or does not answer, events are dropped, and
     `warn` is called once until it answers again.
@@ -47,7 +47,7 @@ class LineageEmitter:
         thresholds: LineageThresholds,
         client: Client | None = None,
     ) -> None:
-        """Without `client`, creates one that reads the environment and `openlineage.yml`."""
+        """Creates an emitter; without `client`, with one that reads the environment and `openlineage.yml`."""
         self._place = place
         self._observe = observe
         self._warn = warn
@@ -75,7 +75,7 @@ class LineageEmitter:
             self._warn_once(f"{self._thresholds.queued_reports} events wait already, so later ones are left out")
 
     def close_emitter(self) -> None:
-        """Sends the queued reports, for some seconds at most; reports that are left then are lost."""
+        """Sends the queued reports, for some seconds at most; the rest is lost."""
         until = time.monotonic() + self._thresholds.close_seconds
         try:
             self._reports.put(None, timeout=self._thresholds.close_seconds)
@@ -96,7 +96,7 @@ class LineageEmitter:
                 self._is_failing = False
 
     def _get_lineage(self, report: Report) -> ModelLineage:
-        """Lineage of a model, cached; observed again if the model has changed, or the cached lineage is too old."""
+        """Returns the lineage of a report's model; observed again if the model has changed or the cached one is old."""
         followed = report.followed
         known = self._known.get(followed.table)
         now = time.monotonic()

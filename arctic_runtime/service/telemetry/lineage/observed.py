@@ -23,7 +23,7 @@ from arctic_runtime.service.telemetry.lineage.datasets import DatasetName, name_
 
 @dataclass(frozen=True)
 class Dataset:
-    """A table: its dataset name by location, its dataset name in the catalog, and its columns."""
+    """A table's names in OpenLineage, by location and in the catalog, and its columns."""
 
     name: DatasetName
     alias: DatasetName
@@ -32,7 +32,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class ModelLineage:
-    """`inputs` are the tables that a model reads, directly or through views; `output` is its own table.
+    """The tables that a model reads, directly or through views (`inputs`), and its own table (`output`).
 
     `output` is None if that table does not exist. `columns` is None if the query can't be analysed.
     """
@@ -65,7 +65,7 @@ def _build_dataset(reader: CatalogReader, state: SourceState) -> Dataset:
 
 
 def _compute_columns(model: Model, upstreams: Upstreams, output: Dataset | None) -> ColumnLineage | None:
-    """Column lineage of the model's query, under the column names of its table; None if it can't be analysed."""
+    """Computes the column lineage of a model's query, with the column names of its table; None if not analysable."""
     sources = {
         state.name: strip_change_columns(state.columns) for state in upstreams.states.values() if state is not None
     }
@@ -78,7 +78,7 @@ def _compute_columns(model: Model, upstreams: Upstreams, output: Dataset | None)
     of_views = {_name_changes(model, source): source for source in sources} if is_of_events else {}
 
     def select_known_uses(uses: Uses) -> Uses:
-        """The uses of the sources' own columns, without the further columns that describe a change event."""
+        """Selects the uses of the sources' own columns; drops those of the columns that describe a change event."""
         named = {
             Origin(of_views.get(origin.table, origin.table), origin.column): kinds for origin, kinds in uses.items()
         }
@@ -92,7 +92,7 @@ def _compute_columns(model: Model, upstreams: Upstreams, output: Dataset | None)
 
 
 def _analyse_over_events(model: Model, sources: Mapping[TableName, tuple[Column, ...]]) -> Analysed:
-    """Analyses the query of a model that reads new rows of its sources, each source as a view of its changes."""
+    """Analyses the query of a model that reads change events, with each source as a view of its changes."""
     further = tuple(Column(name, "string") for name in RESERVED)
     relations = {
         str(_name_changes(model, source)): Relation((*columns, *further)) for source, columns in sources.items()
