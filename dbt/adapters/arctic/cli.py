@@ -68,7 +68,7 @@ def _perform_operation(asked: Operation, options: argparse.Namespace) -> Answer:
 
 
 def _is_planned(asked: Operation, options: argparse.Namespace) -> bool:
-    """Whether only a plan is shown: if asked for, or if the operation needs a confirmation that is missing."""
+    """Whether only a plan is shown: if the user asked for it, or if a necessary confirmation is missing."""
     if asked.plan is None:
         return False
     return bool(options.plan) or (asked.needs_confirmation and not options.yes)
@@ -83,7 +83,7 @@ def _ignore_progress(_: str) -> None:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Builds the parser of all commands: one per operation, and the commands of `OTHERS`."""
+    """Builds the parser of all commands: one per operation, and the further commands such as `arctic run`."""
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--project-dir", type=Path, default=Path(), help="where dbt_project.yml is (default: here)")
     shared.add_argument("--profiles-dir", type=Path, default=None, help="where profiles.yml is, as for dbt")

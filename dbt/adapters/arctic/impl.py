@@ -121,7 +121,7 @@ class ArcticAdapter(SparkAdapter):
 
     @property
     def profile(self) -> Profile:
-        """The runtime's profile of this target."""
+        """The target of `profiles.yml` in the form that `arctic_runtime` uses."""
         return self.connections.arctic_profile
 
     @cached_property
@@ -151,13 +151,13 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse(lambda *_a, **_k: "")
     def changes_of(self, relation: BaseRelation, node: dict[str, Any]) -> str:
-        """The placeholder in a model's SQL for the new rows of `relation`."""
+        """The name by which a model's SQL reads the new rows of `relation`; a refresh replaces it by these rows."""
         return maintenance.name_changes(relation, node)
 
     def execute(
         self, sql: str, auto_begin: bool = False, fetch: bool = False, limit: int | None = None
     ) -> tuple[AdapterResponse, agate.Table]:
-        """Runs SQL; outside a refresh, as in `dbt show`, `changes(…)` in it returns all kept changes."""
+        """Runs SQL; outside a refresh, as in `dbt show`, `changes(…)` in it returns all change rows that are kept."""
         if list_changes_read(sql):
             with self.connections.exception_handler(sql):
                 from arctic_runtime.spark.refresh.run import preview_changes
@@ -170,7 +170,7 @@ class ArcticAdapter(SparkAdapter):
     def maintain(
         self, relation: BaseRelation, node: dict[str, Any], sql: str, full_refresh: bool
     ) -> maintenance.ArcticResponse:
-        """Brings a model's table up to date; with `--empty` only its schema."""
+        """Brings the table of an arctic model up to date; with the flag `--empty`, only its schema."""
         asked: Any = getattr(self.config, "args", None)
         sampled = getattr(asked, "sample", None) is not None
         empty = bool(getattr(asked, "empty", False))
@@ -185,21 +185,21 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_none
     def build_maintained_relation(self, relation: BaseRelation, node: dict[str, Any]) -> BaseRelation:
-        """The relation that readers of the model use: a view if it is merged on read, else a table."""
+        """The relation of an arctic model for its readers: a view with `merge: on_read`, else a table."""
         is_view = node["config"].get("merge") == "on_read"
         kind = RelationType.View if is_view else RelationType.Table
         return cast(BaseRelation, relation.incorporate(type=kind))
 
     @available.parse_list
     def build_maintained_relations(self, relation: BaseRelation, node: dict[str, Any]) -> list[BaseRelation]:
-        """The relations that readers use: the model's own, and the view of its current versions if it has one."""
+        """The relations of an arctic model for its readers: its own, and its view of current versions if it has one."""
         view = maintenance.to_model(relation, node, "").current_view
         shown = relation.incorporate(path={"identifier": view.name}, type=RelationType.View) if view else None
         return [self.build_maintained_relation(relation, node), *([cast(BaseRelation, shown)] if shown else [])]
 
     @available.parse_list
     def arctic_operation(self, name: str, target: BaseRelation | str, arguments: Mapping[str, Any]) -> list[str]:
-        """Performs an operation on a model's table, given by relation or model name; returns lines for people."""
+        """Performs an operation on an arctic model, given by its relation or its name; returns lines for people."""
         with self.connections.exception_handler(name):
             asked = get_operation(name)
             if asked.changes:
@@ -213,17 +213,23 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse(lambda *_a, **_k: "")
     def arctic_as_of(self, relation: BaseRelation, time: str, recorded: str | None = None) -> str:
-        """A subquery for a `from` clause, with the versions that were valid at `time`, as recorded at `recorded`."""
+        """A subquery for a `from` clause: the row versions that were valid at `time`, as recorded at `recorded`.
+
+        Both times are SQL expressions. Without `recorded`, versions that were corrected later are included.
+        """
         return history.write_as_of(relation.render(), time, recorded)
 
     @available.parse(lambda *_a, **_k: "")
     def arctic_valid_at(self, alias: str, time: str, recorded: str | None = None) -> str:
-        """The SQL condition for rows of the table `alias` that were valid at `time`, as recorded at `recorded`."""
+        """The SQL condition for row versions of the table `alias` that were valid at `time`, as recorded at `recorded`.
+
+        Both times are SQL expressions. Without `recorded`, versions that were corrected later are included.
+        """
         return history.write_valid_at(unquote_identifier(alias), time, recorded)
 
     @available.parse(lambda *_a, **_k: "")
     def arctic_current(self, relation: BaseRelation) -> str:
-        """A subquery for a `from` clause, with the current versions of `relation`."""
+        """A subquery for a `from` clause with the current row versions of `relation`, a table with history."""
         return history.write_current(relation.render())
 
     # Names and types
@@ -234,7 +240,7 @@ class ArcticAdapter(SparkAdapter):
 
     @available
     def literal(self, value: str | None) -> str:
-        """The SQL string literal of `value`; of an empty text if it is None."""
+        """The SQL string literal of `value`; that of an empty text if `value` is None."""
         return quote_text(value or "")
 
     @available
@@ -264,7 +270,7 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_list
     def list_named_columns(self, kind: NamedColumns, *arguments: Any) -> list[str]:
-        """The columns that a configuration names, as SQL."""
+        """The columns that users have named in a configuration, as SQL; `kind` says which rules apply to the names."""
         return NAMED_COLUMNS[kind](*arguments)
 
     def assert_valid_snapshot_target_given_strategy(self, relation: Any, column_names: Any, strategy: Any) -> None:
@@ -324,7 +330,7 @@ class ArcticAdapter(SparkAdapter):
         return cast("BaseRelation | None", SQLAdapter.get_relation(self, database, schema, identifier))
 
     def _make_match_kwargs(self, database: str, schema: str, identifier: str) -> dict[str, str]:
-        """The name parts by which dbt compares relations: as they are written, whatever the project's `quoting` is."""
+        """The parts of a name by which dbt compares relations: unchanged, whatever the project's `quoting` is."""
         return filter_null_values({"database": database, "schema": schema, "identifier": identifier})
 
     def get_columns_in_relation(self, relation: BaseRelation) -> list[ArcticColumn]:  # type: ignore[override]
@@ -333,7 +339,10 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_list
     def arctic_parts(self, relation: BaseRelation | None) -> list[BaseRelation]:
-        """The helper relations of an arctic model: view of current versions, change table, base and totals."""
+        """The existing helper relations of an arctic model: current versions, change table, base, aggregate state.
+
+        Empty if `relation` is None or no arctic model.
+        """
         if relation is None or not self._list_arctic_properties(relation):
             return []
         names = [f"{relation.identifier}{suffix}" for suffix in _PARTS]
@@ -348,7 +357,7 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_list
     def arctic_property_names(self, relation: BaseRelation) -> list[str]:
-        """Names of the properties that mark a table or view as part of an arctic model."""
+        """Names of the table properties that mark a table or view as part of an arctic model; empty for others."""
         return sorted(self._list_arctic_properties(relation))
 
     @available.parse(lambda *_a, **_k: False)
@@ -360,7 +369,10 @@ class ArcticAdapter(SparkAdapter):
     def comments_to_change(
         self, relation: BaseRelation, description: str | None, columns: dict[str, str]
     ) -> dict[str, Any]:
-        """The wanted comments of relation and columns that differ from the stored ones."""
+        """Finds the comments that differ from the stored ones: `relation`, None if equal, and `columns`, by name.
+
+        `description` is the wanted comment of the relation, None for none; `columns` has those of columns.
+        """
         described = self._describe_relation(relation)
         lowered = {name.lower(): comment for name, comment in columns.items()}
         changed = {
@@ -401,21 +413,24 @@ class ArcticAdapter(SparkAdapter):
 
     @available
     def branch_of(self, relation: BaseRelation) -> BaseRelation:
-        """The relation on a new branch, for statements of `replace_rows`; the branch itself is not created yet."""
+        """Returns the relation on a branch with a new name, for `replace_rows`; the branch itself is created later."""
         from dbt.adapters.arctic.materialize import increments
 
         return relation.replace(branch=increments.branch_name(self.new_suffix()))
 
     @available.parse(lambda *_a, **_k: "")
     def write_event_filter(self, column: str, start: dt.datetime | None, end: dt.datetime | None) -> str:
-        """The SQL condition for rows of a batch; a batch reads its sources by the same condition."""
+        """The SQL condition for rows whose `column` is in a microbatch, from `start` to before `end`.
+
+        A batch reads its sources by the same condition.
+        """
         return write_event_window(column, start, end)
 
     @available.parse_none
     def replace_rows(self, on_branch: BaseRelation, sql: str, staged: BaseRelation) -> AdapterResponse:
-        """Runs statements that write to a table's branch, then publishes it; readers see all of it or nothing.
+        """Runs statements that write to a branch of a table, and publishes the branch: readers see all of it or none.
 
-        `on_branch` comes from `branch_of`. The table `staged`, which the statements read, is dropped in any case.
+        `on_branch` is a result of `branch_of`. The table `staged`, which the statements read, is dropped in any case.
         """
         from dbt.adapters.arctic.materialize import increments
 
@@ -555,9 +570,9 @@ class ArcticAdapter(SparkAdapter):
         return tuple(ColumnInfo(f.name, type_of(f.dataType), f.metadata.get("comment"), not f.nullable) for f in fields)
 
     def _describe_relation(self, relation: BaseRelation) -> RelationInfo | None:
-        """Describes a relation by its metadata in the catalog.
+        """Describes a relation by its metadata in the catalog; None if there is no such relation.
 
-        If that can't be read, or has a type that only Spark knows, Spark is asked. None if there is no such relation.
+        If the catalog can't be read, or the relation has a type that only Spark knows, Spark describes it.
         """
         schema, name = str(relation.schema), str(relation.identifier)
         if self._is_readable(relation.database):
@@ -583,7 +598,7 @@ class ArcticAdapter(SparkAdapter):
         return {key: value for key, value in properties.items() if key.startswith("arctic.")}
 
     def _find_origin(self, source: BaseRelation) -> Origin | None:
-        """Origin of an ingested table; None for other tables."""
+        """The source that `arctic ingest` reads for the table of a dbt source; None for other tables."""
         return self._ask_catalog(lambda: list_origins(self._sources)).get(maintenance.get_table_name(source))
 
     def _find_last_change(self, source: BaseRelation) -> dt.datetime | None:

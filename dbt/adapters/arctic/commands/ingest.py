@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def perform_command(options: argparse.Namespace) -> Answer:
-    """Ingests until the sources are drained (`--once`) or a signal ends it; raises the errors of ingestion.
+    """Ingests until no events are left (`--once`) or a signal ends it; raises the errors of ingestion.
 
     With `--replay-dead` it applies dead letters instead, and with `--discover` it prints YAML; both end after that.
     """
@@ -113,7 +113,7 @@ def _to_discover(known: Sequence[IngestSource], names: Sequence[str]) -> Sequenc
 
 
 def _discover_tables(sources: Sequence[IngestSource]) -> Answer:
-    """Answers with the YAML of sources that lists all tables of their databases, and with these tables as data."""
+    """Answers with the YAML that declares all tables of the sources' databases; the answer's data are these tables."""
     from arctic_runtime.ingest.connectors import list_source_tables
 
     tables_by_source = [(source, list_source_tables(source)) for source in sources]
@@ -128,7 +128,10 @@ def _discover_tables(sources: Sequence[IngestSource]) -> Answer:
 
 @dataclass(frozen=True)
 class Resync:
-    """The sources to ingest, and the tables that get a new snapshot: all if `is_full`, else `tables` by source."""
+    """The `sources` to ingest, and which of their tables are loaded again from a new snapshot.
+
+    Those are all tables if `is_full`, else `tables`, by source name.
+    """
 
     sources: tuple[IngestSource, ...]
     is_full: bool = False
@@ -152,7 +155,7 @@ def parse_resync(known: Sequence[IngestSource], names: Sequence[str], values: Se
 
 
 def _find_table(sources: Sequence[IngestSource], value: str) -> tuple[str, str]:
-    """Finds the source and the name of a table that is written as SOURCE.TABLE or TABLE."""
+    """Returns the source's name and the table's name for `value`, written as SOURCE.TABLE or TABLE."""
     tables = [(source.name, table.name) for source in sources for table in source.tables]
     matches = [candidate for candidate in tables if value in (candidate[1], ".".join(candidate))]
     if len(matches) == 1:
@@ -216,9 +219,9 @@ def _build_job(source: IngestSource, reader: CatalogReader, session: Callable[[]
 
 
 def run_jobs(jobs: Sequence[Ingestion], once: bool, resync: Resync) -> list[TablesWait]:
-    """Runs jobs in parallel; if one fails, the others stop after their current batches.
+    """Ingests in parallel, one thread per job; if one fails, the others stop after their current batches.
 
-    Returns the TablesWait errors of jobs that ended except for tables that wait; raises other errors.
+    Returns the TablesWait errors of jobs that have ended while some of their tables wait. Raises other errors.
     """
     with ThreadPoolExecutor(len(jobs), "source") as pool:
         futures = [
@@ -238,6 +241,6 @@ def run_jobs(jobs: Sequence[Ingestion], once: bool, resync: Resync) -> list[Tabl
 
 
 def _stop_jobs(jobs: Sequence[Ingestion]) -> None:
-    """Stops jobs in threads of their own, since a stop may take a while and a signal handler must return quickly."""
+    """Asks all jobs to stop, in threads of their own, as a stop may take a while and signal handlers must not wait."""
     for job in jobs:
         threading.Thread(target=job.stop, daemon=True).start()

@@ -30,7 +30,7 @@ _RATE_SECONDS = 10.0
 
 @contextmanager
 def show_progress(sources: Sequence[str], as_json: bool) -> Iterator[Say]:
-    """Yields the function that shows batches: as JSON, as updated lines on a terminal, else as one line per batch."""
+    """Yields the function that prints a batch: as JSON, in an updated line on a terminal, else as a line of text."""
     if as_json:
         yield lambda source, batch: print(format_json_line(source, batch), flush=True)
     elif sys.stdout.isatty():
@@ -86,7 +86,7 @@ def format_line(source: str, batch: BatchReport) -> str:
 
 
 def format_json_line(source: str, batch: BatchReport) -> str:
-    """Formats a batch as a line of JSON; `progress.position` is up to where all tables of the source are complete."""
+    """Formats a batch as a line of JSON; up to `progress.position` of the source, all its tables are complete."""
     progress_made = batch.progress
     shown = {
         "position": batch.position.text,
@@ -103,7 +103,7 @@ def format_json_line(source: str, batch: BatchReport) -> str:
 
 @contextmanager
 def show_in_place(sources: Sequence[str], console: Console | None = None) -> Iterator[Say]:
-    """Shows one line per source on a terminal, updated with each batch; other output appears above these lines."""
+    """Yields a function that updates a source's line on a terminal after a batch; other output is printed above."""
     totals = {source: Totals() for source in sources}
     lock = threading.Lock()
 
@@ -141,13 +141,13 @@ class Totals:
         self.last = batch
 
     def compute_rate(self, now: float) -> float:
-        """Recent events per second; the rate of the last batch if that took longer than the period of measurement."""
+        """Events per second in the recent past, or in the last batch if that took longer."""
         while len(self._recent) > 1 and self._recent[0][0] < now - _RATE_SECONDS:
             self._recent.popleft()
         return sum(count for _, count in self._recent) / max(now - self._recent[0][0], 1e-3) if self._recent else 0.0
 
     def describe_totals(self, now: float) -> str:
-        """Formats the totals for people, most important first, since a terminal cuts the end of the line."""
+        """Formats the totals in a line for people, the most important first, since a terminal cuts the end."""
         if self.last is None:
             return "no events yet"
         tables = ", ".join(f"{table} {format_counts(rows) or 'no change'}" for table, rows in self.rows.items())
@@ -161,7 +161,7 @@ def format_counts(rows: Mapping[str, int]) -> str:
 
 
 def _format_lag(batch: BatchReport) -> list[str]:
-    """Lag of the tables behind the source, as far as known: in seconds up to now, and in events after the batch."""
+    """Formats how far the tables are behind the source, in seconds and in events, as far as known."""
     seconds = batch.progress.compute_lag_seconds(datetime.now(timezone.utc))
     events = [f"{batch.behind:,} events behind"] if batch.behind else []
     return [*([] if seconds is None else [f"{seconds:,.1f} s behind"]), *events]

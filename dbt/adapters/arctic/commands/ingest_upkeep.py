@@ -1,4 +1,4 @@
-"""Upkeep of the tables that `arctic ingest` writes: compacts small files and expires old versions meanwhile."""
+"""Upkeep of the tables that `arctic ingest` writes: compacts and expires their files while batches are ingested."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class IngestedUpkeep:
 
     @contextmanager
     def run_in_background(self) -> Iterator[None]:
-        """Performs due upkeep in a thread of its own for the duration of the context."""
+        """Performs due upkeep in a thread of its own, as long as the context is open."""
         over = threading.Event()
         self._set_tables()
         running = threading.Thread(target=self._runner.run_until, args=(over,), name="upkeep")

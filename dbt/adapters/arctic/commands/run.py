@@ -71,7 +71,7 @@ def _print_warning(text: str) -> None:
 
 
 def build_reporter(as_json: bool, once: bool) -> Callable[[Report], None]:
-    """Returns a function that prints the result of a model; if not `once`, only of refreshed and failed models."""
+    """Returns a function that prints the result of a model in a pass; unless `once`, only refreshes and failures."""
     shown_statuses = ("refreshed", "failed", "unchanged", "skipped", "conflict") if once else ("refreshed", "failed")
     show = _format_json if as_json else _format_text
 
@@ -89,7 +89,7 @@ def _warn_of_upkeep(report: Report) -> None:
 
 
 def _format_text(report: Report) -> str:
-    """Formats a result like a line of dbt's output, with the end time of the refresh; an error follows below."""
+    """Formats a result like a line of dbt's output, with the end time of the refresh; an error is added below."""
     from dbt.adapters.arctic.project.run_results import to_response
 
     table = report.followed.table

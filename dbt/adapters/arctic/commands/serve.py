@@ -122,7 +122,7 @@ def _serve_http(
     thresholds: Thresholds,
     warn: Callable[[str], None],
 ) -> Iterator[None]:
-    """Serves the API and the page for the duration of the context; raises ConfigError if the address can't be used."""
+    """Serves the HTTP API and the page while the context is open; raises ConfigError if the address can't be used."""
     _check_installed()
     from arctic_runtime.service.http.server import HttpServer
     from arctic_runtime.service.telemetry.metrics import Metrics
@@ -155,7 +155,7 @@ def _check_installed() -> None:
 
 @dataclass
 class SourceIngestion:
-    """The ingestion of one source; its job is created at each start, since a job can't be used again after its end."""
+    """The ingestion of one source for a service; each start creates a new job, since an ended job can't run again."""
 
     source: IngestSource
     reader: CatalogReader
@@ -221,7 +221,7 @@ def _print_line(text: str) -> None:
 
 
 def _show_nothing(source: str, batch: BatchReport) -> None:
-    """Shows no batches: in JSON output, events of jobs and batches report them."""
+    """Prints nothing for a batch: in JSON output, events of jobs and batches report it."""
 
 
 def _print_warning(text: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 @contextmanager
 def stop_on_signals(command: str, stop: Callable[[], None], text: str) -> Iterator[None]:
-    """For the duration of the context, SIGTERM and SIGINT print `text` and call `stop`."""
+    """While the context is open, SIGTERM and SIGINT print `text` and call `stop`."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

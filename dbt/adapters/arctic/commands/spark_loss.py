@@ -17,7 +17,7 @@ FAILED = 1
 
 @contextmanager
 def stop_with_spark(command: str, stop: Callable[[SparkEnded], None], limits: EngineThresholds) -> Iterator[None]:
-    """Calls `stop` if Spark ends during the context, and raises SparkEnded at the end of the context.
+    """Calls `stop` if Spark ends while the context is open, and raises SparkEnded at the end of the context.
 
     If the context does not end in time after that, the process is ended at once; no data is lost.
     """

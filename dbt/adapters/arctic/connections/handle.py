@@ -28,10 +28,10 @@ logging.getLogger("DataFrameQueryContextLogger").disabled = True
 
 
 class SessionHandle:
-    """Handle of a dbt connection. It takes a Spark session at the first statement or access to `spark`."""
+    """Handle of a dbt connection. It takes a Spark session from the pool at its first statement or use of `spark`."""
 
     def __init__(self, pool: SessionPool, comment: Callable[[], str | None] = lambda: None) -> None:
-        """`comment` returns dbt's comment about the current work, which Spark's UI shows for the jobs."""
+        """Creates a handle; `comment` returns dbt's comment on the current work, which Spark's UI shows for jobs."""
         self._pool = pool
         self._comment = comment
         self._described: str | None = None
@@ -55,7 +55,7 @@ class SessionHandle:
         return Cursor(self)
 
     def cancel(self) -> None:
-        """Interrupts what the session is doing, and refuses all later statements."""
+        """Interrupts all running work of the session, and refuses all later statements."""
         self._cancelled = True
         if self._session is not None:
             self._session.interruptAll()
@@ -73,9 +73,9 @@ class SessionHandle:
             self._pool.give_back(session)
 
     def _is_rid_of_views(self, session: SparkSession) -> bool:
-        """Drops temporary views; returns False if that fails.
+        """Drops the session's temporary views; returns False if that fails.
 
-        Then an earlier error already says that Spark has ended, and must not be replaced by this one.
+        It fails if Spark has ended. An earlier error then says so already, and must not be hidden by a second one.
         """
         try:
             if self._has_views:
@@ -86,7 +86,7 @@ class SessionHandle:
         return True
 
     def note_statement(self, statement: str) -> None:
-        """Records whether a statement leaves settings or temporary views behind in the session."""
+        """Records whether a statement changes settings of the session or creates temporary views in it."""
         self._has_settings |= statements.is_session_change(statement)
         self._has_views |= statements.is_temporary_view(statement)
 
@@ -94,12 +94,12 @@ class SessionHandle:
         self._has_views = True
 
     def mark_foreign_code(self) -> None:
-        """Records that a user's code had the session, which may have changed it, so that it is not used again."""
+        """Records that a user's code has used the session and may have changed it, so that `close` discards it."""
         self._has_settings = True
 
 
 class Cursor:
-    """The result of the last statement of a SQL text; several statements in one text run one after the other."""
+    """Runs SQL texts, each with one or more statements, and holds the result of the last statement."""
 
     def __init__(self, handle: SessionHandle) -> None:
         self._handle = handle
@@ -107,7 +107,10 @@ class Cursor:
         self._is_query = False
 
     def execute(self, sql: str, bindings: Sequence[Any] | None = None) -> None:
-        """Runs the statements of `sql`; a query is only planned, and computed by a fetch or by `finish_query`."""
+        """Runs the statements of `sql`, one after the other.
+
+        The last one, if it is a query, is only planned; a fetch or `finish_query` computes it.
+        """
         self._result, self._is_query = None, False
         for statement in statements.split_statements(sql):
             self.finish_query()
@@ -117,7 +120,7 @@ class Cursor:
             self._result = self._handle.spark.sql(statement, args=arguments)
 
     def finish_query(self) -> None:
-        """Computes a query whose rows are not fetched, since it may have been run for the errors that it raises."""
+        """Computes a query without fetching its rows, since it may have been run for the errors that it raises."""
         if self._result is not None and self._is_query:
             self._result.write.format("noop").mode("overwrite").save()
 
@@ -163,8 +166,9 @@ def _convert_argument(value: Any) -> Any:
 def _convert_value(value: Any, data_type: DataType, keeps_zone: bool) -> Any:
     """Converts a fetched value to plain Python.
 
-    PySpark returns timestamps in this machine's time zone. Here they are UTC: without a zone, as other adapters return
-    them, if the session's time zone is UTC, and else with it, so that they stay exact.
+    PySpark returns timestamps in this machine's time zone; here they are converted to UTC. They have no zone, as in
+    other adapters, if the session's time zone is UTC. Otherwise `keeps_zone` leaves them a zone, so that they stay
+    exact.
     """
     from pyspark.sql import types
 

@@ -88,6 +88,6 @@ class ArcticConnectionManager(SparkConnectionManager):
 
 
 def _project_folder(config: object) -> Path:
-    """The base folder of a relative warehouse: the project's, even before dbt has read the project."""
+    """The folder to which a relative warehouse path is relative: the project's, even if dbt has not read it yet."""
     folder = getattr(config, "project_root", None) or getattr(get_flags(), "PROJECT_DIR", None)
     return Path(folder) if folder else Path.cwd()

@@ -59,7 +59,7 @@ def is_query(statement: str) -> bool:
 
 
 def is_session_change(statement: str) -> bool:
-    """Whether the statement may leave something behind in its session, other than a temporary view."""
+    """Whether the statement may change its session, except by a temporary view: settings, functions, variables."""
     is_temporary = _get_temporary_kind(statement) not in ("", "view")
     return is_temporary or get_first_word(statement) not in _LEAVES_NOTHING
 
@@ -69,7 +69,7 @@ def is_temporary_view(statement: str) -> bool:
 
 
 def _get_temporary_kind(statement: str) -> str:
-    """Kind of object that a statement creates for its session alone, such as `view` or `function`; empty if nothing."""
+    """Kind of temporary object that a statement creates, such as `view` or `function`; "" if it creates none."""
     words = [word for word in _list_first_words(statement, 5) if word not in ("or", "replace")]
     return words[2] if words[:1] == ["create"] and len(words) > 2 and words[1] in _TEMPORARY else ""
 
@@ -98,7 +98,7 @@ def _list_tokens(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _end_of_block(text: str, position: int) -> int:
-    """Returns the index after a bracketed comment, or the end of the text if it is not closed.
+    """Returns the index after a bracketed comment whose text begins at `position`; the text's end if it is not closed.
 
     Comments may be nested, as in Spark.
     """

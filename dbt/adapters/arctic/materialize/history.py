@@ -1,4 +1,4 @@
-"""SQL that reads tables with history, as of a time or as of now."""
+"""Writes SQL that reads tables with history, as of a time or as of now."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_part
 
 
 def write_as_of(relation: str, time: str, recorded: str | None = None) -> str:
-    """A subquery with the versions of `relation` that were valid at `time`, as recorded at `recorded` if given.
+    """A subquery with the row versions of `relation` that were valid at `time`, as recorded at the time `recorded`.
 
-    Both times are SQL expressions.
+    Both times are SQL expressions. Without `recorded`, versions that were corrected later are included.
     """
     is_valid = _is_valid((), time, recorded)
     return fill_statement("(select * from {relation} where {valid})", relation=trust_query(relation), valid=is_valid)
 
 
 def write_valid_at(alias: str, time: str, recorded: str | None = None) -> str:
-    """The condition for rows of the table `alias` that were valid at `time`, as recorded at `recorded` if given.
+    """The condition for row versions of the table `alias` that were valid at `time`, as recorded at `recorded`.
 
-    Both times are SQL expressions.
+    Both times are SQL expressions. Without `recorded`, versions that were corrected later are included.
     """
     return fill_statement("({valid})", valid=_is_valid((alias,), time, recorded))
 
 
 def write_current(relation: str) -> str:
-    """A subquery with the current versions of `relation`."""
+    """A subquery with the current row versions of `relation`."""
     return fill_statement("(select * from {r} where {now})", r=trust_query(relation), now=quote_name(IS_CURRENT))
 
 

@@ -1,4 +1,4 @@
-"""Increments of several statements that readers see in one step: written to a branch, which is then published."""
+"""Publishes increments of several statements in one step: they write to a branch, which then becomes the table."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def branch_name(token: str) -> str:
 
 
 def build_attempt(spark: SparkSession, reader: CatalogReader | None, branch: str, thresholds: Thresholds) -> Attempt:
-    """The attempt that commits on `branch`; `reader` is None if this process can't read the catalog."""
+    """Builds the attempt that commits on `branch`; `reader` is None if this process can't read the catalog."""
     return Attempt(spark, reader, branch.removeprefix(BRANCH_PREFIX), thresholds.commits)
 
 
 def publish_in_one_step(attempt: Attempt, table: TableName, write: Callable[[], T]) -> T:
-    """Runs `write`, whose statements write to the attempt's branch, and publishes the branch as the table.
+    """Calls `write`, whose statements write to the attempt's branch, and publishes the branch as the table.
 
-    If another writer commits in the meantime, it starts over from the table's new state. Raises CommitConflict if that
-    happens at every attempt; the table then has only the commits of others. Branches of runs that died are dropped once
-    no run can be writing to them any more.
+    Returns the result of `write`. If another writer commits in the meantime, it starts again from the table's new
+    state. Raises CommitConflict if that happens at every attempt; the table then has only the commits of others.
+    Branches that ended processes have left are dropped once no attempt can be writing to them any more.
 
     The branch begins with a commit without rows, whose summary has the attempt's token. A later delete of whole files
     has no token, so this commit shows whether the branch is still the one that the statements began with.
@@ -63,7 +63,7 @@ def publish_in_one_step(attempt: Attempt, table: TableName, write: Callable[[], 
 
 
 def _ensure_head(spark: SparkSession, table: TableName) -> int:
-    """The id of the table's current snapshot; a table without one gets an empty snapshot."""
+    """Returns the id of the table's current snapshot; commits an empty one first if the table has none."""
     tip_snapshots = read_tips(spark, table, "main")
     if not tip_snapshots:
         writer = _build_empty_writer(spark, quote_name(*table.parts))

@@ -59,10 +59,10 @@ _WITHOUT_MEANING: Mapping[str, str] = {
 
 @dataclass
 class ArcticResponse(AdapterResponse):
-    """Response of a run, as `run_results.json` stores it.
+    """dbt's response for the run of an arctic model, as `run_results.json` stores it.
 
-    `timings` are seconds by step; `estimates` are the estimated seconds of following the changes and of computing
-    everything. `failures` are messages of failed upkeep after the run, by the part of upkeep.
+    `timings` are seconds by step; `estimates` are the estimated seconds of an incremental and of a full run. `failures`
+    are messages of failed upkeep after the run, by the part of upkeep.
     """
 
     mode: str = ""
@@ -80,7 +80,7 @@ class ArcticResponse(AdapterResponse):
 
 
 def build_response(outcome: Outcome, failures: Mapping[str, str] | None = None) -> ArcticResponse:
-    """Converts the outcome of a run; snapshot ids become text, since not every reader of JSON keeps 64 bits."""
+    """Converts the outcome of a run to dbt's response; ids of snapshots become text, as JSON numbers lose digits."""
     rows, failed = outcome.rows, dict(failures or {})
     return ArcticResponse(
         _message="; ".join([_format_message(outcome), *(f"{part} failed" for part in failed)]),
@@ -132,7 +132,7 @@ def run_model(
 
 @functools.lru_cache(maxsize=1)
 def _get_pinned_snapshots(_invocation: str) -> PinnedSnapshots:
-    """Returns the upstream states, as first read, that all models of one dbt invocation share."""
+    """Returns the upstream versions that all models of one dbt invocation read; empty at its first call."""
     return PinnedSnapshots()
 
 
@@ -141,7 +141,7 @@ _GIVEN_PINS: ContextVar[PinnedSnapshots | None] = ContextVar("given pins", defau
 
 @contextmanager
 def use_pinned_snapshots(pins: PinnedSnapshots) -> Iterator[None]:
-    """For the duration of the context, runs in this thread read the versions `pins` instead of their invocation's."""
+    """While the context is open, runs in this thread read the versions `pins` in place of their invocation's."""
     token = _GIVEN_PINS.set(pins)
     try:
         yield
@@ -165,7 +165,7 @@ def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model
 
 
 def check_sample(node: Mapping[str, Any], would_delete: bool) -> None:
-    """Raises ConfigError if a run on a sample of the upstream rows would lose rows outside of the sample.
+    """Raises ConfigError if a run with `--sample`, on a part of the upstream rows, would lose the other rows.
 
     With `input: changes` no later run would read them; with `would_delete` the run would delete them from the table.
     """
@@ -196,9 +196,10 @@ def get_table_name(relation: BaseRelation) -> TableName:
 
 
 def name_changes(relation: BaseRelation, node: Mapping[str, Any]) -> str:
-    """The name by which a model's SQL reads the new rows of `relation`; in a unit test the name of the given rows.
+    """Returns the quoted name by which a model's SQL reads the new rows of `relation`.
 
-    Raises CompilationError if a model other than an arctic one reads them.
+    In a unit test it is the name of the relation with the given rows. Raises CompilationError for a model that is not
+    an arctic one.
     """
     if node.get("resource_type") == "unit_test":
         return str(relation.render())
@@ -212,9 +213,9 @@ def name_changes(relation: BaseRelation, node: Mapping[str, Any]) -> str:
 
 
 def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = ()) -> None:
-    """Checks arctic models, dbt's incremental models, and the names of all relations, after a project was parsed.
+    """Raises CompilationError if an arctic or incremental model is configured wrongly, or two relations have one name.
 
-    Raises CompilationError that names the model, its file and everything that is wrong with its configuration.
+    It names the model, its file and everything that is wrong with its configuration.
     """
     models: dict[str, Model] = {}
     for node in nodes:
@@ -232,7 +233,10 @@ def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = ()) -> None:
 
 
 def select_written_keys(node: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration that users wrote for a node, without dbt's defaults; raises ConfigError for unusable keys."""
+    """Selects the configuration that users wrote for a node, without dbt's defaults.
+
+    Raises ConfigError for keys that arctic models can't have.
+    """
     config = node["config"]
     written = {*node.get("unrendered_config", {}), *node.get("config_call_dict", {})}
     for key, instead in _WITHOUT_MEANING.items():
@@ -246,7 +250,7 @@ def select_written_keys(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _list_constraints(node: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
-    """The type, columns and expression of each constraint of an enforced contract."""
+    """Lists the type, the columns and the expression ("" for none) of each constraint of an enforced contract."""
     declared = _list_declared_constraints(node)
     return [
         (str(getattr(c["type"], "value", c["type"])), columns, c.get("expression") or "") for c, columns in declared
@@ -254,7 +258,7 @@ def _list_constraints(node: Mapping[str, Any]) -> list[tuple[str, list[str], str
 
 
 def _list_declared_constraints(node: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[str]]]:
-    """Each constraint of an enforced contract, as written, with its columns."""
+    """Lists each constraint of an enforced contract, as written, with its columns; empty if none is enforced."""
     if not node["config"].get("contract", {}).get("enforced"):
         return []
     constraints = [(c, list(c.get("columns", []))) for c in node.get("constraints", [])]

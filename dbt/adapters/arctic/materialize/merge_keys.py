@@ -1,4 +1,4 @@
-"""Configuration keys of other adapters' incremental models that change which rows are written; refused here."""
+"""Refuses configuration keys of other adapters' incremental models that would change which rows are written."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def _to_storable(kind: pa.DataType) -> pa.DataType:
 
 
 def _widen_decimal(kind: pa.DataType) -> pa.DataType:
-    """Widens a decimal type to a fixed precision; Arrow infers the narrowest type, which differs from run to run."""
+    """Widens a decimal type to a fixed precision; the type that Arrow infers depends on the values of each run."""
     if not pa.types.is_decimal(kind):
         return kind
     fits = kind.scale <= _SCALE and kind.precision - kind.scale <= _PRECISION - _SCALE

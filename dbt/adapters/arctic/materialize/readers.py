@@ -1,4 +1,4 @@
-"""Arctic models that may read a table, according to the manifest of a project."""
+"""Finds the arctic models that may read a table, according to the manifest of a project."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OWN_ROWS = frozenset({"table", "incremental", "seed", "snapshot"})
 
 
 class Readers:
-    """The readers of each table of a project; indexes of the manifest are built once, at first use."""
+    """The arctic models that read each table of a project; indexes of the manifest are built once, at first use."""
 
     def __init__(self, nodes: Iterable[Any], sources: Iterable[Any]) -> None:
         self._nodes, self._sources = tuple(nodes), tuple(sources)
@@ -55,7 +55,7 @@ class Readers:
 
     @cached_property
     def _ids(self) -> dict[TableName, list[str]]:
-        """Ids of arctic models and sources by table; one table may be both a model's and a source's."""
+        """Maps tables to the ids of arctic models and sources that have them; a table may be both."""
         ids: dict[TableName, list[str]] = defaultdict(list)
         for node in filter(is_arctic, self._nodes):
             ids[get_node_table(node)].append(node.unique_id)

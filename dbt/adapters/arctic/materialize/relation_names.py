@@ -19,7 +19,11 @@ _WITH_RELATION: Final = ("model", "seed", "snapshot")
 
 @dataclass(frozen=True)
 class Claim:
-    """A relation that belongs to a node or a source: the node's own relation, or a helper of the node or source."""
+    """A relation, and the node or source that writes it.
+
+    `role` says whether it is the owner's own relation or a helper, such as its change table. `is_own` is True for the
+    relation of a node itself, whose name dbt compares with others.
+    """
 
     table: TableName
     owner: str

@@ -13,14 +13,17 @@ _BIGINT_MAX = 2**63 - 1
 
 
 def choose_integer_type(column: agate.Column) -> str:
-    """`bigint`, or `decimal(38,0)` if a value does not fit into it."""
+    """Returns `bigint`, or `decimal(38,0)` if a value of the column does not fit into it."""
     values = [value for value in column.values() if value is not None]
     fits = all(-_BIGINT_MAX - 1 <= value <= _BIGINT_MAX for value in values)
     return "bigint" if fits else "decimal(38,0)"
 
 
 def choose_number_type(column: agate.Column) -> str:
-    """`double` if a value has a fraction, else an integer type; use `column_types` for exact decimals."""
+    """Returns `double` if a value of the column has a fraction, else the result of `choose_integer_type`.
+
+    Users set `column_types` for exact decimals.
+    """
     has_fraction = any(value is not None and value != value.to_integral_value() for value in column.values())
     return "double" if has_fraction else choose_integer_type(column)
 

@@ -1,4 +1,4 @@
-"""Keys under a model's `meta.arctic` for the service: when dbt runs it, and whether tests follow each refresh."""
+"""Reads a model's keys for the service in `meta.arctic`: when dbt runs it, and whether tests follow each refresh."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ KEYS = ("schedule", "test_after_refresh")
 
 @dataclass(frozen=True)
 class ServedKeys:
-    """`schedule` is the cron expression of a model that is not arctic; `test_after_refresh` is for any served model."""
+    """Keys of a model for the service.
+
+    `schedule` is the cron expression of a model that is not arctic, None without one. `test_after_refresh` asks for the
+    model's tests after each refresh.
+    """
 
     schedule: str | None = None
     test_after_refresh: bool = False

@@ -1,4 +1,4 @@
-"""Operations on one table, called from hooks and `dbt run-operation` by its relation or its model's name."""
+"""Performs operations on one model for hooks and `dbt run-operation`, given by its relation or its name."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def list_project_models(nodes: Iterable[Any]) -> dict[str, Model]:
-    """Name → each arctic model of a project; queries are not compiled, since upkeep does not read them."""
+    """Maps names to the arctic models of a project; their queries are empty, since upkeep does not read them."""
     arctic_nodes = (node for node in nodes if maintain.is_arctic(node))
     return {str(node.name): _build_model(node) for node in arctic_nodes}
 
 
 def get_model(models: dict[str, Model], wanted: BaseRelation | str) -> Model:
-    """The model with the name or relation `wanted`; raises ConfigError if there is none."""
+    """Returns the model with the name or relation `wanted`; raises ConfigError if there is none."""
     for name, model in models.items():
         if wanted in (name, model.table.name, str(model.table)) or _is_at(model, wanted):
             return model
@@ -35,7 +35,7 @@ def get_model(models: dict[str, Model], wanted: BaseRelation | str) -> Model:
 def resolve_models(
     asked: Operation, wanted: BaseRelation | str, nodes: Iterable[Any], config: Any, manifest: Any
 ) -> tuple[Model, list[Model]]:
-    """The model `wanted` of an operation, and all models of its project, with compiled queries if it needs them.
+    """Returns the model `wanted` and all models of its project, with compiled queries if the operation needs them.
 
     Raises ConfigError if no model has the name.
     """
@@ -47,7 +47,7 @@ def resolve_models(
 
 
 def with_query(model: Model, config: Any, manifest: Any) -> Model:
-    """The same model with its compiled query; compiles its node if dbt has not done so yet."""
+    """Returns the model with its compiled query; compiles its node if dbt has not done so yet."""
     from dbt.compilation import Compiler
 
     arctic = filter(maintain.is_arctic, manifest.nodes.values())
@@ -66,7 +66,7 @@ def perform_on_model(
 
 
 def _to_plain(arguments_given: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts a macro's arguments for an operation: relations become table names, omitted ones are removed."""
+    """Converts a macro's arguments for an operation: relations become table names; omitted arguments are left out."""
     written = {name: value for name, value in arguments_given.items() if not isinstance(value, jinja2.Undefined)}
     return {
         name: maintain.get_table_name(value) if isinstance(value, BaseRelation) else value

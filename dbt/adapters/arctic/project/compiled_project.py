@@ -26,7 +26,7 @@ from dbt.adapters.arctic.relations.relation import ArcticRelation
 
 @dataclass(frozen=True)
 class CompiledProject:
-    """The arctic models in the order of their tables, the ingested sources, and the profile for the tables of both.
+    """A compiled dbt project: its arctic models sorted by table, its ingested sources, and the profile of its target.
 
     `landing` are tables of other sources that have a `retention`. `readers` returns the models that may read a table.
     """
@@ -38,12 +38,12 @@ class CompiledProject:
     readers: Callable[[TableName], tuple[TableName, ...]] = lambda _: ()
 
     def with_ingested(self, reader: CatalogReader) -> CompiledProject:
-        """The project with the existing tables of its ingested sources added to its models."""
+        """Returns the project with the tables of its ingested sources, as far as they exist, among its models."""
         models = (*self.models, *list_ingested_models(self.sources, reader))
         return replace(self, models=tuple(sorted(models, key=lambda model: model.table)))
 
     def with_landing(self) -> CompiledProject:
-        """The project with its landing tables added to its models."""
+        """Returns the project with its landing tables among its models."""
         return replace(self, models=tuple(sorted((*self.models, *self.landing), key=lambda model: model.table)))
 
     def select_models(self, names: Sequence[str]) -> tuple[Model, ...]:
@@ -62,7 +62,7 @@ class CompiledProject:
 def load_project(project_dir: Path, profiles_dir: Path | None, target: str | None) -> CompiledProject:
     """Compiles a project as dbt does, without overwriting dbt's files about its last run.
 
-    Raises ConfigError if dbt can't.
+    Raises ConfigError if dbt can't compile it.
     """
     from dbt.cli.main import dbtRunner
 
@@ -86,7 +86,7 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
 
 
 def load_sources(project_dir: Path, profiles_dir: Path | None, target: str | None) -> CompiledProject:
-    """Loads a project with its ingested sources but without models, which are not compiled.
+    """Loads a project with its ingested sources only; its models are not compiled and not included.
 
     Raises ConfigError if dbt can't parse the project.
     """
@@ -111,7 +111,7 @@ def _list_dbt_options(project_dir: Path, profiles_dir: Path | None, target: str 
 
 
 def parse_manifest(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Any:
-    """The manifest of a project, parsed by dbt; no file is kept, since sources may contain secrets."""
+    """Lets dbt parse a project, and returns its manifest; writes no file, since sources may contain secrets."""
     from dbt.cli.main import dbtRunner
 
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch:
@@ -123,7 +123,7 @@ def parse_manifest(project_dir: Path, profiles_dir: Path | None, target: str | N
 
 
 def build_relation(node: Any) -> ArcticRelation:
-    """The relation of a node's table."""
+    """Returns the relation of a node of the manifest."""
     return ArcticRelation.create(database=node.database, schema=node.schema, identifier=node.alias)
 
 
@@ -172,7 +172,7 @@ _UNSET = re.compile(r"Env var required but not provided: '([^']+)'")
 
 
 def _find_advice(message: str) -> str | None:
-    """Advice for a dbt message about an unset environment variable; None for other messages."""
+    """Returns advice if a message of dbt is about an unset environment variable; else None."""
     unset = _UNSET.search(message)
     if unset is None:
         return None
@@ -180,7 +180,7 @@ def _find_advice(message: str) -> str | None:
 
 
 def _build_failure(what: str, outcome: Any) -> ConfigError:
-    """Builds the error for a dbt command that failed."""
+    """Builds the error for a dbt command that failed; `what` is its first line, `outcome` dbt's result."""
     if outcome.exception is not None:
         message = str(outcome.exception)
         return ConfigError(what, actual=message, fix=_find_advice(message))

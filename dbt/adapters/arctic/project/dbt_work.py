@@ -1,4 +1,4 @@
-"""dbt's work for a service: runs of scheduled models, and tests of refreshed tables."""
+"""dbt's own work for a service: runs of scheduled models, and tests of refreshed tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DbtWork:
         self._tests = _map_tests(project)
 
     def run_model(self, name: str) -> str:
-        """Runs the scheduled model `name` and returns dbt's message about it; raises why it failed."""
+        """Runs the scheduled model `name` and returns dbt's message about it; raises an error if the run failed."""
         from dbt.task.run import ModelRunner
 
         project = self.project
@@ -74,7 +74,7 @@ def _list_scheduled(project: LoadedProject) -> Iterator[Scheduled]:
 
 
 def _list_tables_read(project: LoadedProject, node: Any) -> Iterator[TableName]:
-    """The tables that a node reads, directly or through views; views that are scheduled count as tables."""
+    """The tables that a node reads, directly or through views; a view that is run on a schedule counts as a table."""
     for parent in project.walk_parents(node):
         is_source = str(parent.resource_type) == "source"
         if not is_source and parent.config.materialized == "view" and parent.unique_id not in project.scheduled:
@@ -97,7 +97,7 @@ def _list_upstream_ids(project: LoadedProject, node: Any) -> set[str]:
 
 
 def _map_tests(project: LoadedProject) -> dict[TableName, list[Any]]:
-    """Table → its test nodes, ordered by id; a test of several tables is listed for each."""
+    """Maps each table to its test nodes, ordered by id; a test of several tables is listed for each."""
     asked = {
         name: get_node_table(node)
         for name, node in ({**project.nodes, **project.scheduled}).items()

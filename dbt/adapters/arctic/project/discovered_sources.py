@@ -24,9 +24,10 @@ _SCHEMES = {**{name: name for name in PORTS}, "postgres": "postgresql"}
 
 
 def build_source_at(url: str, password_env: str | None) -> IngestSource:
-    """Builds a source without tables for `postgresql://user@host:port/database`; raises ConfigError for other text.
+    """Builds a source without tables for the URL `postgresql://user@host:port/database`; raises ConfigError for others.
 
-    The password comes from an environment variable: `password_env`, or else that of the database's own programs.
+    The password is read from an environment variable: `password_env` or, without it, that of the database's own
+    programs.
     """
     parts = urlsplit(url)
     connector, database = _SCHEMES.get(parts.scheme), unquote(parts.path.strip("/"))
@@ -55,7 +56,7 @@ def build_source_at(url: str, password_env: str | None) -> IngestSource:
 
 
 def write_source_yaml(source: IngestSource, tables: Sequence[CatalogTable]) -> list[str]:
-    """The lines of YAML for a source with these tables; tables that it already declares keep their settings."""
+    """Returns the lines of YAML for a source with these tables; tables that it already declares keep their settings."""
     ingest = {"connector": source.connector, **source.connection}
     return [
         "sources:",
@@ -102,7 +103,7 @@ def _write_tables(source: IngestSource, tables: Sequence[CatalogTable]) -> Itera
 
 
 def _write_key_comment(table: CatalogTable, settings: Mapping[str, Any]) -> str:
-    """A YAML comment about a table's primary key; empty if the settings contain the key."""
+    """Returns a YAML comment about a table's primary key in the database; "" if the settings contain the key."""
     if "primary_key" in settings:
         return ""
     key = " ".join(", ".join(table.key).split())
@@ -112,7 +113,7 @@ def _write_key_comment(table: CatalogTable, settings: Mapping[str, Any]) -> str:
 def _build_settings(
     source: IngestSource, table: CatalogTable, name: str, known: IngestedTable | None
 ) -> dict[str, Any]:
-    """The settings of a table: the declared ones, and its name in the database if that differs from the default."""
+    """Returns the settings of a table: the declared ones (`known`), and its name in the database if not the default."""
     settings = dict(known.settings) if known else {}
     if table.schema != source.table_schema:
         settings["source_table"] = table.full_name

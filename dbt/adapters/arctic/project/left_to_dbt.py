@@ -1,4 +1,4 @@
-"""The parts of a project that still need `dbt run` while its arctic models are kept fresh."""
+"""Finds the parts of a project that still need `dbt run` while its arctic models are kept fresh."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def list_left_to_dbt(project: LoadedProject, reader: CatalogReader) -> Iterator[
 
 
 def _list_tables(project: LoadedProject, upstream: list[Any]) -> list[Any]:
-    """The upstream nodes whose tables are not refreshed by the service or a schedule."""
+    """Selects the upstream nodes whose tables neither a refresh nor a schedule keeps up to date."""
     return [
         node for node in upstream if node.unique_id not in project.scheduled and node.config.materialized in _TABLES
     ]
 
 
 def _walk_upstream(project: LoadedProject) -> Iterator[Any]:
-    """Yields once each node that followed models read, directly or through views.
+    """Yields once each node that the project's arctic models read, directly or through views.
 
     Arctic models and sources are left out.
     """

@@ -1,4 +1,4 @@
-"""A dbt project that is kept fresh: its models and tables as of the last load, loaded again after edits."""
+"""A dbt project that is kept fresh: its models and tables as they were at its last load; edits load it again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dbt.adapters.arctic.project.sources import ingest_sources, list_ingested_mo
 
 
 class _LoadedParts:
-    """All objects that depend on one load of the project; the next load replaces them together."""
+    """All objects that are made from one load of the project, so that the next load replaces them together."""
 
     def __init__(self, loaded: LoadedProject) -> None:
         self.loaded = loaded
@@ -41,13 +41,14 @@ class _LoadedParts:
 
 
 class LiveProject:
-    """The `Project` of a service or of `arctic run`, implemented with dbt; `warn` gets each text for the user once.
+    """Implements the `Project` of a service or of `arctic run` with dbt.
 
-    An edit that makes the project unusable changes nothing: the earlier models are kept.
+    `warn` is called with each text for the user once. If an edit makes the project unusable, the earlier models are
+    kept.
     """
 
     def __init__(self, location: Location, warn: Callable[[str], None]) -> None:
-        """Raises ConfigError if dbt can't use the project."""
+        """Loads the project; raises ConfigError if dbt can't use it."""
         from dbt_common.context import get_invocation_context
 
         self._location = location
@@ -59,7 +60,7 @@ class LiveProject:
 
     @property
     def loaded(self) -> LoadedProject:
-        """The project as of its last load."""
+        """The project as it was at its last load."""
         return self._parts.loaded
 
     @property
@@ -68,7 +69,7 @@ class LiveProject:
 
     @property
     def compiled_nodes(self) -> dict[str, Any]:
-        """The nodes of the models as of their last compilation, by unique id."""
+        """The nodes of the arctic models after their last compilation, by unique id."""
         return self._parts.refresher.nodes
 
     @property
@@ -96,9 +97,9 @@ class LiveProject:
         return self._files.has_changed()
 
     def load_models(self) -> Sequence[FollowedModel] | None:
-        """Loads the models again after an edit; warns and returns None if the project is unusable.
+        """Loads the project again after an edit and returns its models.
 
-        The earlier models are kept then.
+        If it is unusable, warns the user, keeps the earlier models, and returns None.
         """
         try:
             loaded = load_project(self._location)

@@ -22,7 +22,7 @@ from dbt.adapters.arctic.project.sources import ingest_sources, list_landing_tab
 
 @dataclass(frozen=True)
 class Location:
-    """Location of a project, and the selection of models, in terms of dbt's options.
+    """Folders and target of a project, and the selection of its models, in terms of dbt's options.
 
     If `is_served`, the project's Spark has the JARs for ingestion of its sources, and dbt runs scheduled models.
     """
@@ -51,8 +51,8 @@ class Location:
 class LoadedProject:
     """A project that dbt has parsed; `nodes` are the selected arctic models by unique id.
 
-    `scheduled` are the other selected models that dbt runs for a service; empty without a service. What dbt writes at
-    compilation is in the folder `scratch`, which is deleted together with this object.
+    `scheduled` are the other selected models that dbt runs for a service; empty without a service. dbt compiles into
+    the folder `scratch`, which is deleted together with this object.
     """
 
     location: Location
@@ -75,7 +75,7 @@ class LoadedProject:
         return int(self.config.threads)
 
     def compile_node(self, node: Any) -> Any:
-        """Compiles a node again; earlier compilations of it, and of ephemeral models in it, are ignored.
+        """Returns a node newly compiled; earlier compilations of it, and of ephemeral models in it, are ignored.
 
         Raises dbt's errors.
         """
@@ -89,7 +89,7 @@ class LoadedProject:
 
     @contextmanager
     def open_connection(self, node: Any) -> Iterator[None]:
-        """Opens this thread's connection for dbt's work on a node, with an emptied cache of relations."""
+        """Opens this thread's connection for dbt's work on a node, and empties dbt's cache of relations."""
         self.adapter.cache.clear()
         with self.adapter.connection_named(node.unique_id, node):
             yield
@@ -112,7 +112,7 @@ class LoadedProject:
 
 
 def copy_uncompiled(node: Any) -> Any:
-    """A copy of a node in the state that it had after parsing."""
+    """Returns a copy of a node without the results of a compilation."""
     fresh = copy.copy(node)
     fresh.compiled, fresh.compiled_code = False, None
     fresh.extra_ctes_injected, fresh.extra_ctes = False, []
@@ -120,7 +120,7 @@ def copy_uncompiled(node: Any) -> Any:
 
 
 def load_project(location: Location) -> LoadedProject:
-    """Parses a project and selects its arctic models; raises ConfigError if dbt can't, or none is selected."""
+    """Parses a project and selects its arctic models; raises ConfigError if dbt fails or no such model is selected."""
     from dbt.adapters.factory import get_adapter, register_adapter
     from dbt.cli.flags import Flags
     from dbt.cli.types import Command
@@ -163,7 +163,7 @@ def load_project(location: Location) -> LoadedProject:
 
 
 def _select_models(flags: Any, config: Any, manifest: Any) -> dict[str, Any]:
-    """The models that `dbt run` with these options would run, selected by dbt itself."""
+    """Returns the models that `dbt run` with these options would run, by unique id, as dbt selects them."""
     from dbt.task.run import RunTask
 
     task = RunTask(flags, config, manifest)

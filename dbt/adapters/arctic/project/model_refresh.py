@@ -1,4 +1,4 @@
-"""Refreshes a followed model: by the runtime alone if that does the same as a dbt run, else by dbt's runner."""
+"""Refreshes a followed model: by the runtime alone if the result is that of `dbt run`, else by dbt's runner."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOTHING_NEW = Refreshed(Outcome("unchanged", "NOTHING_NEW"))
 
 
 class DbtRefresher:
-    """Refreshes models of a project as `dbt run` does, without dbt's work for each invocation.
+    """Refreshes models of a project as `dbt run` does, without the work that dbt repeats in each invocation.
 
     Queries are compiled once; those that depend on more than the project's files are compiled before each refresh.
     Models that need dbt, such as those with hooks or in Python, are run by dbt's runner in this process.
@@ -45,7 +45,7 @@ class DbtRefresher:
         """Nodes of the models as of their last compilation, by unique id."""
 
     def list_followed(self) -> list[FollowedModel]:
-        """The project's models, compiled; a query that can't be compiled yet is compiled when it is refreshed."""
+        """Lists the project's models with compiled queries; if one can't be compiled yet, its refresh compiles it."""
         return [self._build_followed(name, node) for name, node in self._project.nodes.items()]
 
     def __call__(self, task: Task) -> Done:
@@ -91,7 +91,7 @@ class DbtRefresher:
         return done
 
     def _refresh_by_dbt(self, node: Any, task: Task) -> Done:
-        """Runs a model by dbt's runner, including hooks, with the source versions of the task's pass."""
+        """Runs a model with its hooks by dbt's runner; it reads the source versions of `task.pins`."""
         from dbt.task.run import ModelRunner
 
         project = self._project
@@ -120,7 +120,7 @@ def _get_relation_parts(node: Any) -> tuple[str, str, str]:
 
 
 def _read_outcome(response: Mapping[str, Any]) -> Outcome:
-    """Converts the adapter response of a run back to its outcome."""
+    """Converts the response that dbt got for a run back to the run's outcome."""
     rows = {action: int(response[f"{action}d" if action.endswith("e") else f"{action}ed"]) for action in _ACTIONS}
     reason = response["reason"]
     assert reason in get_args(Reason)

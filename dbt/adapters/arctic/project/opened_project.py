@@ -1,4 +1,4 @@
-"""A dbt project for the library `arctic_runtime`: refreshed as by `arctic run`, ingested and served by its commands."""
+"""Opens a dbt project for programs that use `arctic_runtime`, to refresh it, and to ingest or serve its tables."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class OpenedProject:
         return [text for option, value in given.items() if value is not None for text in (option, str(value))]
 
     def _follow_project(self) -> LiveProject:
-        """The compiled project; sets dbt's state of the calling thread for it."""
+        """Loads and compiles the project, and sets up dbt's state of the calling thread for it."""
         from dbt.flags import set_flags
 
         if self._followed is None:

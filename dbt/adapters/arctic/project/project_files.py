@@ -10,10 +10,10 @@ Stamp = frozenset[tuple[str, int, int]]
 
 
 class ProjectFiles:
-    """The files that dbt reads from a project; packages are represented by the file that installs them."""
+    """The files that dbt reads from a project; for installed packages only the file that lists them."""
 
     def __init__(self, project_dir: Path, folders: Sequence[str]) -> None:
-        """`folders` are the project's configured folders of models, macros and so on."""
+        """Records the current files; `folders` are the project's configured folders of models, macros and so on."""
         self._project_dir = project_dir
         self._folders = folders
         self._seen = self._take_stamp()

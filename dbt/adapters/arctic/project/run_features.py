@@ -1,4 +1,4 @@
-"""Which features of a dbt run a model needs, and whether its query may differ at each compilation."""
+"""Finds out which features of a dbt run a model needs, and whether its query may differ at each compilation."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from dbt.adapters.arctic.project.loaded_project import LoadedProject
 
 
 class Results:
-    """Result of each model: that of its last refresh, but `unchanged` never replaces `refreshed`."""
+    """The last result of each model, except that `unchanged` does not replace `refreshed`."""
 
     def __init__(self) -> None:
         self._reports: dict[str, Report] = {}
@@ -91,7 +91,7 @@ def _list_timings(report: Report) -> Iterator[Any]:
 
 
 def _build_arguments(project: LoadedProject) -> dict[str, Any]:
-    """The options of a `dbt run` of the same models, which `dbt retry` reads; without our own target folder."""
+    """Returns the options of a `dbt run` of the same models, which `dbt retry` reads; without our own target folder."""
     from dbt.utils import args_to_dict
 
     all_options: dict[str, Any] = args_to_dict(project.flags)

@@ -27,7 +27,7 @@ from arctic_runtime.suggestions import suggest_nearest
 
 
 def ingest_sources(manifest: Any) -> tuple[IngestSource, ...]:
-    """The sources with `meta.arctic.ingest`, by name; raises ConfigError if one can't be used."""
+    """Reads the sources with `meta.arctic.ingest`, sorted by name; raises ConfigError if one can't be used."""
     nodes = tuple(manifest.sources.values())
     settings = {node.source_name: _read_arctic_settings(node.source_meta).get("ingest") for node in nodes}
     return tuple(
@@ -36,7 +36,7 @@ def ingest_sources(manifest: Any) -> tuple[IngestSource, ...]:
 
 
 def list_origins(nodes: Iterable[Any]) -> dict[TableName, Origin]:
-    """Table → its origin, for the tables of ingested sources."""
+    """Maps each declared table of an ingested source to its origin, the table in the source."""
     nodes = tuple(nodes)
     schemas = {node.source_name: read_table_schema(_read_ingest_settings(node)) for node in nodes}
     return {
@@ -54,7 +54,7 @@ def _read_ingest_settings(node: Any) -> Mapping[str, Any]:
 
 
 def group_tables_by_source(nodes: Iterable[Any]) -> dict[str, list[DeclaredTable]]:
-    """Source name → its declared tables, for sources that are ingested; the order does not depend on dbt."""
+    """Maps the name of each ingested source to its declared tables; the order does not depend on dbt."""
     tables: dict[str, list[DeclaredTable]] = {}
     for node in sorted(nodes, key=lambda node: (node.source_name, str(node.unique_id))):
         if "ingest" in _read_arctic_settings(node.source_meta):
@@ -83,7 +83,7 @@ def list_landing_tables(manifest: Any) -> tuple[Model, ...]:
 
 
 def _list_included(source: IngestSource, reader: CatalogReader) -> tuple[IngestedTable, ...]:
-    """The tables that a source ingests by its `include` without declaring them, read from its stored progress."""
+    """Lists the tables that a source ingests because of `include`, without a declaration; read from its progress."""
     ledger = source.dead_letter_table
     if not source.include or ledger.name not in reader.list_relations(ledger.schema):
         return ()
@@ -104,7 +104,7 @@ def _read_arctic_settings(meta: Any) -> Mapping[str, Any]:
 
 
 def list_ingested_models(sources: Iterable[IngestSource], reader: CatalogReader) -> tuple[Model, ...]:
-    """The tables of sources that exist in the catalog, each with the primary key that is stored there."""
+    """Returns the tables of sources that exist in the catalog as models, with the primary keys stored there."""
     from arctic_runtime.ingest.connectors import get_position_parser
 
     tables = [(source, table) for source in sources for table in (*source.tables, *_list_included(source, reader))]

@@ -13,7 +13,7 @@ _FORMATS = (None, "parquet")
 
 @dataclass
 class ArcticCatalogRelation:
-    """Settings that a model's relation takes from its catalog integration."""
+    """Settings of a model's relation that its catalog integration in `catalogs.yml` determines."""
 
     catalog_name: str | None
     table_format: str | None = "iceberg"

@@ -1,4 +1,4 @@
-"""A contract's constraints as checks in the query that writes, since Iceberg stores only `not null`."""
+"""Writes a contract's constraints as checks into the query that writes, since Iceberg stores only `not null`."""
 
 from __future__ import annotations
 

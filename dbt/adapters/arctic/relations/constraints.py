@@ -12,7 +12,7 @@ _NOT_ENFORCED = ("unique", "foreign_key")
 
 
 def declare_enforced(materialization: str) -> None:
-    """Makes dbt treat a materialization as one that enforces constraints; dbt itself has a fixed list.
+    """Makes dbt treat a materialization as one that enforces constraints; dbt has a fixed list of its own.
 
     Otherwise dbt would warn that constraints are ignored, and leave them out when it looks for breaking changes.
     """

@@ -1,4 +1,7 @@
-"""SQL of dbt's date functions. Arguments are SQL of type date, timestamp with or without a zone, or text."""
+"""Writes the SQL of dbt's date functions.
+
+Arguments are SQL expressions of type date, timestamp with or without a zone, or text.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +50,9 @@ def add_to_date(datepart: str, interval: str, start: str) -> str:
 
 
 def count_boundaries(first: str, second: str, datepart: str) -> str:
-    """The SQL that counts the starts of a unit between two times; negative if `second` is the earlier one.
+    """The SQL that counts the starts of a unit, such as midnights, from `first` to `second`; negative backwards.
 
-    That is the distance between the units that contain the two times. Weeks start on Monday, as in `date_trunc`.
+    It is the distance between the units that contain the two times. Weeks start on Monday, as in `date_trunc`.
     """
     unit = _to_unit("datediff", datepart)
     if unit in _MICROSECONDS:
@@ -101,7 +104,7 @@ def _index_calendar_unit(unit: str, time: str) -> Sql:
 
 
 def _count_short_units(unit: str, first: str, second: str) -> Sql:
-    """The SQL that counts elapsed units; for times without a zone, units of local time.
+    """The SQL that counts elapsed hours or shorter units; for times without a zone, units of local time.
 
     Spark itself always subtracts by local time, so that a day on which clocks change would have 24 hours.
     """
@@ -124,7 +127,10 @@ def _start_of_unit(unit: str, time: Sql) -> Sql:
 
 
 def _index_wall_clock(unit: str, time: Sql) -> Sql:
-    """The SQL of a unit's number if the local time is read as UTC, in which no time is skipped or repeated."""
+    """The SQL of the number of the unit that contains `time`, since 1970, with local time read as UTC.
+
+    In UTC no time is skipped or repeated.
+    """
     as_utc = fill_statement("unix_micros(cast(cast({time} as timestamp_ntz) || 'Z' as timestamp_ltz))", time=time)
     length = quote_number(_MICROSECONDS[unit])
     return fill_statement("(({micros} - pmod({micros}, {length}L)) div {length}L)", micros=as_utc, length=length)

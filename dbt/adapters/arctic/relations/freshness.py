@@ -1,4 +1,4 @@
-"""The time as of which a table shows its source, from the progress of ingestion or its newest change."""
+"""Finds the time as of which a table shows its source, from the progress of ingestion or its newest change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from arctic_runtime.spark.engine.statement import fill_statement, quote_name, qu
 
 
 def find_last_loaded(reader: CatalogReader, table: TableName, origin: Origin | None) -> dt.datetime | None:
-    """The time as of which a table is known to show its source; None if there is no table, or no snapshot.
+    """Finds the time as of which a table is known to show its source; None if it has no snapshot or does not exist.
 
     For a table of an ingested source, whose `origin` is given, it is the newest time that ingestion knows, including
     the last check of a source without changes. While the table is reloaded, it is the time as of which the reload
@@ -42,14 +42,14 @@ def build_unknown_error(relation: str, is_ingested: bool) -> str:
 
 
 def find_last_change(state: SourceState) -> dt.datetime:
-    """The time of the newest commit that is not a compaction; if all kept ones are, the time of the oldest."""
+    """The time of the newest commit that is no compaction; if all commits that are kept are, the time of the oldest."""
     times = [commit.at_ms for commit in state.commits if commit.operation != "replace"]
     newest = times[-1] if times else state.commits[0].at_ms
     return dt.datetime.fromtimestamp(newest / 1000, tz=dt.timezone.utc)
 
 
 def write_last_change_query(table: TableName) -> str:
-    """The query by which Spark finds the last change, for catalogs that this process can't read."""
+    """Returns the query that finds the last change of a table, for catalogs that only Spark can read."""
     snapshots = quote_name(table.catalog, table.schema, table.name, "snapshots")
     return fill_statement(
         "SELECT max(committed_at) FROM {of} WHERE operation <> 'replace' AND summary[{trimmed}] IS NULL",

@@ -1,4 +1,4 @@
-"""Columns in a configuration, converted to SQL; names may have any case and characters, and backticks."""
+"""Converts columns that a configuration names to SQL; names may have any case and characters, and backticks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PLAIN_PART = re.compile(r"[\w.]+|.*[`(].*", re.DOTALL)
 
 
 def to_names(configured: Any) -> list[str]:
-    """The texts of a configuration value that is a text or a list; raises CompilationError for other values."""
+    """Converts a configured text, or list of texts, to a list; raises CompilationError for other values."""
     if configured is None:
         return []
     if isinstance(configured, str):
@@ -28,7 +28,7 @@ def to_names(configured: Any) -> list[str]:
 
 
 def quote_columns(configured: Any, columns: Iterable[str]) -> list[str]:
-    """The configured names, quoted and without duplicates; texts that are no column in `columns` stay unchanged.
+    """Quotes the configured names, without duplicates; a text that is no column in `columns` stays as it is.
 
     Such texts are SQL expressions.
     """

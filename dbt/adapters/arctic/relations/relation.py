@@ -33,7 +33,7 @@ def write_event_window(column: str, start: datetime | None, end: datetime | None
 
 
 def _quote_once(column: str) -> str:
-    """Quotes a configured column, unless it has backticks already or is a path to a field."""
+    """Quotes the name of a configured column; it stays as it is if it has backticks or is a path to a field."""
     return column if "`" in column or "." in column else quote_identifier(column)
 
 
@@ -72,13 +72,13 @@ class ArcticRelation(SparkRelation):
 
     @classmethod
     def create(cls, *args: Any, **kwargs: Any) -> ArcticRelation:
-        """Creates a quoted relation, regardless of the project's `quoting`: the catalog keeps the case of names."""
+        """Creates a relation with a quoted name, regardless of the project's `quoting`: the catalog keeps the case."""
         return super().create(
             *args, **{**kwargs, "quote_policy": {"database": True, "schema": True, "identifier": True}}
         )
 
     def render(self) -> str:
-        """The quoted name; with a branch, the name by which statements read and write the branch."""
+        """Returns the quoted name; with a branch, the name by which statements read and write the branch."""
         rendered: str = BaseRelation.render(self)
         return rendered if self.branch is None else rendered + "." + quote_identifier(f"branch_{self.branch}")
 
