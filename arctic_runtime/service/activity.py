@@ -43,7 +43,7 @@ class Activity:
         self.shared.begin_writing(table)
 
     def end_refresh(self, report: Report) -> None:
-        """Records the result of a model in a pass, and ends its job, if it was refreshed."""
+        """Records the result of a model in a pass, and ends the job of its refresh, if there was one."""
         table = report.followed.table
         with self._lock:
             number = self._job_numbers.pop(table, None) if report.status != "skipped" else None

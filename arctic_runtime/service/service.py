@@ -210,7 +210,7 @@ class Service:
                     thread.join()
 
     def _run_in_background(self, name: str, action: Callable[[], None]) -> threading.Thread:
-        """Starts a part of the service in a thread of its own; an error that ends the part is shown to users."""
+        """Calls `action`, a part of the service, in a thread of its own; an error in it is shown under `name`."""
 
         def run_action() -> None:
             try:

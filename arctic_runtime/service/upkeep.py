@@ -131,7 +131,10 @@ class UpkeepRunner:
     # Looking
 
     def find_due(self, over: threading.Event | None = None) -> None:
-        """Checks the tables whose next check is due, and records the upkeep that they need; needs no Spark."""
+        """Checks the tables whose next check is due, and records the upkeep that they need; needs no Spark.
+
+        Stops between two tables when `over` is set.
+        """
         now = self._clock.monotonic()
         with self._lock:
             wanted = [maintained for table, maintained in self._tables.items() if self._look_at[table] <= now]

@@ -194,5 +194,5 @@ def _select_minimal_keys(keys: Iterable[frozenset[str]]) -> _Keys:
 
 
 def has_single_row(node: SemiJoin) -> bool:
-    """Whether the right side of a semi join has at most one row, so that this row is the partner or there is none."""
+    """Whether the right side of a semi join is proven to have at most one row."""
     return is_unique(node.right, ())

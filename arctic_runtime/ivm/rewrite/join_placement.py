@@ -48,7 +48,7 @@ def _explain_shuffle(
 ) -> str:
     """Explains why a join of two tables needs a shuffle; "" if it needs none.
 
-    `keys` are the pairs of a left and a right column that the join compares.
+    `keys` are the pairs of a left and a right column that the join compares, and `placed` says how tables are bucketed.
     """
     one, other = (placed.get(side.source, NOT_BUCKETED) for side in (left, right))
     for scan, side in ((left, one), (right, other)):

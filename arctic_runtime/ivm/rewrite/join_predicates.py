@@ -64,7 +64,7 @@ def _split_branches(condition: exp.Expr) -> list[exp.Expr]:
 
 
 def _collect_leaves(node: Node) -> tuple[list[Node], list[exp.Expr]]:
-    """Collects the inputs and the conditions of a tree of inner joins."""
+    """Lists the inputs of a tree of inner joins, and the conjuncts of all its join conditions."""
     if not isinstance(node, Join) or node.kind != "inner":
         return [node], []
     left, before = _collect_leaves(node.left)

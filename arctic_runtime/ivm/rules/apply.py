@@ -23,7 +23,8 @@ def derive_delta(
     """Builds a tree that computes the rows added to (+1) and removed from (-1) the result of `node`.
 
     It has the columns of `node` and MULTIPLICITY. For each distinct row, the multiplicities add up to the number of its
-    copies in the new result less the number in the old result. None if `node` reads none of the `changed` sources.
+    copies in the new result less the number in the old result. `known` are facts about the columns. None if `node`
+    reads none of the `changed` sources.
     """
     return _Applied(changed, filter_sources, known).derive_delta(node)
 

@@ -82,18 +82,18 @@ def pick_some(names: Names, node: Node) -> Names:
 
 
 def recompute_affected(node: Node, unit: Names, affected: Node | None, inputs: Inputs) -> Node:
-    """Builds the Z-set that removes old and adds new rows of `node` whose columns `unit` have values in `affected`.
+    """Builds the Z-set that removes old and adds new rows of `node` whose columns `unit` have affected values.
 
-    It does so for all rows if `unit` is empty or `affected` is None.
+    The tree `affected` computes these values. All rows are replaced if `unit` is empty or `affected` is None.
     """
     before, after = _split_affected(node, unit, affected, inputs)
     return require_term(union_terms((to_zset(before, -1), to_zset(after, 1)), add_multiplicity(list_columns(node))))
 
 
 def select_before_and_after(node: Node, unit: Names, affected: Node | None, names: Names, inputs: Inputs) -> Node:
-    """Selects the columns `names` of old and new rows of `node` whose columns `unit` have values in `affected`.
+    """Selects the columns `names` of old and new rows of `node` whose columns `unit` have affected values.
 
-    It selects all rows if `unit` is empty or `affected` is None.
+    The tree `affected` computes these values. All rows are selected if `unit` is empty or `affected` is None.
     """
     return require_term(union_terms(_split_affected(node, unit, affected, inputs), names))
 

@@ -140,9 +140,9 @@ def plan_aggregate_state(
 
 
 def list_aggregate_states(tree: Node, types: Mapping[str, str]) -> Iterator[AggregateState]:
-    """Yields each plan by which the result can be maintained with aggregate state, for any changed source.
+    """Yields each plan by which aggregate state can maintain the result of `tree`, one for each suitable aggregate.
 
-    The state depends on the groups, not on the changed source.
+    It is planned for a change of any one source, because the state does not depend on which source changes.
     """
     optimized = push_down_filters(tree)
     for node in walk_tree(optimized):
@@ -174,7 +174,8 @@ def _list_candidates(
 ) -> Iterator[_Groups]:
     """Yields groups from whose aggregate state the result of a tree can be computed.
 
-    Groups are first if each result row follows from one of them.
+    Groups are first if each result row follows from one of them. For other groups, all other sources must be in
+    `few_row_sources`.
     """
     apart = _find_changed_groups(tree, changed)
     if apart is not None:
@@ -273,13 +274,19 @@ def _replace_nodes(node: Node, made: Mapping[Node, Node]) -> Node:
 
 
 def _build_state(rows: Node, keys: tuple[str, ...], columns_kept: Kept) -> Node:
-    """Builds the tree that computes the state of each group from `rows`, a Z-set without removed rows."""
+    """Builds the tree that computes the state of each group of `keys` from `rows`, a Z-set without removed rows.
+
+    `columns_kept` are the columns of the state.
+    """
     extremes = ((extreme.name, build_extreme(extreme, value)) for extreme, value in columns_kept.extremes.values())
     return Aggregate(rows, keys, (*_sum_added(columns_kept.made.values()), *extremes))
 
 
 def _build_state_change(rows: Node, keys: tuple[str, ...], columns_kept: Kept) -> Node:
-    """Builds the tree that computes the change of each group's state from `rows`, a Z-set of added and removed rows."""
+    """Builds the tree that computes the change of each group's state from `rows`, a Z-set of added and removed rows.
+
+    `columns_kept` are the columns of the state.
+    """
     sums: Values = tuple(columns_kept.made.values())
     extremes = [extreme for extreme, _ in columns_kept.extremes.values()]
     if not extremes:

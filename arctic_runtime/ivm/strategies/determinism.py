@@ -36,9 +36,9 @@ def is_deterministic(tree: Node, types: Mapping[str, str]) -> bool:
 
 
 def classify_aggregate(call: exp.Expr, node: Aggregate, types: Mapping[str, str]) -> Answers:
-    """Classifies how many answers an aggregate call can have.
+    """Classifies how many results an aggregate call can have if it is computed again over the same rows.
 
-    `max_by` and similar functions have one answer if their second argument has no ties.
+    `max_by` and similar functions have one result if their second argument has no ties.
     """
     if isinstance(call, exp.Filter):
         return classify_aggregate(call.this, node, types)
@@ -50,7 +50,7 @@ def classify_aggregate(call: exp.Expr, node: Aggregate, types: Mapping[str, str]
 
 
 def classify_window(over: exp.Expr, node: Window, types: Mapping[str, str]) -> Answers:
-    """Classifies how many answers a window function can have.
+    """Classifies how many results a window function can have if it is computed again over the same rows.
 
     Ties in the window's order matter to a row's number, but not to its rank.
     """
@@ -92,7 +92,7 @@ def _has_one_answer(node: Node, types: Mapping[str, str]) -> bool:
 
 
 def _classify_set_aggregate(call: exp.Expr, types: Mapping[str, str]) -> Answers:
-    """Classifies how many answers an aggregate can have over given rows in any order."""
+    """Classifies how many results an aggregate of the same rows can have, whichever order they are read in."""
     if isinstance(call, exp.Filter):
         return _classify_set_aggregate(call.this, types)
     function = find_aggregate_function(call)

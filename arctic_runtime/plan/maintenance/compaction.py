@@ -243,7 +243,10 @@ def _select_touched_files(unit: Unit, way: Way, table: TableFiles, limits: _Limi
 
 
 def _estimate_waste(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> int:
-    """Estimates the bytes that a rewrite of `unit` saves each reader: extra files to open, and deleted rows to skip."""
+    """Estimates the bytes that a rewrite of `unit` saves each reader: extra files to open, and deleted rows to skip.
+
+    The `way` "join" rewrites only small files, "sort" all files of the unit.
+    """
     files = _select_touched_files(unit, way, table, limits)
     deleted = sum(file.bytes * file.deleted // max(1, file.rows) for file in files)
     opened = len(files) + sum(1 for file in files if file.deleted)

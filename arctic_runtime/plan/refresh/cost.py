@@ -87,7 +87,7 @@ def estimate_modes(
     """Estimates the cost of each possible mode of a run, the cheapest first.
 
     `states` are the sources, and `windows` the versions of them that the run reads. `followed` are the scans of the
-    incremental plan; None if there is no such plan.
+    incremental plan; None if there is no such plan. `history` has earlier runs, which correct the estimates.
     """
     ways = [_estimate_full(states, history.table_rows)]
     if followed is not None:

@@ -45,7 +45,7 @@ def to_plain(value: Any) -> Any:
 
 
 def format_utc(at: datetime) -> str:
-    """Formats a time as ISO 8601 in UTC; a time without a zone is taken as UTC."""
+    """Formats a time as ISO 8601 in UTC; a time without a zone counts as UTC."""
     known = at.replace(tzinfo=timezone.utc) if at.tzinfo is None else at.astimezone(timezone.utc)
     return known.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

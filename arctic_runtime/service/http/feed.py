@@ -64,7 +64,7 @@ class EventFeed:
             self.streams -= 1
 
     async def _wait_for_change(self, changed: asyncio.Event | None) -> bool:
-        """Waits for an event, at most the heartbeat interval; returns whether one happened."""
+        """Waits until `changed` is set, at most for the heartbeat interval; returns whether it was set."""
         assert changed is not None
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(changed.wait(), self._thresholds.heartbeat_seconds)

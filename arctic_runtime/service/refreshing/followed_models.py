@@ -25,7 +25,7 @@ class FollowedModels:
     """
 
     def __init__(self, models: Sequence[FollowedModel], reader: CatalogReader, heads: SharedHeads) -> None:
-        """Raises ConfigError if the models read each other in a circle."""
+        """Orders and groups `models` by their queries; raises ConfigError if they read each other in a circle."""
         self.by_table: Mapping[TableName, FollowedModel] = {model.table: model for model in models}
         self._reader = reader
         self._shared_heads = heads

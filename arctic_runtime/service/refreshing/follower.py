@@ -246,7 +246,10 @@ class Follower:
             self._workers.submit(self._refresh_in_thread, group, begun.heads, start, task)
 
     def _refresh_in_thread(self, group: int, heads: Heads, start: Start, task: Task) -> None:
-        """Refreshes a model in the calling thread, and queues its result for the follower."""
+        """Refreshes the model of `task` in the calling thread, and queues the result for the follower.
+
+        `heads` are the metadata files of relations at the start of the pass.
+        """
         began, at = self._clock(), datetime.now(timezone.utc)
         seen: Heads = {}
         done: Done | None = None

@@ -50,7 +50,10 @@ class Pass:
     def __init__(
         self, graph: ModelGraph, models: Sequence[TableName], candidates: Mapping[TableName, Candidate]
     ) -> None:
-        """Begins a pass over `models`, a group of the graph in its order; nothing is started yet."""
+        """Begins a pass over `models`, a group of the graph in its order; nothing is started yet.
+
+        `candidates` say which of them have changed upstreams, are paused or may wait.
+        """
         self._graph = graph
         self._candidates = candidates
         self._undecided = list(models)

@@ -72,7 +72,10 @@ class Timetable:
             over.wait(self._limits.poll_seconds)
 
     def run_due(self, over: threading.Event | None = None) -> None:
-        """Runs the models that are due now; raises CatalogError if the catalog does not answer."""
+        """Runs the models that are due now, but starts none after `over` is set.
+
+        Raises CatalogError if the catalog does not answer.
+        """
         models = self._project.list_scheduled()
         self._discard_others(models)
         if not models:

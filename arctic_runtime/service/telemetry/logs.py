@@ -84,7 +84,7 @@ def log_event(level: int, message: str, at: datetime | None = None, **fields: An
 
 
 def log_message(text: str) -> None:
-    """Logs a message that a service shows to people, as one line."""
+    """Logs a text that a service shows to people, as one record."""
     log_event(logging.INFO, text, event="message")
 
 

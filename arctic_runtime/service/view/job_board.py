@@ -40,7 +40,7 @@ class JobBoard:
     def add_job(
         self, kind: JobKind, name: str, tables: Sequence[TableName], reason: str = "", state: JobState = "waiting"
     ) -> Job:
-        """Adds a new job, which waits or is running already."""
+        """Adds a job for work on `tables`, in the state "waiting" or "running"; returns it with its number."""
         now = datetime.now(timezone.utc)
         began = now if state == "running" else None
         job = Job(str(next(self._numbers)), kind, name, tuple(tables), state, now, began, reason=reason)

@@ -27,7 +27,7 @@ DONE, DIFFERENT, WRONG_USE = 0, 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns its exit code."""
+    """Runs one command, by default from the arguments of this process; returns its exit code."""
     options = build_parser().parse_args(arguments)
     try:
         other = next((command for command in OTHERS if options.command == command.NAME), None)

@@ -501,10 +501,10 @@ class ArcticAdapter(SparkAdapter):
         sources: list[BaseRelation],
         macro_resolver: Any = None,  # noqa: ARG002
     ) -> tuple[list[AdapterResponse | None], dict[BaseRelation, Any]]:
-        """Computes freshness from metadata alone; tables that do not exist, or have no snapshot, are left out.
+        """Computes the freshness of tables from metadata alone; the result lacks tables without a snapshot.
 
         A table that `arctic ingest` writes is as fresh as the state of its source that it shows, any other as its
-        newest snapshot that changed rows.
+        newest snapshot that changed rows. The list of responses, the first result, is always empty.
         """
         now = dt.datetime.now(tz=dt.timezone.utc)
         times = {source: self._find_last_change(source) for source in sources}

@@ -45,8 +45,8 @@ def resolve_having(
 ) -> exp.Expr:
     """Resolves the names in a HAVING condition to columns of the rows before they are grouped.
 
-    `items` are the entries of the select list, `keys` the grouped expressions, `rows` the result of FROM. A result that
-    is not boolean is cast to boolean, as Spark does only in HAVING.
+    `items` are the entries of the select list, `keys` the grouped expressions, `rows` the result of FROM, and `outer`
+    resolves columns of the outer query. A result that is not boolean is cast to boolean, as Spark does only in HAVING.
     """
     resolved = _Groups((*keys, *(item.value for item in items)), items, rows, outer, names).resolve_condition(
         unwrap_parens(condition)

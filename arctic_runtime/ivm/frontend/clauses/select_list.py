@@ -17,7 +17,7 @@ from arctic_runtime.model.columns import is_same_name
 class Item:
     """One entry of a select list: an expression with its names.
 
-    A generator has several names. There is none if Spark derives the name.
+    A generator has several names. An entry has none if Spark derives its name from the text.
     """
 
     names: tuple[str, ...]

@@ -163,7 +163,10 @@ def _build_item(written: exp.Expr, lookup: Lookup) -> Item:
 
 
 def _with_aliases(rows: Rows, before: Sequence[Item], outer: Lookup | None) -> Lookup:
-    """Returns a lookup for a select item: it resolves names in FROM, else by aliases to its left, else in `outer`."""
+    """Returns a lookup for a select item: it resolves names in FROM, else by aliases to its left, else in `outer`.
+
+    `before` are the items to its left.
+    """
     known = list(before)
 
     def look_up(parts: tuple[str, ...]) -> exp.Expr | None:
@@ -218,7 +221,10 @@ def _resolve_excepted(part: exp.Expr, fields: Sequence[tuple[str, str]], rows: R
 def _resolve_group_keys(
     select: exp.Select, items: Sequence[Item], rows: Rows, outer: Lookup | None
 ) -> tuple[exp.Expr, ...] | GroupingSets | None:
-    """Resolves the keys of GROUP BY by position, by alias or as expressions; None without a GROUP BY."""
+    """Resolves the keys of GROUP BY by position, by alias or as expressions over `rows`; None without a GROUP BY.
+
+    `items` are the select list, whose positions and aliases keys may name. `outer` resolves columns of the outer query.
+    """
     clause = select.args.get("group")
     if clause is None:
         return None
@@ -313,7 +319,7 @@ def _build_groups(
 def _lift_select_list(
     node: Node, values: Sequence[exp.Expr], lookup: Lookup, context: Context
 ) -> tuple[Node, list[exp.Expr]]:
-    """Replaces subqueries and window functions in the select list by columns that are added to `node`."""
+    """Replaces subqueries and window functions in `values` by columns; returns `node` with these, and the values."""
     values_out = []
     for value in values:
         lifted, node = lift_subqueries(value, node, lookup, context) if has_query(value) else (value, node)

@@ -33,7 +33,7 @@ def write_out(expression: exp.Expr, named: Sequence[exp.Window]) -> exp.Expr:
 
 
 def compute_windows(node: Node, expressions: Sequence[exp.Expr], names: Names) -> tuple[Node, tuple[exp.Expr, ...]]:
-    """Adds a column for each window function to `node`, and replaces the functions in `expressions` by columns."""
+    """Returns `node` with a column for each window function, and `expressions` with the functions replaced by these."""
     calls = {
         get_form(part): part
         for expression in expressions
@@ -54,7 +54,7 @@ def compute_windows(node: Node, expressions: Sequence[exp.Expr], names: Names) -
 
 
 def _resolve_window_name(window: exp.Window, known: Mapping[str, exp.Window]) -> exp.Window:
-    """Replaces a window's name by its definition; a definition may again be the name of another window."""
+    """Replaces a window's name by its definition in `known`, which may again be the name of another window."""
     definition = window
     followed: set[str] = set()
     while definition.args.get("alias"):

@@ -89,8 +89,8 @@ def build_containment(node: Node, member: Membership, written: exp.In, names: Na
 def _join_null_facts(member: Membership, nullable: list[exp.Expr], names: Names) -> tuple[Node, exp.Expr]:
     """Builds a node with one row of counts: the subquery's rows, and those of them that are null.
 
-    Also returns the condition that a value without a match is certainly no member. It is true if the subquery has no
-    rows, or if neither its rows nor the value are null.
+    `nullable` are the compared sides that may be null. Also returns the condition that a value without a match is
+    certainly no member. It is true if the subquery has no rows, or if neither its rows nor the value are null.
     """
     other = with_fresh_attributes(member.derived, names)
     (value,), own = member.values, build_column(other.fields[0][1])

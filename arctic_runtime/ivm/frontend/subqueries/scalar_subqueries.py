@@ -68,11 +68,11 @@ def _join_uncorrelated(derived: Derived, node: Node, names: Names) -> tuple[exp.
 def _reduce_to_single_value(
     node: Node, keys: Sequence[str], name: str, names: Names, is_counted: bool
 ) -> tuple[Node, exp.Expr]:
-    """Aggregates to one row for each group; returns it with the expression of the group's only value.
+    """Aggregates `node` to one row for each group of `keys`; also returns the expression of the group's only value.
 
-    If `is_counted`, the expression raises an error for a group of several rows. It is evaluated after the join, so no
-    error is raised for groups without an outer row. Raises NotMaintained if values of the type have no order,
-    or if the type is not known.
+    This is the value of the column `name`. If `is_counted`, the expression raises an error for a group of several rows.
+    It is evaluated after the join, so no error is raised for groups without an outer row. Raises NotMaintained if
+    values of the type have no order, or if the type is not known.
     """
     of_type = names.types.get(name)
     if of_type is None or not has_order(of_type):

@@ -20,7 +20,7 @@ def derive_delta(node: Window, inputs: Inputs) -> Node:
 
 
 def derive_touched(node: Window, names: Names, inputs: Inputs) -> Node:
-    """Derives the columns `names` of rows in changed partitions; computes no window function if `names` needs none."""
+    """Derives the columns `names` of rows in changed partitions; omits the window if all of them are the child's."""
     if set(names) <= set(node.partition):
         return require_term(inputs.derive_touched(node.child, names))
     partitions = _derive_affected_partitions(node, inputs)

@@ -108,7 +108,7 @@ class LineageEmitter:
         return observed
 
     def _observe_if_possible(self, followed: FollowedModel) -> ModelLineage:
-        """Observes the model's lineage; empty lineage if the catalog does not answer."""
+        """Observes the lineage of a model; returns empty lineage if the catalog does not answer."""
         try:
             return self._observe(followed)
         except ArcticError:

@@ -92,7 +92,10 @@ def _compute_columns(model: Model, upstreams: Upstreams, output: Dataset | None)
 
 
 def _analyse_over_events(model: Model, sources: Mapping[TableName, tuple[Column, ...]]) -> Analysed:
-    """Analyses the query of a model that reads change events, with each source as a view of its changes."""
+    """Analyses the query of a model that reads change events.
+
+    `sources` has the columns of each source, which the analysis reads as a view of the source's changes.
+    """
     further = tuple(Column(name, "string") for name in RESERVED)
     relations = {
         str(_name_changes(model, source)): Relation((*columns, *further)) for source, columns in sources.items()

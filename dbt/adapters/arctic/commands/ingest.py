@@ -221,7 +221,8 @@ def _build_job(source: IngestSource, reader: CatalogReader, session: Callable[[]
 def run_jobs(jobs: Sequence[Ingestion], once: bool, resync: Resync) -> list[TablesWait]:
     """Ingests in parallel, one thread per job; if one fails, the others stop after their current batches.
 
-    Returns the TablesWait errors of jobs that have ended while some of their tables wait. Raises other errors.
+    With `once` a job ends when no events are left. `resync` says which tables get a new snapshot. Returns the
+    TablesWait errors of jobs that have ended while some of their tables wait. Raises other errors.
     """
     with ThreadPoolExecutor(len(jobs), "source") as pool:
         futures = [

@@ -65,7 +65,7 @@ def _format_clock() -> str:
 
 
 def format_dead_letters(count: int) -> list[str]:
-    """The number of dead letters as a list with one text; empty if there are none."""
+    """Formats the number of dead letters as a list with one text; empty if there are none."""
     return [f"{count:,} dead letter{'' if count == 1 else 's'}"] if count else []
 
 

@@ -107,7 +107,7 @@ class Cursor:
         self._is_query = False
 
     def execute(self, sql: str, bindings: Sequence[Any] | None = None) -> None:
-        """Runs the statements of `sql`, one after the other.
+        """Runs the statements of `sql`, one after the other, with `bindings` as values of their `?` markers.
 
         The last one, if it is a query, is only planned; a fetch or `finish_query` computes it.
         """

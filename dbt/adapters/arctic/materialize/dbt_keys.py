@@ -1,4 +1,4 @@
-"""The configuration keys of models that belong to dbt itself."""
+"""Lists the configuration keys of models that dbt itself defines."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def with_query(model: Model, config: Any, manifest: Any) -> Model:
 def perform_on_model(
     asked: Operation, context: OperationContext, model: Model, arguments_given: Mapping[str, Any]
 ) -> list[str]:
-    """Performs an operation on one model with the arguments of its macro; returns lines for people."""
+    """Performs the operation `asked` on one model with the arguments of its macro; returns lines for people."""
     values = asked.read_values(_to_plain(arguments_given), known=asked.macro_arguments or ())
     return list(asked.run_operation(context, [model], values).lines)
 

@@ -40,7 +40,10 @@ def is_volatile(node: Any, manifest: Any) -> bool:
 
 
 def _list_jinja_texts(node: Any, manifest: Any, seen: set[str]) -> Iterator[str]:
-    """Yields the Jinja texts of a node, of the macros that it calls, and of ephemeral models compiled into it."""
+    """Yields the Jinja texts of a node, of the macros that it calls, and of ephemeral models compiled into it.
+
+    Macros whose ids are in `seen` are left out; the ids of those that are yielded are added to it.
+    """
     yield node.raw_code
     yield from _list_macros(node, manifest, seen)
     for unique_id in node.depends_on_nodes:

@@ -83,7 +83,7 @@ def list_landing_tables(manifest: Any) -> tuple[Model, ...]:
 
 
 def _list_included(source: IngestSource, reader: CatalogReader) -> tuple[IngestedTable, ...]:
-    """Lists the tables that a source ingests because of `include`, without a declaration; read from its progress."""
+    """Lists the tables that a source ingests by its `include`, not by a declaration, from its stored progress."""
     ledger = source.dead_letter_table
     if not source.include or ledger.name not in reader.list_relations(ledger.schema):
         return ()

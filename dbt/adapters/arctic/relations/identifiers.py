@@ -17,7 +17,8 @@ def quote_identifier(name: str) -> str:
 def check_identifier(name: str, what: str) -> str:
     """Returns `name` if it can be the name of a table, view or schema; else raises CompilationError.
 
-    Such a name becomes a folder of the warehouse, and schemas are stored joined by dots.
+    `what` is the kind of the object, such as "schema". Its name becomes a folder of the warehouse, and schemas are
+    stored joined by dots.
     """
     if not name:
         raise CompilationError(f"The name of a {what} is empty; give it one.")

@@ -23,7 +23,7 @@ _LABELS = {
 
 
 def write_event_window(column: str, start: datetime | None, end: datetime | None) -> str:
-    """The SQL condition for rows of a time window, for reads and deletes; empty for a window without bounds.
+    """The SQL condition for rows whose `column` is at or after `start` and before `end`; "" without bounds.
 
     The bounds are texts in UTC, so the column's type decides how they are compared: as an instant, a date or a time
     without a zone in UTC, whatever the session's time zone is. Texts are compared as texts.
