@@ -123,7 +123,10 @@ class _Groups:
         return alias
 
     def _check_type(self, node: exp.Expr, resolved: exp.Expr) -> None:
-        """Raises NotMaintained if an alias hides a column of another type, to which Spark might keep a cast."""
+        """Raises NotMaintained if `node` names an alias and a column of another type, to which Spark might keep a cast.
+
+        `resolved` is the expression of the alias.
+        """
         parts = name_parts(node)
         own = None if parts is None else find_column(self.rows, parts)
         if own is None or get_form(own) == get_form(unwrap_parens(resolved)):
