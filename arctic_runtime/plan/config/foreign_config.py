@@ -1,0 +1,116 @@
+"""Takes the settings of other dbt adapters out of a model's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from typing_extensions import assert_never
+
+from arctic_runtime.plan.config.config_readers import get_reader
+from arctic_runtime.plan.config.foreign_settings import FOREIGN_SETTINGS, SETTINGS_BY_NAME
+from arctic_runtime.plan.config.foreign_treatments import Followed, ForeignSetting, Ignored, Refused, Translated
+
+ON_FOREIGN_CONFIG: Final = "on_foreign_config"
+"""The key that says whether settings of other adapters are an error: `warn` or `error`."""
+
+OnForeignConfig = Literal["warn", "error"]
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One sentence on the treatment of a setting; `adapters` are the adapters that have this setting."""
+
+    setting: str
+    adapters: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A setting that can't be honoured: its value as the user wrote it, the reason, and what to do."""
+
+    setting: str
+    adapters: tuple[str, ...]
+    value: Any
+    because: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class TakenConfig:
+    """A model's configuration without the settings of other adapters, and with what they were translated to."""
+
+    keys: Mapping[str, Any]
+    remarks: tuple[Remark, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+
+def has_foreign_settings(names: Iterable[str]) -> bool:
+    """Whether keys of these names may be settings of other adapters, or say what becomes of such settings."""
+    return any(name in SETTINGS_BY_NAME or name == ON_FOREIGN_CONFIG for name in names)
+
+
+def take_foreign_settings(config: Mapping[str, Any]) -> TakenConfig:
+    """Ignores, translates or refuses the settings of other adapters in a model's configuration.
+
+    `config` has `materialized`; settings that the adapter's own macros follow stay in it. Raises ConfigError for a
+    value of a translated setting that has no counterpart.
+    """
+    keys = {name: value for name, value in config.items() if name != ON_FOREIGN_CONFIG}
+    remarks: list[Remark] = []
+    refusals: list[Refusal] = []
+    for setting in FOREIGN_SETTINGS:
+        if setting.name in config:
+            remark, refusal = _take_setting(setting, config, keys)
+            remarks += [Remark(setting.name, setting.adapters, remark)] if remark else []
+            refusals += [refusal] if refusal else []
+    return TakenConfig(keys, tuple(remarks), tuple(refusals))
+
+
+def _take_setting(
+    setting: ForeignSetting, config: Mapping[str, Any], keys: dict[str, Any]
+) -> tuple[str | None, Refusal | None]:
+    """Takes one setting out of `keys`, and adds the keys that it is translated to; returns a remark or a refusal."""
+    value, treatment = keys[setting.name], setting.choose_treatment(str(keys.get("materialized")))
+    match treatment:
+        case Followed():
+            return None, None
+        case Translated():
+            translation = None if _is_empty(value) else treatment.translate(value, _omit_key(keys, setting.name))
+            if translation is None:
+                return None, None
+            del keys[setting.name]
+            keys.update(translation.keys)
+            return translation.remark, None
+        case Ignored():
+            del keys[setting.name]
+            return _choose_remark(treatment, value), None
+        case Refused():
+            if treatment.applies(value, config):
+                return None, Refusal(setting.name, setting.adapters, value, treatment.because, treatment.fix)
+            del keys[setting.name]
+            return _choose_remark(treatment.otherwise, value), None
+    assert_never(treatment)
+
+
+def _omit_key(keys: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in keys.items() if key != name}
+
+
+def _choose_remark(treatment: Ignored | None, value: Any) -> str | None:
+    if treatment is None or _is_empty(value) or str(value).strip().lower() in treatment.silent:
+        return None
+    return treatment.because
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value in ("", [], {}, ())
+
+
+def read_on_foreign_config(config: Mapping[str, Any]) -> OnForeignConfig:
+    """Reads `on_foreign_config`, which is `warn` by default; raises ConfigError for any other value."""
+    value = config.get(ON_FOREIGN_CONFIG)
+    read: OnForeignConfig = "warn" if value is None else get_reader(OnForeignConfig)(ON_FOREIGN_CONFIG, value)
+    return read

@@ -1,0 +1,384 @@
+"""Settings of other dbt adapters that models may carry, with their treatment here, and their documentation.
+
+The settings are those that the adapters read from the configuration of models, seeds and snapshots. A setting is
+refused if a table without it would have other rows, or show them to others; else it is translated or ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from arctic_runtime.plan.config.foreign_translations import (
+    suggest_sort_key,
+    translate_lag,
+    translate_partition_by,
+    translate_partitioned_by,
+)
+from arctic_runtime.plan.config.foreign_treatments import (
+    Followed,
+    ForeignSetting,
+    Ignored,
+    Refused,
+    Translated,
+    Treatment,
+    is_set,
+)
+
+_FOLLOWED: Final = Followed()
+_UNSORTED: Final = Ignored("tables of dbt's own materializations are not sorted")
+
+_FROM_QUERY: Final = "has no counterpart: a run makes the table what the query returns"
+_WRITE_IN_QUERY: Final = "let the query return the rows that the table shall have, and remove the setting"
+_KEEP_INCREMENTAL: Final = _WRITE_IN_QUERY + "; or keep `materialized: incremental`"
+_NOT_FOLLOWED: Final = "is not followed by incremental models here"
+
+_ALIASES: Final = "write DBT_INTERNAL_SOURCE and DBT_INTERNAL_DEST where a predicate names the two tables"
+_ROWS_TO_UPDATE: Final = "leave rows that must not be updated out of the model's query, by a join with {{ this }}"
+_ROWS_TO_INSERT: Final = "leave rows that must not be inserted out of the model's query, by a join with {{ this }}"
+_ROWS_TO_DELETE: Final = "make it an arctic model, which deletes rows that its query no longer returns"
+_VALUES: Final = "compute the values in the model's query, and choose columns by `merge_update_columns`"
+_KEEP_VALUES: Final = (
+    "with `input: changes`, `merge_columns: {column: first}` keeps the value that a column has first; with "
+    "`input: state` compute the value in the query"
+)
+_SET_ACCESS: Final = "set access in the catalog or the storage, and remove the setting"
+
+_PLAIN_ENGINES: Final = frozenset({"mergetree", "memory", "log", "tinylog", "stripelog", "distributed"})
+"""Table engines of ClickHouse that store the rows as they are inserted."""
+
+
+def _ignore(
+    because: str, adapters: str, names: str, silent: tuple[str, ...] = (), dbt: Treatment | None = None
+) -> Iterable[ForeignSetting]:
+    """Settings, in a text with spaces between them, that are ignored for the same reason."""
+    ignored = Ignored(because, silent)
+    for name in names.split():
+        yield ForeignSetting(name, tuple(adapters.split()), ignored, dbt or ignored)
+
+
+def _suggest_sort(adapters: str, names: str) -> Iterable[ForeignSetting]:
+    translated = Translated("`sort_key`, if there is none and it has only columns", suggest_sort_key)
+    for name in names.split():
+        yield ForeignSetting(name, tuple(adapters.split()), translated, _UNSORTED)
+
+
+def _refuse_merge(adapters: str, name: str, fix: str, arctic_fix: str = _WRITE_IN_QUERY) -> ForeignSetting:
+    """A setting of merges, which are the work of arctic models and of dbt's incremental models alone."""
+    arctic = Refused(_FROM_QUERY, arctic_fix)
+    return ForeignSetting(name, tuple(adapters.split()), arctic, Refused(_NOT_FOLLOWED, fix, _is_incremental))
+
+
+def _refuse(
+    adapters: str, name: str, refused: Refused, arctic: Treatment | None = None, dbt: Treatment | None = None
+) -> ForeignSetting:
+    return ForeignSetting(name, tuple(adapters.split()), arctic or refused, dbt or refused)
+
+
+def _is_incremental(value: Any, config: Mapping[str, Any]) -> bool:
+    return bool(value) and config.get("materialized") == "incremental"
+
+
+def _is_table(value: Any, config: Mapping[str, Any]) -> bool:
+    return bool(value) and config.get("materialized") != "view"
+
+
+def _is_microbatch(value: Any, config: Mapping[str, Any]) -> bool:
+    return bool(value) and config.get("incremental_strategy") == "microbatch"
+
+
+def _excludes_values(value: Any, config: Mapping[str, Any]) -> bool:
+    """Whether a column outside of the primary key is excluded; the key's columns never change."""
+    key = config.get("primary_key") or config.get("unique_key") or []
+    names = {str(name).lower() for name in ([key] if isinstance(key, str) else key)}
+    excluded = [value] if isinstance(value, str) else value
+    return any(str(name).lower() not in names for name in excluded or [])
+
+
+def _changes_rows(engine: Any, config: Mapping[str, Any]) -> bool:
+    """Whether an engine of ClickHouse stores other rows than are inserted, such as `SummingMergeTree()`."""
+    name = str(engine or "mergetree").split("(")[0].strip().lower()
+    return _is_table(engine, config) and name.removeprefix("replicated").removeprefix("shared") not in _PLAIN_ENGINES
+
+
+def _skips_table(value: Any, config: Mapping[str, Any]) -> bool:
+    return str(value).lower() == "skip" and config.get("materialized") in ("table", "arctic")
+
+
+def _overwrites(value: Any, config: Mapping[str, Any]) -> bool:
+    return _is_incremental(value, config) and config.get("incremental_strategy") == "insert_overwrite"
+
+
+_ALL_PARTITIONS: Final = "leave it out: `insert_overwrite` replaces the partitions that the query has rows of"
+_PLACES: Final = "the catalog places the files of tables"
+_FORMAT: Final = "every table is an Iceberg table of Parquet files"
+_TABLES: Final = "tables are neither copied nor swapped, so there are no such tables beside them"
+_ACCESS: Final = "access is set in the catalog or the storage"
+_TAGS: Final = "there are no such tags; `meta` holds what others read"
+_COMPUTE: Final = "the Spark of the profile does the work"
+_PYTHON: Final = "Python models run in the process of dbt"
+_REFRESHES: Final = "a model is refreshed by `dbt run`, or by `arctic run` as its `target_lag` says"
+_STAYS: Final = "a table is durable, and stays until it is dropped"
+_LAYOUT: Final = "`partition_by`, `sort_key` and `nodes` lay out a table"
+_UPKEEP: Final = "`compaction` and `retention` say how a table is kept up"
+
+_EXPIRES: Final = Refused(
+    "deletes rows as they grow old, which tables here don't do",
+    "leave the old rows out in the query, and remove the setting",
+    _is_table,
+)
+_RESTRICTS: Final = Refused("restricts which rows readers see, which tables here can't do", _SET_ACCESS)
+_WITHOUT_CHANGES: Final = "only what has changed is written"
+
+FOREIGN_SETTINGS: Final[tuple[ForeignSetting, ...]] = (
+    # Formats and places
+    *_ignore(_FORMAT, "Spark Databricks Trino", "file_format", ("iceberg",)),
+    *_ignore(_FORMAT, "Snowflake Databricks Trino", "table_format", ("iceberg", "default")),
+    *_ignore(_FORMAT, "Athena", "table_type", ("iceberg",)),
+    *_ignore(_FORMAT, "Athena DuckDB", "format", ("parquet",)),
+    *_ignore("`format_version` says it", "Snowflake", "iceberg_version"),
+    *_ignore("`tblproperties` has `write.parquet.compression-codec`", "Athena", "write_compression"),
+    *_ignore("`tblproperties` has Iceberg's properties", "Athena", "table_properties"),
+    *_ignore("`tblproperties` has Iceberg's properties, and `partition_by` the partitions", "Trino", "properties"),
+    *_ignore(_FORMAT, "Athena", "field_delimiter"),
+    *_ignore(_FORMAT, "Spark Databricks DuckDB", "options", dbt=_FOLLOWED),
+    *_ignore("`target_file_bytes` says it", "Snowflake", "target_file_size"),
+    *_ignore(_PLACES, "Spark Databricks", "location_root", dbt=_FOLLOWED),
+    *_ignore(_PLACES, "Databricks", "include_full_name_in_path"),
+    *_ignore(_PLACES, "Snowflake BigQuery Trino", "base_location_root base_location_subpath"),
+    *_ignore(_PLACES, "Snowflake", "external_volume"),
+    *_ignore(_PLACES, "BigQuery Trino", "storage_uri"),
+    *_ignore(_PLACES, "Trino", "omit_base_location_root"),
+    *_ignore(_PLACES, "Athena", "external_location s3_data_dir s3_data_naming s3_tmp_table_dir"),
+    *_ignore(_PLACES, "DuckDB", "location glue_register glue_database"),
+    # Layout
+    ForeignSetting(
+        "partition_by",
+        ("BigQuery", "ClickHouse"),
+        Translated("Iceberg's transforms, from a mapping or from functions of dates", translate_partition_by),
+        Translated("Iceberg's transforms, from a mapping or from functions of dates", translate_partition_by),
+    ),
+    ForeignSetting(
+        "partitioned_by",
+        ("Athena", "DuckDB"),
+        Translated("`partition_by`, if there is none", translate_partitioned_by),
+        Translated("`partition_by`, if there is none", translate_partitioned_by),
+    ),
+    *_suggest_sort("Snowflake BigQuery", "cluster_by"),
+    *_suggest_sort("Databricks", "liquid_clustered_by zorder"),
+    *_suggest_sort("Redshift", "sort"),
+    *_suggest_sort("ClickHouse", "order_by"),
+    *_suggest_sort("DuckDB", "sorted_by"),
+    *_ignore(_LAYOUT, "Spark Databricks", "clustered_by buckets"),
+    *_ignore(_LAYOUT, "Databricks", "auto_liquid_cluster"),
+    *_ignore(_LAYOUT, "Athena", "bucketed_by bucket_count"),
+    *_ignore(_LAYOUT, "Redshift", "dist sort_type"),
+    *_ignore(_LAYOUT, "ClickHouse", "sharding_key projections"),
+    *_ignore(_LAYOUT, "Postgres DuckDB ClickHouse", "indexes"),
+    *_ignore(_UPKEEP, "Snowflake", "automatic_clustering"),
+    *_ignore(_UPKEEP, "Databricks", "skip_optimize"),
+    *_ignore(_UPKEEP, "Athena", "versions_to_keep"),
+    *_ignore("readers may scan a whole table", "BigQuery", "require_partition_filter"),
+    *_ignore("every arctic table has its changes", "BigQuery", "enable_change_history"),
+    *_ignore(_STAYS, "Snowflake", "transient"),
+    *_ignore(_STAYS, "Postgres", "unlogged"),
+    *_ignore(_STAYS, "Redshift", "backup"),
+    *_ignore(_STAYS, "BigQuery", "hours_to_expiration"),
+    _refuse("BigQuery", "partition_expiration_days", _EXPIRES),
+    _refuse("ClickHouse", "ttl", _EXPIRES),
+    _refuse(
+        "ClickHouse",
+        "engine",
+        Refused(
+            "stores other rows than the query returns, which tables here don't do",
+            "aggregate or deduplicate in the query, and remove the setting",
+            _changes_rows,
+            Ignored(_FORMAT),
+        ),
+    ),
+    # Incremental runs
+    *_ignore("a run works out what has changed", "dbt", "incremental_strategy", dbt=_FOLLOWED),
+    ForeignSetting(
+        "begin",
+        ("dbt",),
+        Refused(
+            "leaves rows before that time out of a microbatch model, and an arctic model reads all of its upstreams",
+            "leave these rows out in the query, by a condition on `event_time`, and remove the setting",
+            _is_microbatch,
+        ),
+        _FOLLOWED,
+    ),
+    ForeignSetting(
+        "sql_header",
+        ("dbt",),
+        Refused("runs statements before the query, which an arctic model reads as one select", "use a `pre_hook`"),
+        _FOLLOWED,
+    ),
+    ForeignSetting(
+        "merge_update_columns", ("dbt",), Refused("keeps old values in the other columns", _KEEP_VALUES), _FOLLOWED
+    ),
+    ForeignSetting(
+        "merge_exclude_columns",
+        ("dbt",),
+        Refused("keeps old values in these columns", _KEEP_VALUES, _excludes_values),
+        _FOLLOWED,
+    ),
+    *(
+        ForeignSetting(name, ("dbt",), Refused(_FROM_QUERY, _KEEP_INCREMENTAL), _FOLLOWED)
+        for name in ("incremental_predicates", "predicates")
+    ),
+    *(
+        _refuse("Databricks", name, Refused(_NOT_FOLLOWED, _ALIASES, _is_incremental), Ignored(_WITHOUT_CHANGES))
+        for name in ("target_alias", "source_alias")
+    ),
+    _refuse_merge("Databricks", "skip_matched_step", "use `incremental_strategy: append`; " + _ROWS_TO_UPDATE),
+    _refuse_merge("Databricks", "matched_condition", _ROWS_TO_UPDATE),
+    _refuse_merge("Databricks", "skip_not_matched_step", _ROWS_TO_INSERT),
+    _refuse_merge("Databricks", "not_matched_condition", _ROWS_TO_INSERT),
+    _refuse_merge("Databricks", "not_matched_by_source_action", _ROWS_TO_DELETE),
+    _refuse_merge("Databricks", "not_matched_by_source_condition", _ROWS_TO_DELETE),
+    _refuse_merge(
+        "Databricks",
+        "merge_with_schema_evolution",
+        "use `on_schema_change: append_new_columns`",
+        "remove it: `on_schema_change` says what becomes of new columns, and appends them by default",
+    ),
+    _refuse_merge("Athena", "update_condition", _ROWS_TO_UPDATE),
+    _refuse_merge("Athena", "insert_condition", _ROWS_TO_INSERT),
+    _refuse_merge("Athena", "delete_condition", _ROWS_TO_DELETE),
+    _refuse_merge("Athena", "merge_update_columns_rules", _VALUES),
+    _refuse_merge("Athena", "merge_update_columns_default_rule", _VALUES),
+    _refuse_merge("DuckDB", "merge_update_condition", _ROWS_TO_UPDATE),
+    _refuse_merge("DuckDB", "merge_insert_condition", _ROWS_TO_INSERT),
+    _refuse_merge("DuckDB", "merge_update_set_expressions", _VALUES),
+    _refuse_merge(
+        "DuckDB", "merge_on_using_columns", "name these columns in `unique_key`", "name them in `primary_key`"
+    ),
+    _refuse_merge("DuckDB", "merge_returning_columns", "leave it out", "leave it out"),
+    _refuse_merge("DuckDB", "merge_clauses", "leave it out; " + _ROWS_TO_UPDATE),
+    _refuse(
+        "BigQuery",
+        "partitions",
+        Refused(_NOT_FOLLOWED, _ALL_PARTITIONS, _is_incremental),
+        Ignored(_WITHOUT_CHANGES),
+    ),
+    _refuse(
+        "Snowflake",
+        "overwrite_columns",
+        Refused(_NOT_FOLLOWED, "select null as the other columns in the model's query", _overwrites),
+        Refused(_FROM_QUERY, "select null as the other columns in the query, and remove the setting"),
+    ),
+    _refuse(
+        "Snowflake",
+        "immutable_where",
+        Refused(_FROM_QUERY, _WRITE_IN_QUERY),
+        dbt=Ignored("only dynamic tables have it"),
+    ),
+    _refuse(
+        "Trino",
+        "on_table_exists",
+        Refused(
+            "`skip` keeps the rows of an existing table",
+            "leave the model out with --exclude, and remove the setting",
+            _skips_table,
+            Ignored("a table is replaced in one commit"),
+        ),
+    ),
+    _refuse(
+        "ClickHouse",
+        "inserts_only",
+        Refused(_NOT_FOLLOWED, "use `incremental_strategy: append`", _is_incremental),
+        Ignored(_WITHOUT_CHANGES),
+    ),
+    *_ignore(_TABLES, "Snowflake", "tmp_relation_type"),
+    *_ignore(_TABLES, "Databricks Athena", "unique_tmp_table_suffix"),
+    *_ignore(_TABLES, "Databricks", "use_safer_relation_operations view_update_via_alter"),
+    *_ignore(
+        "changed keys are applied as `on_configuration_change` says", "Databricks", "incremental_apply_config_changes"
+    ),
+    *_ignore(_TABLES, "Athena", "ha temp_schema native_drop"),
+    *_ignore("Spark writes any number of partitions", "Athena", "force_batch partitions_limit"),
+    *_ignore("a contract enforces constraints", "Databricks", "persist_constraints"),
+    *_ignore("a view is bound to its tables by name", "Redshift", "bind"),
+    # Access and tags
+    _refuse("Snowflake", "row_access_policy", _RESTRICTS),
+    _refuse("Databricks", "row_filter", _RESTRICTS),
+    *_ignore(_ACCESS, "Snowflake", "secure copy_grants"),
+    *_ignore(_ACCESS, "BigQuery", "grant_access_to"),
+    *_ignore(_ACCESS, "Athena", "lf_tags_config lf_grants lf_inherited_tags"),
+    *_ignore(_ACCESS, "Trino", "view_security"),
+    *_ignore(_ACCESS, "ClickHouse", "sql_security definer"),
+    *_ignore("the storage encrypts files", "BigQuery", "kms_key_name"),
+    *_ignore(_TAGS, "Snowflake", "copy_tags table_tag query_tag"),
+    *_ignore(_TAGS, "Databricks", "databricks_tags query_tags"),
+    *_ignore(_TAGS, "BigQuery", "labels labels_from_meta resource_tags"),
+    *_ignore(_TAGS, "Redshift", "query_group"),
+    # Refreshes
+    ForeignSetting(
+        "target_lag",
+        ("Snowflake",),
+        Translated("`target_lag`, from texts such as `10 minutes`; `downstream` is left out", translate_lag),
+        _FOLLOWED,
+    ),
+    *_ignore(_REFRESHES, "Snowflake", "scheduler refresh_mode initialize"),
+    *_ignore(_REFRESHES, "BigQuery", "enable_refresh refresh_interval_minutes max_staleness"),
+    *_ignore(_REFRESHES, "BigQuery", "allow_non_incremental_definition"),
+    *_ignore(_REFRESHES, "Snowflake Redshift", "auto_refresh"),
+    *_ignore(_REFRESHES, "Redshift", "autorefresh"),
+    *_ignore(_REFRESHES, "Databricks", "schedule"),
+    *_ignore(_REFRESHES, "ClickHouse", "refreshable catchup repopulate_from_mvs_on_full_refresh"),
+    *_ignore(_REFRESHES, "Trino", "grace_period"),
+    # Compute
+    *_ignore(_COMPUTE, "Snowflake", "snowflake_warehouse snowflake_initialization_warehouse refresh_warehouse"),
+    *_ignore(_COMPUTE, "Databricks", "databricks_compute"),
+    *_ignore(_COMPUTE, "BigQuery", "job_execution_timeout_seconds reservation"),
+    *_ignore(_COMPUTE, "Athena", "work_group skip_workgroup_check s3_staging_dir"),
+    *_ignore(_COMPUTE, "ClickHouse", "force_on_cluster disable_on_cluster connection_overrides"),
+    *_ignore("`server_side_parameters` of the profile has settings of Spark", "ClickHouse", "settings query_settings"),
+    *_ignore("Spark loads seeds", "Athena", "seed_by_insert seed_s3_upload_args"),
+    *_ignore(_PYTHON, "Databricks", "job_cluster_config python_job_config cluster_id http_path create_notebook"),
+    *_ignore(_PYTHON, "Databricks", "notebook_scoped_libraries additional_libs index_url user_folder_for_python"),
+    *_ignore(_PYTHON, "Databricks", "access_control_list notebook_access_control_list"),
+    *_ignore(_PYTHON, "Databricks", "environment_key environment_dependencies"),
+    *_ignore(_PYTHON, "BigQuery", "intermediate_format enable_list_inference notebook_template_id"),
+    *_ignore(_PYTHON, "BigQuery Athena Databricks", "timeout"),
+    *_ignore(_PYTHON, "Athena", "engine_config spark_encryption spark_cross_account_catalog spark_requester_pays"),
+)
+"""All settings, in the order of the documentation; an earlier one is preferred if two give the same key."""
+
+SETTINGS_BY_NAME: Final[Mapping[str, ForeignSetting]] = {setting.name: setting for setting in FOREIGN_SETTINGS}
+
+
+def describe_foreign_settings() -> str:
+    """The table of foreign settings in docs/foreign-configuration.md, in Markdown."""
+    header = "| setting | of | in an arctic model | in dbt's own models |\n|---|---|---|---|"
+    return "\n".join([header, *map(_format_row, FOREIGN_SETTINGS)])
+
+
+def _format_row(setting: ForeignSetting) -> str:
+    own = "the same" if setting.dbt == setting.arctic else _format_treatment(setting.dbt)
+    return f"| `{setting.name}` | {', '.join(setting.adapters)} | {_format_treatment(setting.arctic)} | {own} |"
+
+
+def _format_treatment(treatment: Treatment) -> str:
+    match treatment:
+        case Ignored():
+            return f"ignored: {treatment.because}"
+        case Followed():
+            return "as dbt has it"
+        case Translated():
+            return f"becomes {treatment.meaning}"
+        case Refused():
+            kinds = "" if treatment.applies in (is_set, _is_table) else _WHEN[treatment.applies]
+            return f"**refused**{kinds}: {treatment.fix}"
+
+
+_WHEN: Final[Mapping[Callable[[Any, Mapping[str, Any]], bool], str]] = {
+    _is_incremental: " with `incremental`",
+    _overwrites: " with `incremental` and `insert_overwrite`",
+    _is_microbatch: " with `incremental_strategy: microbatch`",
+    _excludes_values: " for columns outside of the key",
+    _changes_rows: " for engines such as `SummingMergeTree`",
+    _skips_table: " for `skip`",
+}
+"""The condition under which a setting is refused, for the documentation."""
