@@ -49,7 +49,16 @@ def test_parts_of_a_partitioning_are_quoted_where_they_are_plain_names() -> None
     assert NAMED_COLUMNS["partitions"]("day") == ["day"]
 
 
-@pytest.mark.parametrize("configured", [{"field": "day", "data_type": "date"}, 7, [1]])
+def test_parts_of_a_partitioning_may_have_the_form_of_another_adapter() -> None:
+    partitions = NAMED_COLUMNS["partitions"]
+    assert partitions({"field": "the day", "granularity": "month"}) == ["months(`the day`)"]
+    assert partitions("toYYYYMM(day)") == ["months(day)"]
+    assert partitions(None, ["bucket(id, 4)", "the region"]) == ["bucket(4, id)", "`the region`"]
+    assert partitions("day", ["region"]) == ["day"]
+    assert partitions(None, None) == []
+
+
+@pytest.mark.parametrize("configured", [7, [1]])
 def test_what_is_no_text_is_an_error(configured: Any) -> None:
     with pytest.raises(CompilationError, match="names no columns"):
         NAMED_COLUMNS["partitions"](configured)

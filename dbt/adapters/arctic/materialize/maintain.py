@@ -23,7 +23,7 @@ from arctic_runtime.operations.refreshing import format_upkeep_warning, perform_
 from arctic_runtime.plan.config.configure import read_configuration, select_user_keys
 from arctic_runtime.plan.refresh.decide import Request
 from arctic_runtime.refresh_planner import Outcome, RefreshPlanner
-from dbt.adapters.arctic.materialize.dbt_keys import list_dbt_keys
+from dbt.adapters.arctic.materialize.foreign_config import check_foreign_config, list_known_keys, take_node_config
 from dbt.adapters.arctic.materialize.merge_keys import check_merge_keys
 from dbt.adapters.arctic.materialize.relation_names import check_names
 from dbt.adapters.arctic.project.sources import group_tables_by_source
@@ -38,23 +38,6 @@ if TYPE_CHECKING:
 logger = AdapterLogger("Arctic")
 
 MATERIALIZATION = "arctic"
-
-_KEEP_VALUES = (
-    "with `input: changes`, `merge_columns: {column: first}` keeps the value that a column has first; "
-    "with `input: state` a row is what the query returns"
-)
-
-_WITHOUT_MEANING: Mapping[str, str] = {
-    "incremental_strategy": "what changed is worked out from the query",
-    "file_format": "tables are Iceberg tables",
-    "clustered_by": "use `nodes`",
-    "buckets": "use `nodes`",
-    "location_root": "the catalog places tables",
-    "merge_update_columns": _KEEP_VALUES,
-    "merge_exclude_columns": _KEEP_VALUES,
-    "incremental_predicates": "what changed is worked out from the query",
-    "sql_header": "the query is read as one select",
-}
 
 
 @dataclass
@@ -151,7 +134,7 @@ def use_pinned_snapshots(pins: PinnedSnapshots) -> Iterator[None]:
 
 def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model:
     """Converts a dbt model to a model of the runtime; raises ConfigError if its configuration is invalid."""
-    config = read_configuration(select_written_keys(node), str(node["unique_id"]), list_dbt_keys())
+    config = read_configuration(select_written_keys(node), str(node["unique_id"]), list_known_keys())
     return Model(
         table=get_table_name(relation),
         sql=sql.strip().rstrip(";"),
@@ -217,12 +200,13 @@ def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = ()) -> None:
 
     It names the model, its file and everything that is wrong with its configuration.
     """
+    check_foreign_config(nodes)
     models: dict[str, Model] = {}
     for node in nodes:
         if is_arctic(node):
             try:
                 checked = node.to_dict(omit_none=True)
-                config = read_configuration(select_written_keys(checked), node.unique_id, list_dbt_keys())
+                config = read_configuration(select_written_keys(checked), node.unique_id, list_known_keys())
                 _list_not_null_columns(checked, config.primary_key)
                 models[node.unique_id] = Model(get_node_table(node), "", config)
                 warn_of_others([constraint for constraint, _ in _list_declared_constraints(checked)])
@@ -233,20 +217,16 @@ def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = ()) -> None:
 
 
 def select_written_keys(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Selects the configuration that users wrote for a node, without dbt's defaults.
+    """The configuration that users wrote for a node, without dbt's defaults and settings of other adapters.
 
-    Raises ConfigError for keys that arctic models can't have.
+    Raises ConfigError for unusable keys.
     """
-    config = node["config"]
     written = {*node.get("unrendered_config", {}), *node.get("config_call_dict", {})}
-    for key, instead in _WITHOUT_MEANING.items():
-        if config.get(key) not in (None, "iceberg", []) and key in config:
-            raise ConfigError(f"{node['unique_id']}: `{key}` is not supported for materialized='arctic'; {instead}")
     if isinstance(node.get("unrendered_config", {}).get("freshness"), str):
         raise ConfigError(
             f"{node['unique_id']}: `freshness` of a model is a key of dbt, not a duration; use `target_lag`"
         )
-    return select_user_keys({key: value for key, value in config.items() if key not in _WITHOUT_MEANING}, written)
+    return select_user_keys(take_node_config(node), written)
 
 
 def _list_constraints(node: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from dbt_common.exceptions import CompilationError
 
+from arctic_runtime.plan.config.foreign_translations import list_transforms, list_transforms_column_first
 from dbt.adapters.arctic.relations.identifiers import quote_identifier, unquote_identifier
 
 _PLAIN_PART = re.compile(r"[\w.]+|.*[`(].*", re.DOTALL)
@@ -52,9 +53,14 @@ def require_columns(key: str, configured: Any, columns: Collection[str]) -> list
     return quote_columns(configured, columns)
 
 
-def to_partition_parts(configured: Any) -> list[str]:
-    """The parts of a `partitioned by` clause: names, quoted if necessary, and transforms such as `days(at)`."""
-    return [text if _PLAIN_PART.fullmatch(text) else quote_identifier(text) for text in to_names(configured)]
+def to_partition_parts(partition_by: Any, partitioned_by: Any = None) -> list[str]:
+    """The parts of a `partitioned by` clause: names, quoted if necessary, and transforms such as `days(at)`.
+
+    `partition_by` may have another adapter's form; `partitioned_by`, as dbt-athena has it, counts where it is not set.
+    """
+    transforms = list_transforms(partition_by) if partition_by else list_transforms_column_first(partitioned_by)
+    texts = to_names(partition_by) if transforms is None else transforms
+    return [text if _PLAIN_PART.fullmatch(text) else quote_identifier(text) for text in texts]
 
 
 def choose_updated(update: Any, exclude: Any, columns: Collection[str]) -> list[str]:

@@ -1,10 +1,6 @@
 {# Parts of `create table` and `create view`. Texts become literals in Python, which knows how to escape them. #}
 
 {% macro arctic__file_format_clause() -%}
-  {%- if (config.get('file_format') or 'iceberg') != 'iceberg' -%}
-    {% do exceptions.raise_compiler_error(
-      "file_format '" ~ config.get('file_format') ~ "' is not available: tables of this adapter are Iceberg tables, so leave file_format out") %}
-  {%- endif -%}
   using iceberg
 {%- endmacro %}
 
@@ -40,16 +36,10 @@
 {%- endmacro %}
 
 {% macro arctic__partition_cols(label, required=false) -%}
-  {%- set parts = adapter.list_named_columns('partitions', config.get('partition_by')) -%}
+  {%- set parts = adapter.list_named_columns('partitions', config.get('partition_by'), config.get('partitioned_by')) -%}
   {%- if parts %}
   {{ label }} ({{ parts | join(', ') }})
   {%- endif %}
-{%- endmacro %}
-
-{% macro arctic__clustered_cols(label, required=false) -%}
-  {%- if config.get('clustered_by') -%}
-    {% do exceptions.raise_compiler_error("clustered_by is not available on Iceberg: use partition_by with bucket(n, column)") %}
-  {%- endif -%}
 {%- endmacro %}
 
 {% macro get_column_comment_sql(column_name, column_dict) -%}

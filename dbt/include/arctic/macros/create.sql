@@ -26,7 +26,6 @@
     {{ options_clause() }}
     {{ tblproperties_clause() }}
     {{ partition_cols(label='partitioned by') }}
-    {{ clustered_cols(label='clustered by') }}
     {{ location_clause() }}
     {{ comment_clause() }}
     as

@@ -77,7 +77,7 @@
 {%- endmacro %}
 
 {% macro arctic__get_incremental_insert_overwrite_sql(arg_dict) -%}
-  {%- if config.get('partition_by') -%}
+  {%- if adapter.list_named_columns('partitions', config.get('partition_by'), config.get('partitioned_by')) -%}
     {%- call statement('overwrite_mode') -%}
       set spark.sql.sources.partitionOverwriteMode = dynamic
     {%- endcall -%}

@@ -10,7 +10,6 @@
     {{ file_format_clause() }}
     {{ tblproperties_clause() }}
     {{ partition_cols(label='partitioned by') }}
-    {{ clustered_cols(label='clustered by') }}
     {{ location_clause() }}
     {{ comment_clause() }}
     as select

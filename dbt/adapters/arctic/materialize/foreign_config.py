@@ -1,0 +1,135 @@
+"""Settings of other adapters in the models of a project: one message for all, or an error."""
+
+from __future__ import annotations
+
+import functools
+import posixpath
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dbt.adapters.events.types import AdapterEventWarning
+from dbt_common.events.functions import warn_or_error
+from dbt_common.exceptions import CompilationError
+from dbt_common.invocation import get_invocation_id
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.plan.config.foreign_config import (
+    ON_FOREIGN_CONFIG,
+    Refusal,
+    Remark,
+    TakenConfig,
+    has_foreign_settings,
+    read_on_foreign_config,
+    take_foreign_settings,
+)
+from arctic_runtime.plan.config.foreign_settings import SETTINGS_BY_NAME
+from arctic_runtime.plan.config.foreign_treatments import ARCTIC
+from dbt.adapters.arctic.materialize.dbt_keys import list_dbt_keys
+
+_MATERIALIZATIONS: Final = frozenset({ARCTIC, "table", "view", "incremental", "seed", "snapshot"})
+"""The materializations of this adapter; others are a user's own, whose keys have a meaning of their own."""
+
+_NAMED_NODES: Final = 3
+"""Number of models that a message names; of more it says their number and folder."""
+
+
+@dataclass(frozen=True)
+class _NodeConfig:
+    """A node of the manifest with its configuration, from which settings of other adapters were taken."""
+
+    node: Any
+    taken: TakenConfig
+    is_strict: bool
+
+
+def list_known_keys() -> frozenset[str]:
+    """Names of keys that are dbt's or other adapters', beside the keys of arctic models."""
+    return list_dbt_keys() | {ON_FOREIGN_CONFIG, *SETTINGS_BY_NAME}
+
+
+def take_node_config(node: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration of an arctic model without settings of other adapters; raises ConfigError if one is refused."""
+    taken = take_foreign_settings(node["config"])
+    for refusal in taken.refusals:
+        raise ConfigError(
+            f"{node['unique_id']}: `{refusal.setting}` {refusal.because}.",
+            actual=f"{refusal.setting}: {refusal.value!r}",
+            fix=refusal.fix,
+        )
+    return dict(taken.keys)
+
+
+def check_foreign_config(nodes: Iterable[Any]) -> None:
+    """Checks the settings of other adapters in all models, seeds and snapshots, and says once what becomes of them.
+
+    Raises CompilationError that lists every setting that can't be honoured, or those that `on_foreign_config: error`
+    forbids, with models and what to do.
+    """
+    configs = [config for node in nodes if (config := _read_node(node)) is not None]
+    refused = [_format_refusal(config.node, refusal) for config in configs for refusal in config.taken.refusals]
+    if refused:
+        raise CompilationError(
+            "Settings of other adapters would change which rows a table has, or who sees them:\n" + "\n".join(refused)
+        )
+    strict = _format_remarks([config for config in configs if config.is_strict])
+    if strict:
+        raise CompilationError(
+            f"Settings of other adapters are an error by `{ON_FOREIGN_CONFIG}: error`:\n{strict}\n"
+            f"  what to do: remove them, or set `{ON_FOREIGN_CONFIG}: warn`"
+        )
+    remarks = _format_remarks(configs)
+    if remarks:
+        warn_once(
+            get_invocation_id(),
+            f"Settings of other adapters, and what they mean here (`{ON_FOREIGN_CONFIG}: error` makes them an error):\n"
+            + remarks,
+        )
+
+
+def _read_node(node: Any) -> _NodeConfig | None:
+    """The node with its configuration; None if it is of no concern here."""
+    names = frozenset(node.config)
+    if node.config.materialized not in _MATERIALIZATIONS or not has_foreign_settings(names):
+        return None
+    config = {name: node.config.get(name) for name in names}
+    try:
+        return _NodeConfig(node, take_foreign_settings(config), read_on_foreign_config(config) == "error")
+    except ConfigError as error:
+        raise CompilationError(f"{node.original_file_path}: {node.unique_id}: {error}") from error
+
+
+def _format_refusal(node: Any, refusal: Refusal) -> str:
+    return (
+        f"  - {node.original_file_path}: {node.unique_id}: `{refusal.setting}` ({', '.join(refusal.adapters)}) "
+        f"{refusal.because}.\n      found: {refusal.setting}: {refusal.value!r}\n      what to do: {refusal.fix}"
+    )
+
+
+def _format_remarks(configs: Iterable[_NodeConfig]) -> str:
+    """A line for each remark, with the models to which it applies."""
+    nodes: defaultdict[Remark, list[Any]] = defaultdict(list)
+    for config in configs:
+        for remark in config.taken.remarks:
+            nodes[remark].append(config.node)
+    ordered = sorted(nodes.items(), key=lambda item: list(SETTINGS_BY_NAME).index(item[0].setting))
+    return "\n".join(_format_remark(remark, remarked) for remark, remarked in ordered)
+
+
+def _format_remark(remark: Remark, nodes: Sequence[Any]) -> str:
+    return f"  - `{remark.setting}` ({', '.join(remark.adapters)}): {remark.text} [{_name_nodes(nodes)}]"
+
+
+def _name_nodes(nodes: Sequence[Any]) -> str:
+    """The names of a few nodes; of many their number and the folder that has them all."""
+    if len(nodes) <= _NAMED_NODES:
+        return ", ".join(str(node.unique_id).split(".", 2)[-1] for node in nodes)
+    folder = posixpath.commonpath([posixpath.dirname(str(node.original_file_path)) for node in nodes])
+    return f"{len(nodes)} in {folder or 'the project'}"
+
+
+@functools.lru_cache(maxsize=8)
+def warn_once(_invocation: str, message: str) -> None:
+    """Fires a warning of dbt; a project is checked more than once in an invocation of dbt."""
+    warn_or_error(AdapterEventWarning(name="Arctic", base_msg=message))
