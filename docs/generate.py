@@ -11,6 +11,7 @@ from pathlib import Path
 
 from arctic_runtime.model.properties import describe_stored_names
 from arctic_runtime.plan.config.configuration import describe_configuration
+from arctic_runtime.plan.config.foreign_settings import describe_foreign_settings
 from arctic_runtime.service.telemetry.declared_metrics import describe_metrics
 from docs.generate_commands import describe_commands
 from docs.generate_macros import MACROS, macros_text
@@ -20,6 +21,7 @@ PAGES = Path(__file__).parent
 PARTS: Mapping[str, Callable[[], str]] = {
     "stored names": describe_stored_names,
     "model keys": describe_configuration,
+    "foreign settings": describe_foreign_settings,
     "metrics": describe_metrics,
     "parts": describe_parts,
     "layout": describe_layout,
