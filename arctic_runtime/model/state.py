@@ -163,6 +163,8 @@ class ViewState:
     head: int | None
     is_clone: bool = False
     """Whether `dbt clone` made the view: it shows the rows of another relation, and may be replaced."""
+    is_plain: bool = False
+    """Whether no property says that it belongs to an arctic model."""
 
 
 @dataclass(frozen=True)
@@ -182,12 +184,14 @@ class CurrentViewState:
 class ConflictingRelation:
     """A relation that has one of the model's names, but that the model in its current configuration did not create.
 
-    If `is_clone`, `dbt clone` created it; it contains no rows and may be replaced without asking the user.
+    `is_clone`: `dbt clone` created it; it contains no rows and may be replaced without asking the user. `is_plain`: no
+    property says that it belongs to an arctic model, so it may be the model's from before that was an arctic model.
     """
 
     name: TableName
     kind: Literal["table", "view"]
     is_clone: bool = False
+    is_plain: bool = False
 
 
 @dataclass(frozen=True)

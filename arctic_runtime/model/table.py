@@ -160,7 +160,8 @@ class Model:
     predicates that no row may violate. `contract` are the columns and types of the contract, empty if there is none.
     Comments are set only if they are to be stored in the catalog. An ingested table has no query, since its rows come
     from change events: `ingested_from` is its name in the source, and `source` is the source, if the project declares
-    it. `is_landing`: other programs append to the table, which has no query either.
+    it. `is_landing`: other programs append to the table, which has no query either. `may_replace`: a plain table or
+    view of its name is the model's own, from before it was an arctic model.
     """
 
     table: TableName
@@ -174,6 +175,7 @@ class Model:
     ingested_from: str | None = None
     source: ChangeSource | None = None
     is_landing: bool = False
+    may_replace: bool = False
 
     @property
     def is_appended(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.lease import find_newest_lease
-from arctic_runtime.catalog.observation.views import observe_current_views, observe_reader_view
+from arctic_runtime.catalog.observation.views import is_plain, observe_current_views, observe_reader_view
 from arctic_runtime.catalog.reader import CatalogReader, UnsupportedType, to_spark_type
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.branch import BranchCommit, BranchState, list_abandoned_branches
@@ -368,7 +368,7 @@ def _find_conflicting_table(
     if totals is not None and not _is_kind(totals, "totals"):
         return ConflictingRelation(model.table.totals, "table")
     if own is not None and not (_is_kind(own, "base") and model.config.merge == "on_write"):
-        return ConflictingRelation(model.table, "table")
+        return ConflictingRelation(model.table, "table", is_plain=is_plain(own.properties))
     if base is not None and not _is_kind(base, "base") and model.config.merge == "on_read":
         return ConflictingRelation(model.table.base, "table")
     return None
@@ -376,7 +376,7 @@ def _find_conflicting_table(
 
 def _find_conflicting_view(model: Model, view: ViewState | None) -> ConflictingRelation | None:
     if view is not None and (view.head is None or model.config.merge == "on_write"):
-        return ConflictingRelation(model.table, "view", view.is_clone)
+        return ConflictingRelation(model.table, "view", view.is_clone, view.is_plain)
     return None
 
 

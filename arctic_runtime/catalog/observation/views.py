@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from arctic_runtime.catalog.reader import CatalogReader, RelationInfo
 from arctic_runtime.model.columns import Column
@@ -34,7 +34,13 @@ def observe_reader_view(reader: CatalogReader, name: TableName) -> ViewState | N
         merged=_parse_number(properties.get(PINNED_MERGED)),
         head=_parse_number(properties.get(PINNED_HEAD)),
         is_clone=properties.get(KIND) == CLONE_KIND,
+        is_plain=is_plain(properties),
     )
+
+
+def is_plain(properties: Mapping[str, str]) -> bool:
+    """Whether no property of a table or view says that it belongs to an arctic model."""
+    return not any(name.startswith("arctic.") for name in properties)
 
 
 def read_view_sql(reader: CatalogReader, name: TableName) -> str | None:

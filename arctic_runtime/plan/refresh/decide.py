@@ -22,7 +22,7 @@ from arctic_runtime.model.run_summary import (
     is_planned_increment,
     read_measured_seconds,
 )
-from arctic_runtime.model.state import Commit, SourceState, TableState
+from arctic_runtime.model.state import ChangeTableState, Commit, ConflictingRelation, SourceState, TableState
 from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
@@ -118,18 +118,26 @@ def is_empty_table(model: Model, state: TableState) -> bool:
     return not has_read and (base is None or base.rows == 0)
 
 
+def has_same_key(model: Model, changes: ChangeTableState) -> bool:
+    """Whether the rows of a change table are identified by the model's primary key."""
+    return changes.properties.get(PRIMARY_KEY, "") == format_key(model.config.primary_key)
+
+
+def _may_replace(model: Model, state: TableState, conflicting: ConflictingRelation, request: Request) -> bool:
+    has_all_changes = state.changes is None or state.changes.begins
+    is_former = model.may_replace and conflicting.is_plain and has_all_changes and not model.is_appended
+    return conflicting.name == model.table and (request.full_refresh or conflicting.is_clone or is_former)
+
+
 def check_table(model: Model, state: TableState, request: Request) -> None:
-    """Raises ConfigError if the existing table belongs to another model or has another key.
+    """Raises ConfigError if the existing table belongs to another model or has another key and rows.
 
     A full refresh may replace another relation that has the model's own name, but never one that has the name of its
-    change table. A view that `dbt clone` made is always replaced. Raises CorruptState if there is a base without its
-    change table.
+    change table. A view that `dbt clone` made is always replaced, and so is the table or view that the model was before
+    it became an arctic model. Raises CorruptState if there is a base without its change table.
     """
     conflicting = state.conflicting
-    may_go = (
-        conflicting is not None and conflicting.name == model.table and (request.full_refresh or conflicting.is_clone)
-    )
-    if conflicting is not None and not may_go:
+    if conflicting is not None and not _may_replace(model, state, conflicting, request):
         refresh = ", or run with --full-refresh to replace it" if conflicting.name == model.table else ""
         raise ConfigError(
             f"{model.table}: another relation has its name.",
@@ -148,12 +156,12 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
             actual="only the base",
             fix="restore the change table, or drop the base; the next run then creates both",
         )
-    if state.changes is None:
+    if state.changes is None or (find_last_run(state.changes) is None and is_empty_table(model, state)):
         return
     _check_layout(model, state)
     key = state.changes.properties.get(PRIMARY_KEY, "")
     _check_history(model, key)
-    if key != format_key(model.config.primary_key):
+    if not has_same_key(model, state.changes):
         raise ConfigError(
             f"{model.table}: its primary key can't be changed in place.\n"
             f"  in the table: {key}\n"

@@ -24,12 +24,14 @@ def prepare_tables(
 ) -> tuple[Context, Shape]:
     """Creates the change table, or changes its columns and those of the base table to `stored`.
 
-    Returns the context with the new state, and the shape of change rows. `sequence_type` is the type of `_seq`. Raises
-    ConfigError if a column can't change to its new type, and for a difference that `on_schema_change` forbids. Raises
-    CommitConflict if another writer commits meanwhile, since this run was planned for the state before.
+    Returns the context with the new state, and the shape of change rows. Raises ConfigError if a column can't change to
+    its new type, and for any difference that `on_schema_change` forbids. Raises CommitConflict if another writer
+    commits meanwhile, since the plan of this run depends on the state before, and if empty tables had to be dropped.
     """
     model = table.model
     state = context.state
+    if state.changes is not None and not decisions.has_same_key(model, state.changes):
+        raise _drop_empty_tables(context, state, "keys")
     if state.changes is None:
         perform_step(CreateChangeTable(model.table.changes, stored, sequence_type), context)
         state = table.observe_state()
@@ -71,10 +73,15 @@ def _plan_evolution(
     except TypeConflict:
         if not decisions.is_empty_table(model, state):
             raise
-        for table in (model.base, model.table.changes):
-            perform_step(DropTable(table), context)
-        raise CommitConflict(
-            f"{model.table}: its tables, which had no rows, were dropped to be created with other columns.",
-            fix="run again",
-        ) from None
+        raise _drop_empty_tables(context, state, "columns") from None
     return [step for step in steps if not step.change.is_empty]
+
+
+def _drop_empty_tables(context: Context, state: TableState, other: str) -> CommitConflict:
+    """Drops a model's tables, which have no rows; returns the error that makes the run begin again."""
+    model = context.model
+    for table in ((model.base,) if state.base is not None else ()) + (model.table.changes,):
+        perform_step(DropTable(table), context)
+    return CommitConflict(
+        f"{model.table}: its tables, which had no rows, were dropped to be created with other {other}.", fix="run again"
+    )

@@ -44,7 +44,7 @@ from dbt.adapters.arctic.materialize import history, python_models, seeds, table
 from dbt.adapters.arctic.materialize import maintain as maintenance
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.materialize.served_keys import check_served
-from dbt.adapters.arctic.project.sources import list_origins
+from dbt.adapters.arctic.project.sources import list_origins, list_source_tables
 from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshness
 from dbt.adapters.arctic.relations.column import ArcticColumn
 from dbt.adapters.arctic.relations.date_functions import DATE_FUNCTIONS
@@ -179,7 +179,7 @@ class ArcticAdapter(SparkAdapter):
             if sampled:
                 stands = self.get_relation(str(relation.database), str(relation.schema), str(relation.identifier))
                 maintenance.check_sample(node, stands is not None and not full_refresh)
-            model = maintenance.to_model(relation, node, sql)
+            model = maintenance.to_model(relation, node, sql, list_source_tables(self._sources))
             request, readers = Request(full_refresh, schema_only=empty), self._readers.list_readers
             return maintenance.run_model(model, self.catalog_reader, self.spark_session, request, readers)
 

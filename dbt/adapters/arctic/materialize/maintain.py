@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -107,7 +107,11 @@ def run_model(
     planner = RefreshPlanner(
         model, reader, request, pins=_GIVEN_PINS.get() or _get_pinned_snapshots(get_invocation_id())
     )
-    done = perform_refresh(planner, planner.plan_refresh(), session, readers)
+    planned = planner.plan_refresh()
+    former = planned.state.conflicting
+    if former is not None and former.is_plain:
+        logger.info(f"Replacing the {former.kind} {former.name}, since the model is an arctic model now")
+    done = perform_refresh(planner, planned, session, readers)
     for part, message in done.failures.items():
         logger.warning(format_upkeep_warning(model.table, part, message))
     return build_response(done.outcome, done.failures)
@@ -132,8 +136,14 @@ def use_pinned_snapshots(pins: PinnedSnapshots) -> Iterator[None]:
         _GIVEN_PINS.reset(token)
 
 
-def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model:
-    """Converts a dbt model to a model of the runtime; raises ConfigError if its configuration is invalid."""
+def to_model(
+    relation: BaseRelation, node: Mapping[str, Any], sql: str, sources: Collection[TableName] | None = None
+) -> Model:
+    """Converts a dbt model to a model of the runtime; raises ConfigError if its configuration is invalid.
+
+    `sources` are the tables that the project declares as sources, which are no former table of the model; without them
+    the model replaces nothing.
+    """
     config = read_configuration(select_written_keys(node), str(node["unique_id"]), list_known_keys())
     return Model(
         table=get_table_name(relation),
@@ -144,6 +154,7 @@ def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model
         contract=_build_contract(node),
         comment=_get_comment(node),
         column_comments=_list_column_comments(node),
+        may_replace=sources is not None and get_table_name(relation) not in sources,
     )
 
 

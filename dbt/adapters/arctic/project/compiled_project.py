@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,12 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize import maintain, python_models
 from dbt.adapters.arctic.materialize.readers import Readers
-from dbt.adapters.arctic.project.sources import ingest_sources, list_ingested_models, list_landing_tables
+from dbt.adapters.arctic.project.sources import (
+    ingest_sources,
+    list_ingested_models,
+    list_landing_tables,
+    list_source_tables,
+)
 from dbt.adapters.arctic.relations.relation import ArcticRelation
 
 
@@ -75,7 +80,8 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
     if not outcome.success:
         raise _build_failure(f"dbt could not compile the project in {project_dir.absolute()}.", outcome)
     nodes = [result.node for result in outcome.result]
-    models = tuple(build_compiled_model(node) for node in nodes if maintain.is_arctic(node))
+    tables = list_source_tables(manifest.sources.values())
+    models = tuple(build_compiled_model(node, tables) for node in nodes if maintain.is_arctic(node))
     in_order = tuple(sorted(models, key=lambda model: model.table))
     return CompiledProject(
         _load_credentials_profile(project_dir, target),
@@ -188,11 +194,11 @@ def _build_failure(what: str, outcome: Any) -> ConfigError:
     return ConfigError(what, actual="; ".join(f"{result.node.name}: {result.message}" for result in failed))
 
 
-def build_compiled_model(node: Any) -> Model:
-    """Converts a node that dbt has compiled to a model of the runtime."""
+def build_compiled_model(node: Any, sources: Collection[TableName] | None = None) -> Model:
+    """Converts a node that dbt has compiled to a model of the runtime; `sources` are as in `to_model`."""
     is_python = node.language == "python"
     sql = python_models.write_view_query(python_models.name_view(node.alias)) if is_python else node.compiled_code
-    return maintain.to_model(build_relation(node), node.to_dict(omit_none=True), sql)
+    return maintain.to_model(build_relation(node), node.to_dict(omit_none=True), sql, sources)
 
 
 def _load_credentials_profile(project_dir: Path, target: str | None) -> Profile:

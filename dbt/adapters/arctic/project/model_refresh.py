@@ -23,6 +23,7 @@ from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.project.compiled_project import build_compiled_model, build_relation
 from dbt.adapters.arctic.project.loaded_project import LoadedProject
 from dbt.adapters.arctic.project.run_features import is_persisting_docs, is_volatile, needs_dbt
+from dbt.adapters.arctic.project.sources import list_source_tables
 
 NOTHING_NEW = Refreshed(Outcome("unchanged", "NOTHING_NEW"))
 
@@ -39,6 +40,7 @@ class DbtRefresher:
         self._project = project
         self.reader: CatalogReader = project.adapter.catalog_reader
         readers = Readers(manifest.nodes.values(), manifest.sources.values())
+        self._sources = list_source_tables(manifest.sources.values())
         self._runtime = Refresher(self.reader, get_pool(project.profile), readers.list_readers)
         self._volatile = {name for name, node in project.nodes.items() if is_volatile(node, manifest)}
         self.nodes: dict[str, Any] = dict(project.nodes)
@@ -60,12 +62,12 @@ class DbtRefresher:
         project = self._project
         declared = frozenset(TableName(*map(str, _get_relation_parts(parent))) for parent in project.walk_parents(node))
         try:
-            return FollowedModel(build_compiled_model(self._compile_model(name)), name, declared)
+            return FollowedModel(build_compiled_model(self._compile_model(name), self._sources), name, declared)
         except DbtBaseException:
             # Its Jinja may query a table that is not built yet; any other error is raised again by its refresh.
             self._volatile.add(name)
             return FollowedModel(
-                maintain.to_model(build_relation(node), node.to_dict(omit_none=True), ""), name, declared
+                maintain.to_model(build_relation(node), node.to_dict(omit_none=True), "", self._sources), name, declared
             )
 
     def _compile_model(self, name: str) -> Any:
@@ -79,7 +81,8 @@ class DbtRefresher:
     def _refresh_sql(self, node: Any, task: Task) -> Done:
         name, model = task.followed.name, task.followed.model
         if name in self._volatile:
-            model = build_compiled_model(self._compile_model(name) if task.has_news else self.nodes[name])
+            node_to_run = self._compile_model(name) if task.has_news else self.nodes[name]
+            model = build_compiled_model(node_to_run, self._sources)
         planner = self._runtime.build_planner(task, model)
         planned = plan_task(task, planner)
         if needs_dbt(node):

@@ -53,6 +53,11 @@ def _read_ingest_settings(node: Any) -> Mapping[str, Any]:
     return settings if isinstance(settings, Mapping) else {}
 
 
+def list_source_tables(nodes: Iterable[Any]) -> frozenset[TableName]:
+    """The tables of all sources of a project."""
+    return frozenset(TableName(str(node.database), str(node.schema), str(node.identifier)) for node in nodes)
+
+
 def group_tables_by_source(nodes: Iterable[Any]) -> dict[str, list[DeclaredTable]]:
     """Maps the name of each ingested source to its declared tables; the order does not depend on dbt."""
     tables: dict[str, list[DeclaredTable]] = {}

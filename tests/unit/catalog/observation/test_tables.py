@@ -104,10 +104,10 @@ def test_what_was_observed_is_what_settling_needs(shop) -> None:
 @pytest.mark.parametrize(
     ("model", "conflicting"),
     [
-        (a_model("plain"), ConflictingRelation(TableName("lake", "dwd", "plain"), "table")),
-        (a_model("plain", "on_read"), ConflictingRelation(TableName("lake", "dwd", "plain"), "table")),
-        (a_model("report"), ConflictingRelation(TableName("lake", "dwd", "report"), "view")),
-        (a_model("report", "on_read"), ConflictingRelation(TableName("lake", "dwd", "report"), "view")),
+        (a_model("plain"), ConflictingRelation(TableName("lake", "dwd", "plain"), "table", is_plain=True)),
+        (a_model("plain", "on_read"), ConflictingRelation(TableName("lake", "dwd", "plain"), "table", is_plain=True)),
+        (a_model("report"), ConflictingRelation(TableName("lake", "dwd", "report"), "view", is_plain=True)),
+        (a_model("report", "on_read"), ConflictingRelation(TableName("lake", "dwd", "report"), "view", is_plain=True)),
         (a_model("ods", "on_read"), ConflictingRelation(TableName("lake", "dwd", "ods"), "table")),
         (a_model("dwd", "on_write"), ConflictingRelation(TableName("lake", "dwd", "dwd"), "view")),
     ],
@@ -281,7 +281,7 @@ def test_a_view_can_be_looked_through_and_a_table_cannot(shop) -> None:
     assert read_view_sql(warehouse.reader, TableName("lake", "dwd", "report")) == "select * from dwd.ods"
     assert read_view_sql(warehouse.reader, TableName("lake", "dwd", "ods")) is None
     assert observe_reader_view(warehouse.reader, TableName("lake", "dwd", "report")) == ViewState(
-        COLUMNS, None, None, None
+        COLUMNS, None, None, None, is_plain=True
     )
     assert observe_reader_view(warehouse.reader, TableName("lake", "dwd", "ods")) is None
 

@@ -523,6 +523,11 @@ def test_another_primary_key_is_refused(key: tuple[str, ...], request_: Request)
     assert f"in the table: {format_key(key)}\n  in the model: id" in str(raised.value)
 
 
+def test_a_key_changes_as_long_as_no_run_has_succeeded() -> None:
+    never_loaded = TableState(changes=ChangeTableState("u", (), (), {PRIMARY_KEY: "other"}))
+    assert decide_refresh(STATE, never_loaded, reading(a_source(1)), RUN_AGAIN).mode == "create"
+
+
 @pytest.mark.parametrize("request_", [RUN_AGAIN, EMPTY])
 @pytest.mark.parametrize("kind", ["table", "view"])
 def test_a_conflicting_relation_is_never_taken_over_silently(request_: Request, kind: Any) -> None:
@@ -547,6 +552,31 @@ def test_a_conflicting_relation_is_replaced_only_under_the_models_own_name_and_o
     with pytest.raises(ConfigError) as raised:
         decide_refresh(STATE, TableState(conflicting=ConflictingRelation(TABLE.changes, "table")), upstreams, REFRESH)
     assert "full-refresh" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", ["table", "view"])
+def test_a_plain_relation_that_the_model_was_before_is_replaced(kind: Any) -> None:
+    own = replace(STATE, may_replace=True)
+    former = ConflictingRelation(TABLE, kind, is_plain=True)
+    assert decide_refresh(own, TableState(conflicting=former), reading(a_source(1)), RUN_AGAIN).mode == "create"
+    for model, conflicting in (
+        (STATE, former),
+        (own, replace(former, is_plain=False)),
+        (own, replace(former, name=TABLE.changes)),
+    ):
+        with pytest.raises(ConfigError, match="another relation has its name"):
+            decide_refresh(model, TableState(conflicting=conflicting), reading(a_source(1)), RUN_AGAIN)
+
+
+def test_a_plain_relation_is_kept_if_the_change_table_no_longer_has_all_rows() -> None:
+    own = replace(STATE, may_replace=True)
+    state = built(own, READ_ONE)
+    assert state.changes is not None
+    former = ConflictingRelation(TABLE, "table", is_plain=True)
+    kept = tuple(replace(commit, parent=1) for commit in state.changes.commits)
+    trimmed = replace(state, base=None, changes=replace(state.changes, commits=kept), conflicting=former)
+    with pytest.raises(ConfigError, match="another relation has its name"):
+        decide_refresh(own, trimmed, reading(a_source(1)), RUN_AGAIN)
 
 
 _keys = st.lists(st.text(st.sampled_from("ab,\\"), min_size=1, max_size=4), max_size=4)
