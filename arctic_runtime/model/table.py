@@ -13,6 +13,7 @@ from arctic_runtime.model.sources.ingestion import ChangeSource
 Merge = Literal["on_write", "on_read"]
 Input = Literal["state", "changes"]
 OnMatch = Literal["replace", "update", "ignore"]
+OnMissingKey = Literal["error", "table"]
 Changelog = Literal["lookup", "input"]
 Keep = Literal["net", "all"]
 OnSchemaChange = Literal["append_new_columns", "sync_all_columns", "fail", "ignore"]
@@ -124,6 +125,7 @@ class ModelConfig:
     keep: Keep = "net"
     on_schema_change: OnSchemaChange = "append_new_columns"
     on_configuration_change: OnConfigurationChange = "apply"
+    on_missing_key: OnMissingKey = "error"
     compaction: Compaction = Compaction()
     retention: Retention = Retention(VERSIONS_SECONDS)
     target_lag: int = 0

@@ -239,7 +239,8 @@ class TestConfiguration:
     @pytest.mark.parametrize(
         ("config", "said"),
         [
-            ("materialized='arctic'", "`primary_key` is missing"),
+            ("materialized='arctic', primry_key='id'", "did you mean `primary_key`"),
+            ("materialized='arctic', on_missing_key='tabel'", "did you mean `table`"),
             ("materialized='arctic', primary_key='id', merg='on_read'", "did you mean `merge`"),
             ("materialized='arctic', primary_key='id', merge='on_raed'", "did you mean `on_read`"),
             ("materialized='arctic', primary_key='id', history='scd1'", "did you mean `scd2`"),

@@ -15,6 +15,7 @@ from arctic_runtime.model.table import (
     Merge,
     OnConfigurationChange,
     OnMatch,
+    OnMissingKey,
     OnSchemaChange,
     Refresh,
 )
@@ -63,7 +64,7 @@ CONFIGURATION = (
     ConfigKey(
         "primary_key",
         "column, or list of columns",
-        "required",
+        "from [constraints and tests](adopting.md#keys)",
         (
             "identifies a row: never null, unique in the table. `[]` for a query with exactly one row. `null` with "
             "`input: changes`: the events [are appended](#events-without-a-key). It can't be changed later"
@@ -76,6 +77,16 @@ CONFIGURATION = (
         "",
         "another name of `primary_key`",
         read=read_names,
+    ),
+    ConfigKey(
+        "on_missing_key",
+        "`error`, `table`",
+        "`error`",
+        (
+            "a model without `primary_key` whose constraints and tests [tell no key](adopting.md#keys): one error that "
+            "lists all such models, or a table of dbt"
+        ),
+        read=get_reader(OnMissingKey),
     ),
     ConfigKey(
         "partition_by",

@@ -39,12 +39,16 @@ _OF_KEYS = (
 """Keys without a meaning for rows that are appended without a primary key."""
 
 
-def read_configuration(raw: Mapping[str, Any], where: str, known: Collection[str] = ()) -> ModelConfig:
+def read_configuration(
+    raw: Mapping[str, Any], where: str, known: Collection[str] = (), may_lack_key: bool = False
+) -> ModelConfig:
     """Checks a model's configuration and returns it with typed values.
 
     `raw` holds the keys that the user set; `known` are the names of keys of dbt and others, which are ignored. `where`
-    names the model in messages. Raises one ConfigError with all problems, not only the first.
+    names the model in messages. Raises one ConfigError with all problems, not only the first. With `may_lack_key` the
+    primary key may be missing, and only the value of each other key is checked then.
     """
+    is_keyless = may_lack_key and lacks_key(raw)
     raw, is_appended = _strip_absent_key(raw)
     problems: list[str] = list(_check_unknown_keys(raw, known))
     values: dict[str, Any] = {}
@@ -54,10 +58,10 @@ def read_configuration(raw: Mapping[str, Any], where: str, known: Collection[str
                 values[key.name] = key.read(key.name, raw[key.name])
             except ConfigError as error:
                 problems.append(str(error))
-    problems.extend([] if is_appended else _check_missing_key(raw))
+    problems.extend([] if is_appended or is_keyless else _check_missing_key(raw))
     if not problems:
         config = replace(_assemble_config(values), is_appended=is_appended)
-        problems.extend(_check_contradictions(config, values))
+        problems.extend([] if is_keyless else _check_contradictions(config, values))
     if problems:
         raise ConfigError(f"{where}: invalid configuration.\n" + "\n".join(f"  - {text}" for text in problems))
     return config
@@ -90,8 +94,13 @@ def _check_unknown_keys(raw: Mapping[str, Any], known: Collection[str]) -> Itera
             yield f"unknown key `{key}`; {hint}"
 
 
+def lacks_key(raw: Mapping[str, Any]) -> bool:
+    """Whether the keys that a user set, as `select_user_keys` returns them, neither name a primary key nor deny one."""
+    return raw.get("primary_key") is None and raw.get("unique_key") is None
+
+
 def _check_missing_key(raw: Mapping[str, Any]) -> Iterable[str]:
-    if raw.get("primary_key") is None and raw.get("unique_key") is None:
+    if lacks_key(raw):
         yield (
             "`primary_key` is missing; name the columns that identify a row, `[]` for a query with one row, or `null` "
             "for change events that are appended"

@@ -44,11 +44,12 @@ from dbt.adapters.arctic.materialize import history, python_models, seeds, table
 from dbt.adapters.arctic.materialize import maintain as maintenance
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.materialize.served_keys import check_served
+from dbt.adapters.arctic.project import missing_keys
 from dbt.adapters.arctic.project.sources import list_origins, list_source_tables
 from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshness
 from dbt.adapters.arctic.relations.column import ArcticColumn
 from dbt.adapters.arctic.relations.date_functions import DATE_FUNCTIONS
-from dbt.adapters.arctic.relations.docs_catalog import build_catalog_table, build_single_table
+from dbt.adapters.arctic.relations.docs_catalog import build_catalog_table, build_single_table, find_changed_comments
 from dbt.adapters.arctic.relations.identifiers import parse_literal, quote_identifier, unquote_identifier
 from dbt.adapters.arctic.relations.named_columns import NAMED_COLUMNS, NamedColumns
 from dbt.adapters.arctic.relations.relation import ArcticRelation, write_event_window
@@ -112,6 +113,7 @@ class ArcticAdapter(SparkAdapter):
         super().__init__(config, mp_context)
         self._nodes: tuple[Any, ...] = ()
         self._sources: tuple[Any, ...] = ()
+        self._keyless_tables: frozenset[str] = frozenset()
         self._readers = Readers((), ())
         constraints.declare_enforced(maintenance.MATERIALIZATION)
         # Warnings of pyiceberg about files are of no use to dbt's users.
@@ -141,13 +143,19 @@ class ArcticAdapter(SparkAdapter):
     # The arctic materialization
 
     def set_macro_resolver(self, macro_resolver: Any) -> None:
-        """Checks the models of the manifest; dbt calls this after a project was parsed."""
+        """Completes and checks the models of the manifest; dbt calls this after a project was parsed."""
         super().set_macro_resolver(macro_resolver)
         self._nodes = tuple(getattr(macro_resolver, "nodes", {}).values())
         self._sources = tuple(getattr(macro_resolver, "sources", {}).values())
+        self._keyless_tables = missing_keys.complete_keys(self._nodes)
         self._readers = Readers(self._nodes, self._sources)
         maintenance.check_manifest(self._nodes, self._sources)
         check_served(self._nodes)
+
+    def set_relations_cache(self, *arguments: Any, **options: Any) -> None:
+        """Lists relations for dbt, which it asks for before the first model; models without a key are refused first."""
+        missing_keys.check_selected_keys(self.config, self._nodes, self._keyless_tables)
+        super().set_relations_cache(*arguments, **options)
 
     @available.parse(lambda *_a, **_k: "")
     def changes_of(self, relation: BaseRelation, node: dict[str, Any]) -> str:
@@ -369,19 +377,8 @@ class ArcticAdapter(SparkAdapter):
     def comments_to_change(
         self, relation: BaseRelation, description: str | None, columns: dict[str, str]
     ) -> dict[str, Any]:
-        """Finds the comments that differ from the stored ones: `relation`, None if equal, and `columns`, by name.
-
-        `description` is the wanted comment of the relation, None for none; `columns` has those of columns.
-        """
-        described = self._describe_relation(relation)
-        lowered = {name.lower(): comment for name, comment in columns.items()}
-        changed = {
-            column.name: lowered[column.name.lower()]
-            for column in (described.columns if described else ())
-            if lowered.get(column.name.lower()) not in (None, column.comment or "")
-        }
-        is_new = description is not None and description != ((described and described.comment) or "")
-        return {"relation": description if is_new else None, "columns": changed}
+        """The wanted comments of relation and columns that differ from the stored ones."""
+        return find_changed_comments(self._describe_relation(relation), description, columns)
 
     # Statements
 

@@ -20,7 +20,7 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.refreshing import format_upkeep_warning, perform_refresh
-from arctic_runtime.plan.config.configure import read_configuration, select_user_keys
+from arctic_runtime.plan.config.configure import lacks_key, read_configuration, select_user_keys
 from arctic_runtime.plan.refresh.decide import Request
 from arctic_runtime.refresh_planner import Outcome, RefreshPlanner
 from dbt.adapters.arctic.materialize.foreign_config import check_foreign_config, list_known_keys, take_node_config
@@ -209,7 +209,7 @@ def name_changes(relation: BaseRelation, node: Mapping[str, Any]) -> str:
 def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = ()) -> None:
     """Raises CompilationError if an arctic or incremental model is configured wrongly, or two relations have one name.
 
-    It names the model, its file and everything that is wrong with its configuration.
+    It names the model, its file and everything that is wrong with its configuration; a key may be missing.
     """
     check_foreign_config(nodes)
     models: dict[str, Model] = {}
@@ -217,8 +217,10 @@ def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = ()) -> None:
         if is_arctic(node):
             try:
                 checked = node.to_dict(omit_none=True)
-                config = read_configuration(select_written_keys(checked), node.unique_id, list_known_keys())
-                _list_not_null_columns(checked, config.primary_key)
+                written = select_written_keys(checked)
+                config = read_configuration(written, node.unique_id, list_known_keys(), may_lack_key=True)
+                if not lacks_key(written):
+                    _list_not_null_columns(checked, config.primary_key)
                 models[node.unique_id] = Model(get_node_table(node), "", config)
                 warn_of_others([constraint for constraint, _ in _list_declared_constraints(checked)])
             except ConfigError as error:

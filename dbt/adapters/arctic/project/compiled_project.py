@@ -20,6 +20,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize import maintain, python_models
 from dbt.adapters.arctic.materialize.readers import Readers
+from dbt.adapters.arctic.project.missing_keys import check_keys
 from dbt.adapters.arctic.project.sources import (
     ingest_sources,
     list_ingested_models,
@@ -79,9 +80,10 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
         )
     if not outcome.success:
         raise _build_failure(f"dbt could not compile the project in {project_dir.absolute()}.", outcome)
-    nodes = [result.node for result in outcome.result]
+    nodes = [result.node for result in outcome.result if maintain.is_arctic(result.node)]
+    check_keys(nodes, manifest.nodes.values())
     tables = list_source_tables(manifest.sources.values())
-    models = tuple(build_compiled_model(node, tables) for node in nodes if maintain.is_arctic(node))
+    models = tuple(build_compiled_model(node, tables) for node in nodes)
     in_order = tuple(sorted(models, key=lambda model: model.table))
     return CompiledProject(
         _load_credentials_profile(project_dir, target),

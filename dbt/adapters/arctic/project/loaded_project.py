@@ -17,6 +17,7 @@ from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize.maintain import is_arctic
 from dbt.adapters.arctic.materialize.served_keys import read_served_keys
 from dbt.adapters.arctic.project.compiled_project import parse_manifest
+from dbt.adapters.arctic.project.missing_keys import check_keys
 from dbt.adapters.arctic.project.sources import ingest_sources, list_landing_tables
 
 
@@ -149,6 +150,7 @@ def load_project(location: Location) -> LoadedProject:
     except (DbtBaseException, RuntimeError) as error:  # dbt raises RuntimeError for models in a circle
         raise ConfigError(str(error)) from error
     nodes = {name: node for name, node in selected.items() if is_arctic(node)}
+    check_keys(nodes.values(), manifest.nodes.values())
     scheduled = {
         name: node for name, node in selected.items() if location.is_served and read_served_keys(node).schedule
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dbt_common.contracts.metadata import CatalogTable, ColumnMetadata, StatsItem, TableMetadata
@@ -96,3 +96,17 @@ def _list_rows(database: str, relation: RelationInfo) -> Iterator[list[Any]]:
             *(column.name, index, column.type, column.comment),
             *stats,
         ]
+
+
+def find_changed_comments(
+    described: RelationInfo | None, description: str | None, columns: Mapping[str, str]
+) -> dict[str, Any]:
+    """The wanted comments of a relation and of its columns that differ from the stored ones."""
+    lowered = {name.lower(): comment for name, comment in columns.items()}
+    changed = {
+        column.name: lowered[column.name.lower()]
+        for column in (described.columns if described else ())
+        if lowered.get(column.name.lower()) not in (None, column.comment or "")
+    }
+    is_new = description is not None and description != ((described and described.comment) or "")
+    return {"relation": description if is_new else None, "columns": changed}

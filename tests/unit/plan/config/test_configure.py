@@ -13,7 +13,7 @@ from arctic_runtime.model.files.layout import format_layout
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig, Transform
 from arctic_runtime.plan.config.configuration import CONFIGURATION, KEYS, ConfigKey
-from arctic_runtime.plan.config.configure import read_configuration, select_user_keys
+from arctic_runtime.plan.config.configure import lacks_key, read_configuration, select_user_keys
 from arctic_runtime.plan.refresh.fingerprint import compute_fingerprint
 from arctic_runtime.plan.refresh.increment import Upstreams
 
@@ -52,6 +52,7 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "keep": (EVENTS, "all"),
     "on_schema_change": (KEY, "fail"),
     "on_configuration_change": (KEY, "continue"),
+    "on_missing_key": (KEY, "table"),
     "compaction": (KEY, {"small_files": 4}),
     "retention": (KEY, {"versions": "5d"}),
     "target_lag": (KEY, "30s"),
@@ -163,6 +164,29 @@ def test_everything_that_is_wrong_is_reported_at_once() -> None:
     assert "`keep` must be one of net, all; found 'every'" in messages[2]
     assert "`nodes` must be auto or a power of two; found 3" in messages[3]
     assert "`primary_key` is missing" in messages[4]
+
+
+def test_a_missing_key_is_no_error_where_it_may_come_later_but_all_else_is() -> None:
+    assert read_configuration({"hash_key": "id"}, "m", may_lack_key=True).primary_key == ()
+    with pytest.raises(ConfigError) as raised:
+        read_configuration({"primry_key": "id", "merge": "on_rite"}, "m", may_lack_key=True)
+    assert "did you mean `primary_key`?" in str(raised.value)
+    assert "did you mean `on_write`?" in str(raised.value)
+    assert "is missing" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("raw", "lacks"),
+    [
+        ({}, True),
+        ({"primary_key": None}, True),
+        ({"primary_key": "none"}, False),
+        ({"primary_key": []}, False),
+        ({"unique_key": "id"}, False),
+    ],
+)
+def test_a_key_is_missing_unless_it_is_given_or_denied(raw: dict[str, Any], lacks: bool) -> None:
+    assert lacks_key(raw) == lacks
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,219 @@
+"""Keys of arctic models that configure none: taken from constraints and tests, or missing in one error for all."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+from dbt.adapters.events.logging import AdapterLogger
+from dbt_common.exceptions import CompilationError
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.plan.config.configure import lacks_key
+from dbt.adapters.arctic.materialize.maintain import is_arctic, select_written_keys
+from dbt.adapters.arctic.materialize.readers import list_words
+from dbt.adapters.arctic.project.model_keys import Declaration, DeclaredModel, Key, Promise, find_keys, guess_key
+
+logger = AdapterLogger("Arctic")
+
+
+@dataclass(frozen=True)
+class _KnownTest:
+    """A generic test that says something about a key: its promise, and its arguments with the names of columns.
+
+    Any argument besides these and `ignored` may restrict the rows that it tests.
+    """
+
+    promise: Promise
+    arguments: tuple[str, ...] = ("column_name",)
+    ignored: frozenset[str] = frozenset({"model"})
+
+
+_QUOTED: Final = frozenset({"model", "quote_columns", "constraint_name"})
+
+_KNOWN_TESTS: Final[Mapping[tuple[str | None, str], _KnownTest]] = {
+    (None, "unique"): _KnownTest("unique"),
+    (None, "not_null"): _KnownTest("not_null"),
+    ("dbt_utils", "unique_combination_of_columns"): _KnownTest("unique", ("combination_of_columns",), _QUOTED),
+    ("dbt_constraints", "primary_key"): _KnownTest("primary_key", ("column_names", "column_name"), _QUOTED),
+    ("dbt_constraints", "unique_key"): _KnownTest("unique", ("column_names", "column_name"), _QUOTED),
+    ("dbt_expectations", "expect_column_values_to_be_unique"): _KnownTest("unique"),
+    ("dbt_expectations", "expect_column_values_to_not_be_null"): _KnownTest("not_null"),
+    ("dbt_expectations", "expect_compound_columns_to_be_unique"): _KnownTest("unique", ("column_list",), _QUOTED),
+}
+
+_PROMISES: Final[Mapping[str, Promise]] = {
+    "primary_key": "primary_key",
+    "unique": "unique",
+    "not_null": "not_null",
+}
+"""Types of constraints that say something about a key."""
+
+_INDENT: Final = "  "
+_BUILDING: Final = ("run", "build", "retry")
+"""Commands of dbt that build models, and so need their keys."""
+
+
+def complete_keys(nodes: Iterable[Any]) -> frozenset[str]:
+    """Sets `primary_key` of arctic models without a key to the one that their constraints and tests promise.
+
+    A model that has none either, and `on_missing_key: table`, becomes a table of dbt; the ids of these are returned.
+    """
+    nodes = tuple(nodes)
+    keyless = [node for node in nodes if _is_keyless(node)]
+    tests_by_model = _group_tests(nodes) if keyless else {}
+    tables = set[str]()
+    for node in keyless:
+        keys = find_keys(_describe_model(node, tests_by_model))
+        if keys:
+            node.config["primary_key"] = list(keys[0].columns)
+            others = "".join(f"; not used: {list(key.columns)}" for key in keys[1:])
+            logger.debug(f"{node.unique_id}: primary key {list(keys[0].columns)} from {keys[0].reason}{others}")
+        elif _may_be_table(node):
+            node.config.materialized = "table"
+            tables.add(node.unique_id)
+    return frozenset(tables)
+
+
+def check_keys(nodes: Iterable[Any], others: Iterable[Any]) -> None:
+    """Raises one ConfigError about all arctic models among `nodes` that have no key, with a patch.
+
+    `others` are all nodes of the project, among them the tests of the models.
+    """
+    keyless = sorted((node for node in nodes if _is_keyless(node)), key=lambda node: str(node.unique_id))
+    if keyless:
+        raise _build_error(keyless, _group_tests(others))
+
+
+def check_selected_keys(config: Any, nodes: Sequence[Any], tables: Collection[str]) -> None:
+    """Checks the keys of dbt's selected models before its command, which `config` names, builds the first of them.
+
+    Raises CompilationError for models without a key. Says once which are built as `tables` of dbt.
+    """
+    from dbt.selected_resources import SELECTED_RESOURCES
+
+    if getattr(getattr(config, "args", None), "which", None) not in _BUILDING:
+        return
+    selected = frozenset(SELECTED_RESOURCES)
+    try:
+        check_keys((node for node in nodes if node.unique_id in selected), nodes)
+    except ConfigError as error:
+        raise CompilationError(str(error)) from error
+    built = sorted(node.name for node in nodes if node.unique_id in selected and node.unique_id in tables)
+    if built:
+        logger.info(f"Without a key, built as tables of dbt (`on_missing_key: table`): {', '.join(built)}")
+
+
+def _is_keyless(node: Any) -> bool:
+    if not is_arctic(node):
+        return False
+    try:
+        return lacks_key(select_written_keys(node.to_dict(omit_none=True)))
+    except ConfigError:
+        return False  # The check of the manifest reports it, with the file of the model.
+
+
+def _may_be_table(node: Any) -> bool:
+    """Whether a model may be a table without a key; changes and versions of rows can't be kept in one."""
+    config = node.config
+    is_plain = config.get("input", "state") == "state" and config.get("history", "none") == "none"
+    return bool(is_plain and config.get("on_missing_key") == "table")
+
+
+def _describe_model(node: Any, tests_by_model: Mapping[str, Sequence[Any]]) -> DeclaredModel:
+    tests = tests_by_model.get(node.unique_id, ())
+    return DeclaredModel(
+        node.name,
+        tuple(node.columns),
+        (*_list_constraints(node), *(declared for test in tests for declared in _read_test(test))),
+        frozenset(list_words(node.raw_code or "")),
+    )
+
+
+def _list_constraints(node: Any) -> Iterator[Declaration]:
+    own = [(constraint, list(constraint.columns)) for constraint in getattr(node, "constraints", ())]
+    of_columns = [(constraint, [name]) for name, column in node.columns.items() for constraint in column.constraints]
+    for constraint, columns in (*own, *of_columns):
+        kind = str(getattr(constraint.type, "value", constraint.type))
+        if kind in _PROMISES:
+            yield Declaration(_PROMISES[kind], tuple(columns), kind, is_test=False)
+
+
+def _group_tests(nodes: Iterable[Any]) -> dict[str, list[Any]]:
+    """Id of a model → its tests that fail at the first row, and test all rows; ordered by id."""
+    tests: dict[str, list[Any]] = defaultdict(list)
+    for node in sorted((node for node in nodes if str(node.resource_type) == "test"), key=lambda node: node.unique_id):
+        model = getattr(node, "attached_node", None)
+        if model and _is_strict(node.config):
+            tests[model].append(node)
+    return tests
+
+
+def _is_strict(config: Any) -> bool:
+    is_error = str(config.severity).lower() == "error" and str(config.error_if).replace(" ", "") == "!=0"
+    return is_error and bool(config.enabled) and not config.where
+
+
+def _read_test(test: Any) -> Iterator[Declaration]:
+    metadata: Any = getattr(test, "test_metadata", None)
+    known = _KNOWN_TESTS.get((metadata.namespace, metadata.name)) if metadata else None
+    if known is None or set(metadata.kwargs) - known.ignored - set(known.arguments):
+        return
+    written: Any = next((metadata.kwargs[name] for name in known.arguments if name in metadata.kwargs), [])
+    columns = [_read_column(name) for name in ([written] if isinstance(written, str) else written)]
+    names = tuple(column for column in columns if column is not None)
+    if names and len(names) == len(columns):
+        yield Declaration(known.promise, names, metadata.name)
+
+
+def _read_column(written: Any) -> str | None:
+    """The column that a test names; None if it tests an expression."""
+    match = re.fullmatch(r"`([^`]+)`|\"([^\"]+)\"|(\w+)", str(written).strip())
+    return next(filter(None, match.groups()), None) if match else None
+
+
+# The error
+
+
+def _build_error(nodes: Sequence[Any], tests_by_model: Mapping[str, Sequence[Any]]) -> ConfigError:
+    guesses = {node.unique_id: guess_key(_describe_model(node, tests_by_model)) for node in nodes}
+    patch = "\n".join(_write_patch(nodes, guesses))
+    models = "".join(
+        f"\n  - {node.unique_id} ({node.original_file_path}){'' if guesses[node.unique_id] else ': no guess'}"
+        for node in nodes
+    )
+    number = "1 arctic model has" if len(nodes) == 1 else f"{len(nodes)} arctic models have"
+    return ConfigError(
+        f"{number} no key: `primary_key` is missing, and no constraint or test says which columns identify a row."
+        + models,
+        expected="`primary_key` or `unique_key`, a primary key among the constraints, or `unique` and `not_null` tests",
+        fix=(
+            "configure the key of each model, or set `on_missing_key: table`, which makes models without a key tables "
+            "of dbt" + (f". For dbt_project.yml, with guesses to check:\n\n{patch}" if patch else "")
+        ),
+    )
+
+
+def _write_patch(nodes: Sequence[Any], guesses: Mapping[str, Key | None]) -> Iterator[str]:
+    """Lines for dbt_project.yml with the guessed keys; none if nothing was guessed."""
+    written = set[tuple[str, ...]]()
+    for node in sorted(nodes, key=lambda node: [str(part) for part in node.fqn]):
+        guess = guesses[node.unique_id]
+        if guess is not None:
+            folders, name = ("models", *map(str, node.fqn[:-1])), str(node.fqn[-1])
+            for depth in range(len(folders)):
+                if folders[: depth + 1] not in written:
+                    written.add(folders[: depth + 1])
+                    yield f"{_INDENT * depth}{_write_scalar(folders[depth])}:"
+            columns = ", ".join(map(_write_scalar, guess.columns))
+            key = f"{{+primary_key: [{columns}]}}  # a guess, by {guess.reason}"
+            yield f"{_INDENT * len(folders)}{_write_scalar(name)}: {key}"
+
+
+def _write_scalar(text: str) -> str:
+    """A text as a YAML scalar in a flow."""
+    return str(yaml.safe_dump([text], default_flow_style=True, allow_unicode=True, width=1000)).strip()[1:-1]
