@@ -165,3 +165,19 @@ class TestMaterializations(Landed):
         write_file("{{ config(materialized='arctic', primary_key='id') }} select 1 as id", "models", "taken.sql")
         assert "another relation" in run_dbt(["run", "--select", "taken"], expect_pass=False).results[0].message
         assert rows(project, "taken") == [(7, "x", 1)]
+
+
+class TestTargetType:
+    """Packages that compare `target.type` see the adapter that the profile names."""
+
+    @pytest.fixture(scope="class")
+    def dbt_profile_target(self, profile_target: dict[str, Any]) -> dict[str, Any]:
+        return {**profile_target, "target_type": "databricks"}
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        enabled = "{{ config(enabled=target.type == 'databricks') }}"
+        return {"m.sql": enabled + "select '{{ target.type }}' as shown, '{{ adapter.type() }}' as own"}
+
+    def test_models_are_parsed_and_compiled_by_it(self, project: Any) -> None:
+        assert run_dbt(["compile"]).results[0].node.compiled_code == "select 'databricks' as shown, 'arctic' as own"

@@ -15,6 +15,7 @@ from arctic_runtime.profile import KEPT, Profile, get_warehouse_folder, mask_sec
 from arctic_runtime.service.settings import read_settings
 from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import Thresholds
+from dbt.adapters.arctic.target_type import check_target_type, show_target_type
 
 _OTHER_ADAPTERS_KEYS = {
     "host": "there is no host: give `warehouse`, or `method: connect` with `url`",
@@ -27,8 +28,9 @@ _OTHER_ADAPTERS_KEYS = {
 class ArcticCredentials(Credentials):
     """A target of type `arctic`; `catalog` is an alias of `database`.
 
-    A relative `warehouse` is relative to the project's folder. Unknown or contradictory keys raise DbtRuntimeError,
-    which dbt shows together with the names of profile and target.
+    A relative `warehouse` is relative to the project's folder. `target_type` is the `target.type` in Jinja, if that is
+    not to be `arctic`. Unknown or contradictory keys raise DbtRuntimeError, which dbt shows together with the names of
+    profile and target.
     """
 
     database: str = "lake"
@@ -40,6 +42,7 @@ class ArcticCredentials(Credentials):
     url: str | None = None
     server_side_parameters: dict[str, Any] = field(default_factory=dict)
     serve: dict[str, Any] = field(default_factory=dict, repr=False)
+    target_type: str | None = None
 
     thresholds: ClassVar[Thresholds] = Thresholds()
     """Thresholds of every profile; not a key of a target."""
@@ -69,6 +72,9 @@ class ArcticCredentials(Credentials):
             self._refuse_what_is_the_servers()
         self.to_profile(Path.cwd())
         self._check_serve()
+        check_target_type(self.target_type)
+        if self.target_type is not None:
+            show_target_type()
 
     def _check_serve(self) -> None:
         """Checks the settings of `arctic serve` when the profile is read; raises DbtRuntimeError."""
@@ -97,7 +103,7 @@ class ArcticCredentials(Credentials):
         return str(self.url or self.warehouse or self.catalog_config.get("uri") or self.database)
 
     def _connection_keys(self) -> tuple[str, ...]:
-        return ("database", "schema", "method", "warehouse", "catalog_config", "master", "url")
+        return ("database", "schema", "method", "warehouse", "catalog_config", "master", "url", "target_type")
 
     def connection_info(self, *, with_aliases: bool = False) -> Iterable[tuple[str, Any]]:
         """Yields the keys that `dbt debug` prints and `target` contains: only those set, with secrets masked."""
@@ -149,6 +155,7 @@ PROFILE_KEYS = (
     "url",
     "server_side_parameters",
     "serve",
+    "target_type",
 )
 
 

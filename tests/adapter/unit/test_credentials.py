@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dbt.config.profile import Profile
 from dbt_common.exceptions import DbtRuntimeError
 
 from dbt.adapters.arctic import ArcticCredentials
@@ -65,3 +66,16 @@ def test_a_warehouse_may_be_used_by_a_server_that_is_kept_on_this_machine(tmp_pa
     profile = target.to_profile(tmp_path)
     assert profile.is_kept
     assert (profile.master, profile.catalog_properties["warehouse"]) == ("local[2]", str(tmp_path / "w"))
+
+
+@pytest.mark.parametrize("written", ["Spark", "", "data bricks"])
+def test_a_target_type_is_the_name_of_an_adapter(written: str) -> None:
+    with pytest.raises(DbtRuntimeError, match="`target_type` is the name of an adapter"):
+        credentials(warehouse="w", target_type=written)
+
+
+@pytest.mark.parametrize(("given", "shown"), [({"target_type": "databricks"}, "databricks"), ({}, "arctic")])
+def test_jinja_shows_the_target_type_and_dbt_still_finds_the_adapter(given: dict[str, str], shown: str) -> None:
+    target = Profile("shop", "dev", 1, credentials(warehouse="w", **given))
+    assert target.to_target_dict()["type"] == shown
+    assert target.credentials.type == "arctic"
