@@ -15,7 +15,7 @@ from arctic_runtime.profile import KEPT, Profile, get_warehouse_folder, mask_sec
 from arctic_runtime.service.settings import read_settings
 from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import Thresholds
-from dbt.adapters.arctic.target_type import check_target_type, show_target_type
+from dbt.adapters.arctic.connections.target_type import check_target_type, show_target_type
 
 _OTHER_ADAPTERS_KEYS = {
     "host": "there is no host: give `warehouse`, or `method: connect` with `url`",

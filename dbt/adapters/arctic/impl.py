@@ -46,7 +46,7 @@ from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.materialize.served_keys import check_served
 from dbt.adapters.arctic.project import missing_keys
 from dbt.adapters.arctic.project.sources import list_origins, list_source_tables
-from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshness
+from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshness, spark_metadata
 from dbt.adapters.arctic.relations.column import ArcticColumn
 from dbt.adapters.arctic.relations.date_functions import DATE_FUNCTIONS
 from dbt.adapters.arctic.relations.docs_catalog import build_catalog_table, build_single_table, find_changed_comments
@@ -67,7 +67,6 @@ _TYPES: dict[RelationKind, RelationType] = {
     "view": RelationType.View,
     "other": RelationType.External,
 }
-_NOT_FOUND = ("SCHEMA_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "NoSuchNamespace", "NoSuchTable", "does not exist")
 _PARTS = (CHANGES_SUFFIX, BASE_SUFFIX, TOTALS_SUFFIX)
 
 
@@ -328,7 +327,8 @@ class ArcticAdapter(SparkAdapter):
         if self._is_readable(database) and self.catalog_reader.lists_views:
             kinds = self._ask_catalog(lambda: self.catalog_reader.list_relations(schema))
         else:
-            kinds = self._list_by_spark(database, schema)
+            place = self.Relation.create(database=database, schema=schema).without_identifier().render()
+            kinds = spark_metadata.list_relation_kinds(self._fetch_rows, place)
         return [
             self.Relation.create(database=database, schema=schema, identifier=name, type=_TYPES[kind])
             for name, kind in kinds.items()
@@ -533,20 +533,6 @@ class ArcticAdapter(SparkAdapter):
         with self.connections.exception_handler(sql):
             return list(cursor.fetchall())
 
-    def _list_by_spark(self, database: str, schema: str) -> dict[str, RelationKind]:
-        where = self.Relation.create(database=database, schema=schema).without_identifier().render()
-        kinds_by_name: dict[str, RelationKind] = {}
-        kinds: tuple[tuple[str, RelationKind], ...] = (("TABLES", "table"), ("VIEWS", "view"))
-        for noun, kind in kinds:
-            try:
-                rows = self._fetch_rows(f"SHOW {noun} IN " + where)
-            except DbtDatabaseError as error:
-                if any(sign in str(error) for sign in _NOT_FOUND):
-                    continue
-                raise
-            kinds_by_name.update({name: kind for _, name, is_temporary in rows if not is_temporary})
-        return kinds_by_name
-
     def _list_columns(self, relation: BaseRelation) -> tuple[ColumnInfo, ...]:
         described = None if relation.is_temporary else self._describe_relation(relation)  # type: ignore[attr-defined]
         if described is not None:
@@ -559,7 +545,7 @@ class ArcticAdapter(SparkAdapter):
             with self.connections.exception_handler("columns"):
                 fields = self.spark_session().table(relation.render()).schema.fields
         except DbtDatabaseError as error:
-            if any(sign in str(error) for sign in _NOT_FOUND):
+            if spark_metadata.is_missing(error):
                 return ()
             raise
         from arctic_runtime.spark.tables.rows.frames import type_of
@@ -579,15 +565,8 @@ class ArcticAdapter(SparkAdapter):
                 logger.debug(f"{relation.render()} has a type that only Spark knows")
         columns = self._list_columns_by_spark(relation)
         kind: RelationKind = "view" if relation.type == RelationType.View else "table"
-        properties = self._list_properties_by_spark(relation)
+        properties = spark_metadata.list_properties(self._fetch_rows, relation.render())
         return RelationInfo(schema, name, kind, columns, properties) if columns else None
-
-    def _list_properties_by_spark(self, relation: BaseRelation) -> dict[str, str]:
-        try:
-            return dict(self._fetch_rows("SHOW TBLPROPERTIES " + relation.render()))
-        except DbtDatabaseError as error:
-            logger.debug(str(error))
-            return {}
 
     def _list_arctic_properties(self, relation: BaseRelation) -> dict[str, str]:
         described = self._describe_relation(relation)
@@ -606,7 +585,7 @@ class ArcticAdapter(SparkAdapter):
         try:
             time: dt.datetime | None = self._fetch_rows(query)[0][0]
         except DbtDatabaseError as error:
-            if any(sign in str(error) for sign in _NOT_FOUND):
+            if spark_metadata.is_missing(error):
                 return None
             raise
         return time.replace(tzinfo=dt.timezone.utc) if time is not None and time.tzinfo is None else time
