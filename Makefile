@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install databases browser demo live test test-unit test-all lint format docs wheel bench clean
+.PHONY: help install databases browser demo live test test-unit test-all test-open lint format docs wheel bench clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -10,6 +10,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.10 python3 p
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null \
 	&& { command -v $$p; break; }; done)
 INSTALLED := $(VENV)/.installed
+INSTALLED_OPEN := $(VENV)/.installed-open
 PYTEST_ARGS ?=
 LIVE_ARGS ?=
 # Most of a test of Spark is waiting for single tasks, so two at a time take half the time. Tests of a class or a module
@@ -23,6 +24,7 @@ help:
 	@echo "make demo       the sample project, day after day"
 	@echo "make live       flights that change in a database, followed through all layers within seconds"
 	@echo "make test       the tests (make test-unit: without Java; make test-all: slow ones and dbt 1.11 too)"
+	@echo "make test-open  object stores and catalogs, on servers of open source"
 	@echo "make lint       style, types, import contracts and spelling (make format: put the style right)"
 	@echo "make docs       the pages in docs/: generated parts, then all as a site, in site/"
 	@echo "make wheel      what is released, in dist/"
@@ -74,6 +76,16 @@ test-unit: $(INSTALLED)
 test-all: install
 	@$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 	@$(BIN)/python -m nox -s dbt-1.11 -- $(WORKERS) $(PYTEST_ARGS)
+
+test-open: install $(INSTALLED_OPEN)
+	@$(BIN)/python -m pytest tests/open $(PYTEST_ARGS)
+
+# The servers need many packages, which nothing else here does.
+$(INSTALLED_OPEN): $(INSTALLED)
+	@echo "Installing the servers of tests/open into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,open]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-dbt.txt
+	@touch $@
 
 # Each check is a target of its own, so that one that fails hides no other: `make --keep-going lint`.
 .PHONY: lint-style lint-types lint-contracts lint-spelling

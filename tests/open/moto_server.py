@@ -1,0 +1,115 @@
+"""A server that answers as services of AWS do: `python -m tests.open.moto_server` prints its address.
+
+It keeps all in memory, listens on the loopback alone, and ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+REGION = "us-east-1"
+KEY_ID = "a-key-id-of-tests"
+SECRET = "a-secret-of-tests"
+
+
+@dataclass(frozen=True)
+class MotoServer:
+    """A running server: its address, and its process."""
+
+    endpoint: str
+    process: subprocess.Popen[str]
+
+    def build_client(self, service: str) -> Any:
+        """Builds boto3's client of a service, such as `s3` or `glue`."""
+        import boto3
+
+        return boto3.client(
+            service,
+            endpoint_url=self.endpoint,
+            region_name=REGION,
+            aws_access_key_id=KEY_ID,
+            aws_secret_access_key=SECRET,
+        )
+
+    def create_bucket(self) -> str:
+        """Creates an empty bucket; returns its name, which no other has."""
+        name = f"lake-{uuid.uuid4().hex[:12]}"
+        self.build_client("s3").create_bucket(Bucket=name)
+        return name
+
+    def list_keys(self, bucket: str, prefix: str = "") -> list[str]:
+        """Lists the keys of all objects of a bucket that begin with `prefix`."""
+        pages = self.build_client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        return [found["Key"] for page in pages for found in page.get("Contents", ())]
+
+    @property
+    def file_properties(self) -> dict[str, str]:
+        """Properties by which Iceberg and pyiceberg reach the server's S3."""
+        return {
+            "s3.endpoint": self.endpoint,
+            "s3.access-key-id": KEY_ID,
+            "s3.secret-access-key": SECRET,
+            "s3.path-style-access": "true",
+            "client.region": REGION,
+        }
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment in which all libraries of AWS talk to the server."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ACCESS_KEY_ID": KEY_ID,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+
+@contextmanager
+def run_moto() -> Iterator[MotoServer]:
+    """Starts a server in a process of its own, and ends it afterwards."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.open.moto_server"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        address = process.stdout.readline().strip()
+        assert address, "moto did not start"
+        yield MotoServer(address, process)
+    finally:
+        process.stdin.close()
+        process.wait(timeout=30)
+        process.stdout.close()
+
+
+def main() -> None:
+    """Answers requests until standard input ends."""
+    import logging
+
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=True)
+    print(f"http://127.0.0.1:{server.server_port}", flush=True)
+    threading.Thread(target=lambda: (sys.stdin.read(), server.shutdown()), daemon=True).start()
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
