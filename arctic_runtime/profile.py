@@ -12,7 +12,14 @@ from urllib.parse import unquote, urlsplit
 
 from arctic_runtime.catalog_kinds.catalog_kind import CatalogKind
 from arctic_runtime.catalog_kinds.jdbc import build_embedded_properties, find_sqlite_file
+from arctic_runtime.catalog_kinds.object_stores import (
+    STORE_SCHEMES,
+    build_python_store_properties,
+    complete_store_properties,
+    find_store,
+)
 from arctic_runtime.catalog_kinds.registry import get_catalog_kind, select_catalog_kind
+from arctic_runtime.catalog_kinds.store_warehouse import StoreWarehouse, is_store_address, place_store_warehouse
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import Thresholds
@@ -23,6 +30,9 @@ Setting = str | int | float | bool
 ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 JARS_SETTING = "spark.arctic.jars"
 """Name of our own setting for the groups of further JARs with which Spark is started, comma-separated."""
+
+_JAR_SETTINGS = ("spark.driver.extraClassPath", "spark.jars", "spark.jars.packages")
+"""Settings of Spark that may name the JAR of an object store, which then is not added a second time."""
 
 KEPT = "local"
 """The `url` of this user's own Spark Connect server, which is started if it does not run, and keeps running."""
@@ -82,7 +92,8 @@ class Profile:
     thresholds: Thresholds = field(default=Thresholds(), compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "catalog_properties", _read_settings(self.catalog_properties, "catalog_config"))
+        properties = _read_settings(self.catalog_properties, "catalog_config")
+        object.__setattr__(self, "catalog_properties", complete_store_properties(properties, os.environ))
         object.__setattr__(self, "settings", _read_settings(self.settings, "server_side_parameters"))
         _check_name(self.catalog)
         _check_method(self.method, self.url)
@@ -92,7 +103,7 @@ class Profile:
     @classmethod
     def for_embedded(
         cls,
-        warehouse: Path | str,
+        warehouse: Path | str | StoreWarehouse,
         catalog: str = "lake",
         master: str = "local[*]",
         settings: Mapping[str, Setting] | None = None,
@@ -102,12 +113,13 @@ class Profile:
     ) -> Profile:
         """Builds a profile with Spark on this machine, and a catalog in the SQLite database `<warehouse>/catalog.db`.
 
-        Spark is started by this process. Only with the method `connect` and the url `local` it is a server that keeps
-        running between runs. Raises ConfigError if the warehouse can't be used.
+        The catalog of a warehouse in an object store, such as `s3://bucket/path`, is below `.arctic` of the current
+        folder, or where the `StoreWarehouse` says. Spark is started by this process; with the method `connect` and the
+        url `local` it is a server that keeps running. Raises ConfigError if the warehouse can't be used.
         """
         if method == "connect" and url != KEPT:
             raise _build_refusal(
-                "A server that may be elsewhere can't use a folder of this machine",
+                "A server that may be elsewhere can't use a catalog in a file of this machine",
                 "warehouse",
                 "url: local",
                 "none" if url is None else repr(_mask_value(url)),
@@ -121,12 +133,10 @@ class Profile:
                 "''",
                 "name one, as ./warehouse",
             )
-        directory = Path(os.path.abspath(get_warehouse_folder(warehouse)))
-        _check_directory(directory)
         limits = cls.thresholds if thresholds is None else thresholds
         return cls(
             catalog=catalog,
-            catalog_properties=build_embedded_properties(directory, limits.commits.lock_wait_seconds),
+            catalog_properties=_build_embedded_catalog(warehouse, limits.commits.lock_wait_seconds),
             method=method,
             url=url,
             master=master,
@@ -152,10 +162,20 @@ class Profile:
         """
         return replace(self, method="session", url=None) if self.is_kept else self
 
+    @property
+    def jar_groups(self) -> tuple[str, ...]:
+        """Groups of further JARs with which Spark is started: those that are named, and that of the object store."""
+        named = [name for part in self.settings.get(JARS_SETTING, "").split(",") if (name := part.strip())]
+        store = find_store(self.catalog_properties)
+        # Iceberg's own JAR is on the class path of an embedded Spark, and finds nothing of what Spark adds by others.
+        places = _JAR_SETTINGS[:1] if self.is_local or self.is_kept else _JAR_SETTINGS
+        if store is not None and not any(store.bundle in self.settings.get(key, "") for key in places):
+            named.append(store.jar_group)
+        return tuple(dict.fromkeys(named))
+
     def with_jars(self, group: str) -> Profile:
-        """Returns a copy of this profile that adds a group of JARs to Spark, such as `kafka`."""
-        groups = [part for part in self.settings.get(JARS_SETTING, "").split(",") if part]
-        chosen = ",".join(dict.fromkeys([*groups, group]))
+        """Returns this profile with one more group of further JARs for Spark, such as `kafka`."""
+        chosen = ",".join(dict.fromkeys([*self.jar_groups, group]))
         return replace(self, settings={**self.settings, JARS_SETTING: chosen})
 
     @property
@@ -186,6 +206,7 @@ class Profile:
             **({} if self.settings.get("spark.ui.enabled") == "true" else _KEPT_FOR_PAGES),
             **(_build_local_settings(self.master) if self.is_local else {}),
             **self.settings,
+            **({JARS_SETTING: ",".join(self.jar_groups)} if self.jar_groups else {}),
         }
         settings["spark.sql.extensions"] = _with_iceberg(self.settings.get("spark.sql.extensions", ""))
         if self.catalog_properties.get("warehouse", "").startswith("/"):
@@ -211,7 +232,12 @@ class Profile:
         Returns None for a kind of catalog that pyiceberg can't open, and that only Spark can read.
         """
         build = self.catalog_kind.build_pyiceberg_properties
-        return None if build is None else build(self.catalog_properties, self.thresholds.commits.lock_wait_seconds)
+        limits = self.thresholds
+        built = None if build is None else build(self.catalog_properties, limits.commits.lock_wait_seconds)
+        if built is None:
+            return None
+        waits = limits.engine.store_connect_seconds, limits.engine.store_request_seconds
+        return {**build_python_store_properties(self.catalog_properties, *waits), **built}
 
     def __repr__(self) -> str:
         parts = {
@@ -223,6 +249,37 @@ class Profile:
             "settings": mask_secrets(self.settings),
         }
         return f"Profile({', '.join(f'{name}={value!r}' for name, value in parts.items())})"
+
+
+def place_warehouse(warehouse: Path | str, base: Path, store_config: Mapping[str, Setting]) -> Path | StoreWarehouse:
+    """Returns the folder of an embedded warehouse, or its place in an object store; relative paths begin at `base`.
+
+    `store_config` are the properties of the store. Raises ConfigError for what can't be used.
+    """
+    properties = _read_settings(store_config, "catalog_config")
+    if is_store_address(warehouse):
+        return place_store_warehouse(str(warehouse), Path(os.path.abspath(base)), properties)
+    if properties:
+        raise _build_refusal(
+            "`warehouse` and `catalog_config` contradict each other: a folder is an embedded catalog",
+            "catalog_config",
+            "none beside a folder; keys of the store beside an address as s3://bucket/path",
+            ", ".join(properties),
+            "for another catalog, put the warehouse into catalog_config",
+        )
+    return base / get_warehouse_folder(warehouse)
+
+
+def _build_embedded_catalog(warehouse: Path | str | StoreWarehouse, lock_wait_seconds: float) -> dict[str, str]:
+    """Builds the properties of an embedded catalog; raises ConfigError if the warehouse can't be used."""
+    placed = warehouse if isinstance(warehouse, StoreWarehouse) else place_warehouse(warehouse, Path.cwd(), {})
+    if isinstance(placed, StoreWarehouse):
+        _check_directory(placed.catalog_file.parent)
+        built = build_embedded_properties(placed.catalog_file, placed.address, lock_wait_seconds)
+        return {**placed.store_properties, **built}
+    directory = Path(os.path.abspath(placed))
+    _check_directory(directory)
+    return build_embedded_properties(directory / "catalog.db", str(directory), lock_wait_seconds)
 
 
 def get_warehouse_folder(warehouse: Path | str) -> Path:
@@ -241,7 +298,8 @@ def get_warehouse_folder(warehouse: Path | str) -> Path:
     raise _build_refusal(
         "The warehouse is not a folder of this machine",
         "warehouse",
-        "a folder, as ./warehouse or file:///srv/warehouse",
+        f"a folder, as ./warehouse or file:///srv/warehouse, or an address with {', '.join(STORE_SCHEMES)}, as "
+        "s3://bucket/path",
         repr(_mask_value(text)),
         _advise_on_scheme(scheme),
     )
@@ -257,7 +315,7 @@ def _advise_on_scheme(scheme: str) -> str:
         return "write file:///, and the folder's path from the root on"
     return (
         "remove `warehouse`, and describe a catalog that keeps its tables there in catalog_config, as "
-        f"{{type: rest, uri: http…, warehouse: {scheme}://…}}, with `io-impl` and the store's JARs and credentials; a "
+        f"{{type: rest, uri: http…, warehouse: {scheme}://…}}, with `io-impl` and the store's credentials; a "
         "folder whose name begins so is written with ./ in front"
     )
 

@@ -13,12 +13,12 @@ _READ_AND_WRITE = "2"
 """SQLite's flag to open only an existing database; without it an empty one replaces a database that was moved away."""
 
 
-def build_embedded_properties(directory: Path, lock_wait_seconds: float) -> dict[str, str]:
-    """Builds the properties of an embedded warehouse's catalog, which is an SQLite file in its directory."""
+def build_embedded_properties(file: Path, warehouse: str, lock_wait_seconds: float) -> dict[str, str]:
+    """Builds the properties of an embedded warehouse's catalog, which is an SQLite file of this machine."""
     return {
         "type": JDBC.name,
-        "uri": f"{_SQLITE}{directory / 'catalog.db'}",
-        "warehouse": str(directory),
+        "uri": f"{_SQLITE}{file}",
+        "warehouse": warehouse,
         "jdbc.schema-version": "V1",
         "jdbc.journal_mode": "WAL",
         "jdbc.busy_timeout": str(round(1000 * lock_wait_seconds)),

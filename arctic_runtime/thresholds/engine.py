@@ -49,6 +49,18 @@ class EngineThresholds:
     kept_metadata: int = 64
     """The most metadata files of tables that are kept in memory: one with 200 snapshots takes a megabyte."""
 
+    store_connect_seconds: float = 2.0
+    """The longest wait for a TCP connection to an object store, of which this process makes up to three."""
+
+    store_request_seconds: float = 20.0
+    """The longest time without a byte in which this process waits for an answer of an object store."""
+
+    store_probe_request_seconds: float = 2.0
+    """Like `store_request_seconds`, for the first question of a process, which shows whether the store answers."""
+
+    store_probe_seconds: float = 8.0
+    """The longest wait for the answer to that question, with all its repetitions."""
+
     session_idle_seconds: float = 600.0
     """A session that was idle for longer is not used again: a Spark Connect server drops sessions after an hour."""
 

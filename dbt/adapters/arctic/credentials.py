@@ -11,7 +11,7 @@ from dbt.adapters.contracts.connection import Credentials
 from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.profile import KEPT, Profile, get_warehouse_folder, mask_secrets
+from arctic_runtime.profile import KEPT, Profile, mask_secrets, place_warehouse
 from arctic_runtime.service.settings import read_settings
 from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import Thresholds
@@ -28,7 +28,8 @@ _OTHER_ADAPTERS_KEYS = {
 class ArcticCredentials(Credentials):
     """A target of type `arctic`; `catalog` is an alias of `database`.
 
-    A relative `warehouse` is relative to the project's folder. `target_type` is the `target.type` in Jinja, if that is
+    A relative `warehouse` is relative to the project's folder, and the catalog of one in an object store is there;
+    `catalog_config` beside it has the properties of the store. `target_type` is the `target.type` in Jinja, if that is
     not to be `arctic`. Unknown or contradictory keys raise DbtRuntimeError, which dbt shows together with the names of
     profile and target.
     """
@@ -58,11 +59,6 @@ class ArcticCredentials(Credentials):
     def __post_init__(self) -> None:
         if not self.schema:
             raise DbtRuntimeError("`schema` is missing: name the schema that models are built in")
-        if self.warehouse is not None and self.catalog_config:
-            raise DbtRuntimeError(
-                "`warehouse` and `catalog_config` contradict each other: `warehouse` means an embedded catalog; "
-                "for another one, put the warehouse into catalog_config"
-            )
         if self.method == "session" and self.warehouse is None and not self.catalog_config:
             raise DbtRuntimeError(
                 "neither `warehouse` nor `catalog_config` is given: add `warehouse: ./warehouse` for an embedded "
@@ -87,8 +83,8 @@ class ArcticCredentials(Credentials):
     def _refuse_what_is_the_servers(self) -> None:
         if self.warehouse is not None:
             raise DbtRuntimeError(
-                "`method: connect` can't use `warehouse`, a folder of this machine: describe the server's catalog "
-                "in `catalog_config`, or leave both out where the server knows the catalog `"
+                "`method: connect` can't use `warehouse`, whose catalog is on this machine: describe the server's "
+                "catalog in `catalog_config`, or leave both out where the server knows the catalog `"
                 f"{self.database}` already; `url: local` is a server on this machine, which can"
             )
         if self.master is not None:
@@ -125,7 +121,7 @@ class ArcticCredentials(Credentials):
             if self.url is not None and self.method == "session":
                 raise ConfigError("`url` is set, but `method` is session; set `method: connect`, or remove `url`")
             return Profile.for_embedded(
-                base / get_warehouse_folder(self.warehouse),
+                place_warehouse(self.warehouse, base, self.catalog_config),
                 catalog=self.database,
                 settings=self.server_side_parameters,
                 method=self.method,  # type: ignore[arg-type]

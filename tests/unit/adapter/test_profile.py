@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dbt_common.exceptions import DbtRuntimeError
@@ -149,7 +150,10 @@ def test_pyiceberg_opens_the_embedded_catalog_under_the_same_name_and_never_crea
 def test_pyiceberg_gets_the_credentials_of_a_rest_catalog_but_not_javas_classes() -> None:
     secrets = {"credential": "id:pw", "token": "t", "s3.secret-access-key": "k"}
     profile = Profile(catalog_properties={**REST, **secrets, "io-impl": "org.example.IO"})
-    assert profile.build_pyiceberg_properties() == {**REST, **secrets}
+    built = profile.build_pyiceberg_properties()
+    assert built is not None
+    assert {key: built[key] for key in {**REST, **secrets}} == {**REST, **secrets}
+    assert "io-impl" not in built
 
 
 def test_pyiceberg_logs_in_to_postgres_as_java_does() -> None:
@@ -303,12 +307,7 @@ def test_a_warehouse_that_sqlite_would_open_elsewhere_is_refused(warehouse: str)
 @pytest.mark.parametrize(
     ("warehouse", "advice"),
     [
-        ("s3://bucket/path", "warehouse: s3://…"),
-        ("s3a://bucket/path", "warehouse: s3a://…"),
-        ("gs://bucket", "warehouse: gs://…"),
-        ("abfss://files@account.dfs.core.windows.net/x", "warehouse: abfss://…"),
         ("hdfs://name:8020/x", "warehouse: hdfs://…"),
-        ("S3://bucket", "warehouse: s3://…"),
         ("s3:bucket", "./ in front"),
         ("https://host/catalog", "type: rest"),
         ("http://host", "type: rest"),
@@ -325,6 +324,92 @@ def test_a_warehouse_that_is_no_folder_of_this_machine_is_refused_by_name(
         read(warehouse)
     assert repr(warehouse) in str(refused.value)
     assert advice in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("warehouse", "address", "file"),
+    [
+        ("s3://bucket/path", "s3://bucket/path", "s3/bucket/path"),
+        ("s3a://bucket/a//b/", "s3a://bucket/a/b", "s3/bucket/a/b"),
+        ("S3://bucket", "s3://bucket", "s3/bucket"),
+        ("gs://bucket", "gs://bucket", "gs/bucket"),
+        ("abfss://files@account.dfs.net/x", "abfss://files@account.dfs.net/x", "abfss/files@account.dfs.net/x"),
+    ],
+)
+def test_a_warehouse_in_a_store_has_its_catalog_in_the_projects_folder(warehouse: str, address: str, file: str) -> None:
+    profile = ArcticCredentials(database="lake", schema="dws", warehouse=warehouse).to_profile(Path("/base"))
+    assert profile.catalog_properties["warehouse"] == address
+    assert profile.sqlite_file == Path("/base/.arctic") / file / "catalog.db"
+    assert "io-impl" in profile.catalog_properties
+
+
+def test_keys_of_the_store_stand_beside_a_warehouse_in_a_store_and_are_masked() -> None:
+    given = {"s3.endpoint": "http://minio:9000", "s3.access-key-id": "ME", "s3.secret-access-key": "HUSH"}
+    credentials = ArcticCredentials(database="lake", schema="dws", warehouse="s3://b/wh", catalog_config=given)
+    profile = credentials.to_profile(Path("/base"))
+    assert given.items() <= profile.catalog_properties.items()
+    assert given.items() <= (profile.build_pyiceberg_properties() or {}).items()
+    for shown in (repr(profile), repr(dict(credentials.connection_info()))):
+        assert "HUSH" not in shown
+        assert "http://minio:9000" in shown
+
+
+@pytest.mark.parametrize(
+    ("warehouse", "keys", "message"),
+    [
+        ("s3://b/wh", {"s3.endpoint": "x", "uri": "http://catalog"}, "'uri' can't be set beside `warehouse`"),
+        ("s3://b/wh", {"type": "rest"}, "'type' can't be set beside `warehouse`"),
+        ("./warehouse", {"s3.endpoint": "x"}, "contradict each other"),
+        ("s3://", {}, "address can't be used"),
+        ("s3://b/../wh", {}, "address can't be used"),
+        ("s3://b/wh?x=1", {}, "address can't be used"),
+        ("s3://KEY:HUSH@b/wh", {}, "address can't be used"),
+    ],
+)
+def test_what_makes_no_sense_for_a_warehouse_in_a_store_is_refused(
+    warehouse: str, keys: dict[str, str], message: str
+) -> None:
+    with pytest.raises(DbtRuntimeError, match=message) as refused:
+        ArcticCredentials(database="lake", schema="dws", warehouse=warehouse, catalog_config=keys)
+    assert "HUSH" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "groups"),
+    [
+        ({"catalog_properties": {"type": "rest", "uri": "u", "warehouse": "s3://b/wh"}}, ("aws",)),
+        ({"catalog_properties": {"type": "rest", "uri": "u", "warehouse": "wh", "s3.endpoint": "e"}}, ("aws",)),
+        ({"catalog_properties": {"type": "glue"}}, ("aws",)),
+        ({"catalog_properties": {"type": "rest", "uri": "u", "warehouse": "wh"}}, ()),
+        ({"catalog_properties": {"type": "rest", "uri": "u", "warehouse": "gs://b"}}, ("gcs",)),
+        (
+            {
+                "catalog_properties": {"type": "rest", "uri": "u", "warehouse": "abfss://b@c/d"},
+                "settings": {"spark.driver.extraClassPath": "/opt/iceberg-azure-bundle-1.12.0.jar"},
+            },
+            (),
+        ),
+        (
+            {
+                "catalog_properties": {"type": "rest", "uri": "u", "warehouse": "s3://b/wh"},
+                "settings": {"spark.arctic.jars": "kafka", "spark.jars.packages": "a:iceberg-aws-bundle:1"},
+            },
+            ("kafka", "aws"),
+        ),
+        (
+            {
+                "catalog_properties": {"type": "rest", "uri": "u", "warehouse": "s3://b/wh"},
+                "master": "yarn",
+                "settings": {"spark.jars.packages": "a:iceberg-aws-bundle:1"},
+            },
+            (),
+        ),
+    ],
+)
+def test_spark_starts_with_the_jar_of_the_store(given: dict[str, Any], groups: tuple[str, ...]) -> None:
+    profile = Profile(**given)
+    assert profile.jar_groups == groups
+    assert profile.build_spark_settings().get("spark.arctic.jars", "") == ",".join(groups)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,11 @@ from arctic_runtime.service.telemetry.lineage.datasets import name_by_catalog
 DOCS = Path(__file__).parents[3] / "docs" / "configuration.md"
 JAVA_ONLY = {"io-impl": "org.example.IO", "clients": "8", "cache-enabled": "true", "table-default.format-version": "2"}
 SHARED = {"s3.region": "eu-west-1"}
+STORE_IO = {
+    "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO",
+    "s3.connect-timeout": "2",
+    "s3.request-timeout": "20",
+}
 LOCAL_IO = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
 
 
@@ -45,7 +50,7 @@ NESSIE = {"type": "nessie", "uri": "http://nessie:19120/api/v2", "warehouse": "s
 SQL = {"type": "sql", "init_catalog_tables": "false"}
 
 CASES = {
-    "rest": Case(REST, ("uri",), REST, "https://catalog:8181/api", lists_views=True),
+    "rest": Case(REST, ("uri",), {**REST, **STORE_IO}, "https://catalog:8181/api", lists_views=True),
     "jdbc": Case(
         SQLITE,
         ("uri", "warehouse"),
@@ -57,7 +62,7 @@ CASES = {
     "jdbc on PostgreSQL": Case(
         POSTGRES,
         ("uri", "warehouse"),
-        {**SQL, "uri": "postgresql+psycopg2://me@db/cat", "warehouse": "s3a://lake/wh"},
+        {**SQL, "uri": "postgresql+psycopg2://me@db/cat", "warehouse": "s3a://lake/wh", **STORE_IO},
         "s3://lake/wh",
         lists_views=True,
         is_database=True,
@@ -66,7 +71,7 @@ CASES = {
         {**SQLITE, "uri": "jdbc:mysql://db/cat"}, ("uri", "warehouse"), None, "file:/wh", is_database=True
     ),
     "hive": Case(HIVE, ("uri",), {**HIVE, **LOCAL_IO}, "hive://metastore:9083"),
-    "glue": Case(GLUE, (), GLUE, "s3://lake/wh"),
+    "glue": Case(GLUE, (), {**GLUE, **STORE_IO}, "s3://lake/wh"),
     "hadoop": Case(HADOOP, ("warehouse",), None, "hdfs://name:8020/wh"),
     "nessie": Case(NESSIE, ("uri", "warehouse"), None, "http://nessie:19120/api/v2"),
     "": Case({"catalog-impl": "org.example.Catalog", "warehouse": "s3://lake/wh"}, (), None, "s3://lake/wh"),

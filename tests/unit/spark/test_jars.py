@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from arctic_runtime.catalog_kinds.object_stores import OBJECT_STORES
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import JARS_SETTING
 from arctic_runtime.spark.engine.java import jars
@@ -99,6 +100,28 @@ def test_groups_are_resolved_where_settings_choose_them(
     assert len(runs) == 1
     with pytest.raises(ConfigError, match="names stuff; expected some of things, others"):
         jars.group_paths({JARS_SETTING: "stuff"})
+
+
+@pytest.mark.parametrize(("group", "bundle"), [("gcs", "iceberg-gcp-bundle"), ("azure", "iceberg-azure-bundle")])
+def test_a_jar_without_a_recorded_hash_is_left_to_its_user(group: str, bundle: str) -> None:
+    with pytest.raises(ConfigError, match=f"download org.apache.iceberg:{bundle}:") as refused:
+        jars.group_paths({JARS_SETTING: f"kafka,{group}"})
+    assert "spark.driver.extraClassPath" in str(refused.value)
+
+
+def test_a_group_that_can_not_be_resolved_is_named_in_the_command(
+    resolve: Callable[[bytes | None], list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve(None)
+    monkeypatch.setattr(jars, "GROUPS", {"things": (JAR,)})
+    with pytest.raises(ConfigError, match=r"python -m arctic_runtime\.spark\.jars things"):
+        jars.group_paths({JARS_SETTING: "things"})
+
+
+def test_every_store_has_a_group_with_its_bundle() -> None:
+    groups = {name: [jar.artifact for jar in group] for name, group in jars.GROUPS.items()}
+    groups |= {name: [coordinates.split(":")[1]] for name, coordinates in jars.UNRECORDED.items()}
+    assert {store.jar_group: [store.bundle] for store in OBJECT_STORES}.items() <= groups.items()
 
 
 def test_a_jar_is_in_one_group_alone() -> None:

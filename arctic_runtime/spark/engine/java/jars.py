@@ -126,6 +126,15 @@ JARS = (
 
 GROUPS: Mapping[str, tuple[Jar, ...]] = MappingProxyType(
     {
+        "aws": (
+            Jar(
+                group="org.apache.iceberg",
+                artifact="iceberg-aws-bundle",
+                version="1.12.0",
+                sha256="dd7e49ffa4ac9b215bed846581991259e3aec9bb2fa08d6cec029c46cd66d957",
+                size=69034612,
+            ),
+        ),
         "kafka": (
             Jar(
                 group="org.apache.spark",
@@ -159,6 +168,14 @@ GROUPS: Mapping[str, tuple[Jar, ...]] = MappingProxyType(
     }
 )
 """JARs that are only needed for some purposes, by the name of their group. Spark has all their other dependencies."""
+
+UNRECORDED: Mapping[str, str] = MappingProxyType(
+    {
+        "azure": "org.apache.iceberg:iceberg-azure-bundle:1.12.0",
+        "gcs": "org.apache.iceberg:iceberg-gcp-bundle:1.12.0",
+    }
+)
+"""JARs of groups that are not fetched, since no SHA-256 of theirs is recorded; users fetch them."""
 
 _IN_SPARK = (
     "org.apache.hadoop:hadoop-client-api",
@@ -200,6 +217,9 @@ def group_paths(settings: Mapping[str, str]) -> tuple[Path, ...]:
     Raises ConfigError for an unknown group, and if JARs can't be downloaded.
     """
     names = [name for part in settings.get(JARS_SETTING, "").split(",") if (name := part.strip())]
+    for name in names:
+        if name in UNRECORDED:
+            raise _build_unrecorded_error(name)
     unknown = [name for name in names if name not in GROUPS]
     if unknown:
         raise ConfigError(f"{JARS_SETTING} names {', '.join(unknown)}; expected some of {', '.join(GROUPS)}")
@@ -375,7 +395,23 @@ def _build_resolve_error(wanted: Sequence[Jar], reason: str) -> ConfigError:
         where=f"{get_cache_directory() / 'jars'} (DBT_ARCTIC_HOME chooses another cache directory)",
         expected=f"{', '.join(jar.coordinates for jar in wanted)}, as recorded",
         actual=reason,
-        fix="run `python -m arctic_runtime.spark.jars` once with access to a Maven repository",
+        fix=f"run `{_format_command(wanted)}` once with access to a Maven repository",
+    )
+
+
+def _format_command(wanted: Sequence[Jar]) -> str:
+    """Returns the command that fetches these JARs."""
+    groups = [name for name, group in GROUPS.items() if set(group) & set(wanted)]
+    return " ".join(["python -m arctic_runtime.spark.jars", *groups])
+
+
+def _build_unrecorded_error(name: str) -> ConfigError:
+    return ConfigError(
+        f"Spark needs a JAR for {name} that is not fetched by itself.",
+        where="server_side_parameters",
+        expected=f"the file of {UNRECORDED[name]} in spark.driver.extraClassPath, or with a cluster in spark.jars",
+        actual="none",
+        fix=f"download {UNRECORDED[name]} from a Maven repository, and name its file there",
     )
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.profile import Profile
+from arctic_runtime.profile import JARS_SETTING, Profile
 from arctic_runtime.spark.engine.java import jars
 from arctic_runtime.spark.engine.java.private_files import format_arguments, format_properties, write_private
 from arctic_runtime.spark.engine.java.process import PROCESS
@@ -262,10 +262,8 @@ def build_jar_settings(profile: Profile) -> dict[str, str]:
     An embedded Spark starts faster this way. For it, groups of further JARs are not included: `spawn_jvm` puts them
     last on the class path, so that the class-data archive is valid with and without them.
     """
-    paths = [
-        str(path)
-        for path in (*jars.resolve_jar_paths(), *(() if profile.is_local else jars.group_paths(profile.settings)))
-    ]
+    groups = {} if profile.is_local else {JARS_SETTING: ",".join(profile.jar_groups)}
+    paths = [str(path) for path in (*jars.resolve_jar_paths(), *jars.group_paths(groups))]
     name, separator = ("spark.driver.extraClassPath", os.pathsep) if profile.is_local else ("spark.jars", ",")
     return {name: separator.join([*paths, *filter(None, [profile.settings.get(name)])])}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dbt_common.exceptions import DbtRuntimeError
 
+from arctic_runtime.catalog_kinds.object_stores import find_store
 from arctic_runtime.effects import perform_effect
 from arctic_runtime.profile import mask_secrets
 from arctic_runtime.spark.engine.java.jars import verify_jars
@@ -76,11 +77,11 @@ def _list_jar_lines(adapter: CheckedAdapter) -> Iterator[str]:
 
 
 def _remove_empty_folders(adapter: CheckedAdapter, schema: str, trial: str) -> None:
-    """Removes the empty folders that a purged table leaves in an embedded warehouse."""
-    file = adapter.profile.sqlite_file
-    if file is None:
+    """Removes the empty folders that a purged table leaves in an embedded warehouse; an object store has no folders."""
+    profile = adapter.profile
+    if profile.sqlite_file is None or find_store(profile.catalog_properties) is not None:
         return
-    table = file.parent / schema / trial
+    table = profile.sqlite_file.parent / schema / trial
     for folder in (table / "data", table / "metadata", table, table.parent):
         with suppress(OSError):
             perform_effect("debug.remove_folders", folder.rmdir, f"remove {folder}")

@@ -1,0 +1,172 @@
+"""Object stores that keep the files of a warehouse: their schemes, and the properties and libraries that reach them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from arctic_runtime.catalog_kinds.catalog_kind import Properties
+
+ARROW_FILE_IO = "pyiceberg.io.pyarrow.PyArrowFileIO"
+FSSPEC_FILE_IO = "pyiceberg.io.fsspec.FsspecFileIO"
+PYTHON_FILE_IO = "py-io-impl"
+JAVA_FILE_IO = "io-impl"
+
+_ENDPOINT = "s3.endpoint"
+_PATH_STYLE = "s3.path-style-access"
+_REGION = "client.region"
+_OWN_FILE_IO = ("rest", "glue", "hadoop", "")
+"""Types of catalogs that choose the class for files by themselves, or that a class of the user's chooses."""
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """A kind of object store."""
+
+    name: str
+    schemes: tuple[str, ...]
+    """Schemes of the addresses of its files."""
+
+    key_prefixes: tuple[str, ...]
+    """Beginnings of the catalog properties that are about it."""
+
+    jar_group: str
+    """Group of JARs with which Spark reaches it, see `arctic_runtime.spark.jars`."""
+
+    bundle: str
+    """Artifact of the JAR in that group."""
+
+    java_file_io: str
+    """Iceberg's class for its files."""
+
+    extra: str
+    """Extra of this package that installs the library of fsspec for it."""
+
+    fsspec_library: str
+    """Module of that library."""
+
+    endpoint_key: str
+    """Property with the address of its server."""
+
+
+S3 = ObjectStore(
+    name="S3",
+    schemes=("s3", "s3a", "s3n"),
+    key_prefixes=("s3.", "client.", "http-client."),
+    jar_group="aws",
+    bundle="iceberg-aws-bundle",
+    java_file_io="org.apache.iceberg.aws.s3.S3FileIO",
+    extra="s3",
+    fsspec_library="s3fs",
+    endpoint_key=_ENDPOINT,
+)
+GCS = ObjectStore(
+    name="Google Cloud Storage",
+    schemes=("gs",),
+    key_prefixes=("gcs.",),
+    jar_group="gcs",
+    bundle="iceberg-gcp-bundle",
+    java_file_io="org.apache.iceberg.gcp.gcs.GCSFileIO",
+    extra="gcs",
+    fsspec_library="gcsfs",
+    endpoint_key="gcs.service.host",
+)
+AZURE = ObjectStore(
+    name="Azure Data Lake Storage",
+    schemes=("abfss", "abfs", "wasbs", "wasb"),
+    key_prefixes=("adls.",),
+    jar_group="azure",
+    bundle="iceberg-azure-bundle",
+    java_file_io="org.apache.iceberg.azure.adlsv2.ADLSFileIO",
+    extra="azure",
+    fsspec_library="adlfs",
+    endpoint_key="adls.blob-storage-authority",
+)
+OBJECT_STORES = (S3, GCS, AZURE)
+"""All object stores in which a warehouse may be."""
+
+STORE_SCHEMES = {scheme: store for store in OBJECT_STORES for scheme in store.schemes}
+"""The object store of each scheme."""
+
+
+def find_store(properties: Properties) -> ObjectStore | None:
+    """Returns the object store that has the files of a catalog's tables, as its properties tell; None without one.
+
+    A catalog whose server knows where its tables are is recognised by the properties of the store itself.
+    """
+    place = urlsplit(properties.get("warehouse", ""))
+    if place.scheme or place.path.startswith("/"):
+        return STORE_SCHEMES.get(place.scheme.lower())
+    if properties.get("type") == "glue":
+        return S3
+    return next((store for store in OBJECT_STORES if _is_configured(store, properties)), None)
+
+
+def _is_configured(store: ObjectStore, properties: Properties) -> bool:
+    return properties.get(JAVA_FILE_IO) == store.java_file_io or any(
+        key.startswith(store.key_prefixes[0]) for key in properties
+    )
+
+
+def is_store_key(key: str) -> bool:
+    """Whether a catalog property is about a store and its files, not about the catalog."""
+    prefixes = tuple(prefix for store in OBJECT_STORES for prefix in store.key_prefixes)
+    return key.startswith(prefixes) or key in (JAVA_FILE_IO, PYTHON_FILE_IO)
+
+
+def complete_store_properties(properties: Properties, environment: Mapping[str, str]) -> dict[str, str]:
+    """Adds the properties by which Java and Python reach the same store in the same way; given ones stay.
+
+    `environment` are the environment variables, from which libraries of AWS take different ones.
+    """
+    store = find_store(properties)
+    completed = dict(properties)
+    if store is None:
+        return completed
+    if properties.get("type", "") not in _OWN_FILE_IO:
+        completed.setdefault(JAVA_FILE_IO, store.java_file_io)
+    if store is S3:
+        _complete_s3_properties(completed, environment)
+    return completed
+
+
+def _complete_s3_properties(properties: dict[str, str], environment: Mapping[str, str]) -> None:
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+    if endpoint:
+        properties.setdefault(_ENDPOINT, endpoint)
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    if region:
+        properties.setdefault(_REGION, properties.get("s3.region", region))
+    if _ENDPOINT in properties:
+        # Servers other than Amazon's have no host name for each bucket, and most of them ignore the region.
+        properties.setdefault(_PATH_STYLE, "true")
+        if not Path(environment.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser().exists():
+            properties.setdefault(_REGION, properties.get("s3.region", "us-east-1"))
+
+
+def build_python_store_properties(
+    properties: Properties, connect_seconds: float, request_seconds: float
+) -> dict[str, str]:
+    """Builds the properties of pyiceberg that have no equal in Java's: its class for files, and its timeouts."""
+    store = find_store(properties)
+    if store is None:
+        return {}
+    signed_remotely = properties.get("s3.remote-signing-enabled", "").lower() == "true"
+    built = {PYTHON_FILE_IO: FSSPEC_FILE_IO if signed_remotely else ARROW_FILE_IO}
+    if store is S3:
+        built |= {"s3.connect-timeout": f"{connect_seconds:g}", "s3.request-timeout": f"{request_seconds:g}"}
+        if properties.get(_PATH_STYLE) == "false":
+            built["s3.force-virtual-addressing"] = "true"
+    return built
+
+
+def describe_store(properties: Properties) -> str:
+    """Names the warehouse and the server of its store, such as `s3://lake/wh at http://127.0.0.1:9000`."""
+    store, warehouse = find_store(properties), properties.get("warehouse", "")
+    if store is None:
+        return warehouse
+    endpoint = properties.get(store.endpoint_key)
+    place = warehouse if urlsplit(warehouse).scheme else store.name
+    return f"{place} at {endpoint}" if endpoint else place
