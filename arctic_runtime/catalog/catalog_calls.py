@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TypeVar
 
+from arctic_runtime.catalog_kinds.object_stores import describe_store, find_store
 from arctic_runtime.effects import Engine, Failure, perform_effect, wait_for_lock
 from arctic_runtime.errors import CatalogError
-from arctic_runtime.profile import Profile, mask_secrets
+from arctic_runtime.profile import Profile, mask_secrets, mask_text
 
 T = TypeVar("T")
 
@@ -46,8 +47,9 @@ class CatalogCalls:
 
     @cached_property
     def _engine(self) -> Engine:
-        """Rules for retries: only `_Locked` is retried, since `_run_explained` converts all other errors."""
-        unlock = f"see who holds the file, for instance with `fuser -v {self._address}`, and let it finish or end it"
+        """Rules for errors of pyiceberg; only `_Locked` has one, since `_run_explained` converts all others."""
+        file = self._profile.sqlite_file
+        unlock = f"see who holds the file, for instance with `fuser -v {file}`, and let it finish or end it"
         return Engine((_Locked,), lambda error: Failure("locked", str(error)), unlock, self._profile.thresholds.commits)
 
     def _run_explained(self, what: str, action: Callable[[], T]) -> T:
@@ -89,9 +91,12 @@ class CatalogCalls:
 
     @property
     def _address(self) -> str:
-        if self._profile.sqlite_file is not None:
-            return str(self._profile.sqlite_file)
-        return mask_secrets(self._profile.catalog_properties).get("uri", "no address")
+        properties = self._profile.catalog_properties
+        file = self._profile.sqlite_file
+        catalog = mask_secrets(properties).get("uri", "no address") if file is None else str(file)
+        if find_store(properties) is None:
+            return catalog
+        return f"{catalog}, {mask_text(describe_store(properties))}"
 
 
 class _Locked(Exception):

@@ -5,13 +5,15 @@ Rows that are deleted by a deletion vector count as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.observation.manifests import read_entries
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog_kinds.store_warehouse import is_store_address
 from arctic_runtime.model.names import TableName
 
 if TYPE_CHECKING:
@@ -98,17 +100,10 @@ class DiskFiles:
         return [ids.get(field.field_id, field.name) for field in fields]
 
     def _list_files(self) -> Iterator[DiskFile]:
-        from pyarrow.fs import FileSelector, FileType
-        from pyiceberg.io.pyarrow import PyArrowFileIO
-
-        io = PyArrowFileIO(self.table.io.properties)
         for folder in self._list_folders():
-            scheme, host, path = io.parse_location(folder, io.properties)
-            files = io.fs_by_scheme(scheme, host or None)
-            begin = folder[: len(folder) - len(path)] if folder.endswith(path) else ""
-            for info in files.get_file_info(FileSelector(path, allow_not_found=True, recursive=True)):
-                if info.type == FileType.File and info.path.endswith(_SUFFIX):
-                    yield DiskFile(f"{begin}{info.path}", info.size, _get_modified_ms(info), False)
+            for path, size, at_ms in _list_folder(self.table.io.properties, folder):
+                if path.endswith(_SUFFIX):
+                    yield DiskFile(path, size, at_ms, False)
 
     def _list_folders(self) -> list[str]:
         location = self.table.location()
@@ -122,13 +117,44 @@ class DiskFiles:
         return PyArrowFileIO.parse_location(path, self.table.io.properties)[2]
 
 
+def list_store_files(reader: CatalogReader, folder: str) -> list[tuple[str, datetime]] | None:
+    """Lists address and time of all files of a folder; None if it is not in an object store.
+
+    A time is when the file was written, at the latest.
+    """
+    if not is_store_address(folder):
+        return None
+    properties = reader.catalog.properties
+    return [
+        (path, datetime.fromtimestamp(at_ms / 1000, timezone.utc))
+        for path, _, at_ms in _list_folder(properties, folder)
+    ]
+
+
+def _list_folder(properties: Mapping[str, Any], folder: str) -> Iterator[tuple[str, int, int]]:
+    """Yields address, size and time in milliseconds of each file in a folder and in all folders below it."""
+    from pyarrow.fs import FileSelector, FileType
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    io = PyArrowFileIO(dict(properties))
+    scheme, host, path = io.parse_location(folder, io.properties)
+    files = io.fs_by_scheme(scheme, host or None)
+    begin = folder[: len(folder) - len(path)] if folder.endswith(path) else ""
+    for info in files.get_file_info(FileSelector(path, allow_not_found=True, recursive=True)):
+        if info.type == FileType.File:
+            yield f"{begin}{info.path}", info.size, _get_modified_ms(info)
+
+
 def _is_inside(path: str, folder: str) -> bool:
     """Whether a path is the folder itself or is below it."""
     return f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
 def _get_modified_ms(info: Any) -> int:
-    return int(info.mtime_ns // 1_000_000) if info.mtime_ns else 0
+    """When a file was written, at the latest: object stores round down to the second."""
+    if not info.mtime_ns:
+        return 0
+    return int(info.mtime_ns // 1_000_000) + (999 if info.mtime_ns % 1_000_000_000 == 0 else 0)
 
 
 def _list_data_files(table: Table, snapshots: Iterable[Snapshot]) -> Iterator[tuple[str, int]]:

@@ -7,6 +7,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from arctic_runtime.catalog.store_check import check_store
+from arctic_runtime.catalog.store_claim import claim_store
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.profile import Profile
 
@@ -30,14 +32,20 @@ _CATALOG_TABLES = (
 
 
 def prepare_warehouse(profile: Profile) -> None:
-    """Creates the directory and the catalog of an embedded warehouse, if they don't exist yet.
+    """Creates the directory and the catalog of an embedded warehouse if they don't exist yet; asks its object store.
 
-    Does nothing for other profiles. Safe while other processes do the same or use the warehouse. Raises CatalogError
-    if it can't be read or written, or is locked for longer than `lock_wait_seconds`.
+    Of other profiles only the store is asked. Safe while other processes do the same or use the warehouse. Raises
+    CatalogError if it can't be read or written, is locked for longer than `lock_wait_seconds`, does not answer, or
+    belongs to another catalog; ConfigError if a library is missing.
     """
+    check_store(profile)
     file = profile.sqlite_file
-    if file is None:
-        return
+    if file is not None:
+        _create_catalog(profile, file)
+        claim_store(profile, file)
+
+
+def _create_catalog(profile: Profile, file: Path) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(file.parent, os.W_OK | os.X_OK):

@@ -16,7 +16,9 @@ from arctic_runtime.catalog.catalog_calls import CatalogCalls
 from arctic_runtime.catalog.database_catalog import DatabaseCatalog, RelationKind
 from arctic_runtime.catalog.embedded_warehouse import prepare_warehouse
 from arctic_runtime.catalog.foreign_types import get_foreign_name
+from arctic_runtime.catalog.libraries import check_libraries
 from arctic_runtime.catalog.sqlite_file import follow_file
+from arctic_runtime.catalog_kinds.object_stores import find_store
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.sql.types import format_array_type, format_struct_type, map_text
 
@@ -186,7 +188,9 @@ class CatalogReader:
         properties = self.profile.build_pyiceberg_properties()
         if properties is None:
             raise CatalogError(f"catalog {self.profile.catalog} can't be read from this process, only through Spark")
-        if self.profile.sqlite_file is not None and not self.profile.sqlite_file.exists():
+        check_libraries(self.profile)
+        file = self.profile.sqlite_file
+        if find_store(self.profile.catalog_properties) is not None or (file is not None and not file.exists()):
             prepare_warehouse(self.profile)
         opened: Any = self._ask("open it", lambda: load_catalog(self.profile.catalog, **properties))
         if self.profile.sqlite_file is not None:

@@ -1,0 +1,93 @@
+"""Asks the object store of a warehouse whether it answers, before work begins that would wait for it for minutes."""
+
+from __future__ import annotations
+
+import threading
+from urllib.parse import urlsplit
+
+from arctic_runtime.catalog.libraries import check_libraries
+from arctic_runtime.catalog_kinds.object_stores import (
+    ARROW_FILE_IO,
+    PYTHON_FILE_IO,
+    STORE_SCHEMES,
+    build_python_store_properties,
+    describe_store,
+)
+from arctic_runtime.errors import CatalogError
+from arctic_runtime.profile import Profile, mask_text
+
+_NO_ACCESS = ("ACCESS_DENIED", "HTTP response code: 403", "HTTP response code: 401", "code 15")
+"""Signs in an error that a store has answered, and allows this user nothing."""
+
+
+def check_store(profile: Profile) -> None:
+    """Asks for the bucket of the profile's warehouse; does nothing if it is in no object store.
+
+    Raises CatalogError if the store does not answer within `store_probe_seconds`, refuses this user, or has no such
+    bucket; ConfigError if a library is missing. A catalog's server may give credentials to its users, so a refusal is
+    no error with such a catalog.
+    """
+    properties = profile.build_pyiceberg_properties()
+    address = urlsplit(profile.catalog_properties.get("warehouse", ""))
+    if properties is None or address.scheme.lower() not in STORE_SCHEMES:
+        return
+    check_libraries(profile)
+    if properties.get(PYTHON_FILE_IO) != ARROW_FILE_IO:
+        return
+    answer = _ask_with_limit(profile, properties, address.scheme, address.netloc)
+    if answer == "no bucket":
+        raise _build_store_error(profile, "has no such bucket", f"no bucket {address.netloc}", "create it")
+    if any(sign in answer for sign in _NO_ACCESS):
+        if profile.catalog_kind.name not in ("rest", "glue"):
+            raise _build_store_error(
+                profile, "refuses this user", answer, "check credentials and rights: environment, profile files or keys"
+            )
+    elif answer:
+        raise _build_store_error(
+            profile, "does not answer", answer, "check that it is up, and that endpoint, region and network are right"
+        )
+
+
+def _ask_with_limit(profile: Profile, properties: dict[str, str], scheme: str, bucket: str) -> str:
+    """Returns an empty text if the bucket exists, `no bucket` if not, or else the reason why that is not known.
+
+    A thread asks, since a library may repeat a question for longer than its timeouts say.
+    """
+    import pyiceberg.io.pyarrow  # noqa: F401  (loading it takes seconds on a busy machine, and no store is waited for)
+
+    limits = profile.thresholds.engine
+    answers: list[str] = []
+
+    def ask() -> None:
+        answers.append(_ask_for_bucket(properties, scheme, bucket))
+
+    waits = build_python_store_properties(
+        profile.catalog_properties, limits.store_connect_seconds, limits.store_probe_request_seconds
+    )
+    properties = {**properties, **{key: waits[key] for key in waits if key.endswith("-timeout")}}
+    thread = threading.Thread(target=ask, daemon=True, name="arctic-store-check")
+    thread.start()
+    thread.join(limits.store_probe_seconds)
+    return answers[0] if answers else f"no answer within {limits.store_probe_seconds:g} s"
+
+
+def _ask_for_bucket(properties: dict[str, str], scheme: str, bucket: str) -> str:
+    from pyarrow.fs import FileType
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    try:
+        files = PyArrowFileIO(properties).fs_by_scheme(scheme, bucket)
+        place = bucket.partition("@")[0]
+        return "no bucket" if files.get_file_info(place).type == FileType.NotFound else ""
+    except (OSError, ValueError, ImportError) as error:
+        return str(error)
+
+
+def _build_store_error(profile: Profile, what: str, actual: str, fix: str) -> CatalogError:
+    return CatalogError(
+        f"The object store of the warehouse {what}.",
+        where=mask_text(describe_store(profile.catalog_properties)),
+        expected="an answer for its bucket",
+        actual=mask_text(" ".join(actual.split())),
+        fix=fix,
+    )

@@ -1,0 +1,86 @@
+"""Keeps two catalogs from having tables in one object store's folder: a file there names the catalog that owns it.
+
+A second catalog would take the files of the first for orphans, and its tables would be in the same folders.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import uuid
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arctic_runtime.catalog_kinds.object_stores import describe_store, find_store
+from arctic_runtime.errors import CatalogError
+
+if TYPE_CHECKING:
+    from arctic_runtime.profile import Profile
+
+MARK = "arctic-catalog.json"
+"""Name of that file, in the folder of the warehouse."""
+
+_TABLE = "create table if not exists arctic_warehouse (one integer primary key check (one = 1), id text not null)"
+
+
+def claim_store(profile: Profile, file: Path) -> None:
+    """Writes into the store that its folder belongs to the catalog in `file`; does nothing for a folder on disk.
+
+    Raises CatalogError if it belongs to another catalog, or can't be read or written.
+    """
+    if find_store(profile.catalog_properties) is None:
+        return
+    own = _read_own_id(file, profile.thresholds.commits.lock_wait_seconds)
+    location = f"{profile.catalog_properties['warehouse'].rstrip('/')}/{MARK}"
+    try:
+        owner = _read_owner(profile, location)
+        if owner is None:
+            _write_owner(profile, location, own)
+            owner = _read_owner(profile, location)
+    except OSError as error:
+        raise CatalogError(
+            "The object store of the warehouse can't be written.",
+            where=describe_store(profile.catalog_properties),
+            expected=f"a file {MARK} that names the catalog",
+            actual=" ".join(str(error).split()),
+            fix="check credentials and rights",
+        ) from error
+    if owner != own:
+        raise CatalogError(
+            "The warehouse belongs to another catalog, whose tables this one does not know.",
+            where=location,
+            expected=f"the catalog in {file}, with the id {own}",
+            actual=f"the id {owner}",
+            fix="put the catalog's file back, from its copy or its other machine; several machines need a catalog of "
+            "type rest, or jdbc on PostgreSQL; a new warehouse needs another path",
+        )
+
+
+def _read_own_id(file: Path, lock_wait_seconds: float) -> str:
+    """Returns the id of the catalog in a file, which it gets at first."""
+    with closing(sqlite3.connect(file, timeout=lock_wait_seconds)) as connection:
+        connection.execute(_TABLE)
+        connection.execute("insert or ignore into arctic_warehouse values (1, ?)", (str(uuid.uuid4()),))
+        connection.commit()
+        return str(connection.execute("select id from arctic_warehouse").fetchone()[0])
+
+
+def _read_owner(profile: Profile, location: str) -> str | None:
+    """Returns the id of the catalog that owns the folder; None if there is none."""
+    from pyiceberg.io import load_file_io
+
+    try:
+        with load_file_io(profile.build_pyiceberg_properties() or {}, location).new_input(location).open() as stream:
+            return str(json.loads(stream.read())["catalog"])
+    except FileNotFoundError:
+        return None
+
+
+def _write_owner(profile: Profile, location: str, own: str) -> None:
+    from pyiceberg.io import load_file_io
+
+    text = json.dumps({"catalog": own, "note": "The catalog with this id has the tables of this folder."})
+    file_io = load_file_io(profile.build_pyiceberg_properties() or {}, location)
+    with file_io.new_output(location).create(overwrite=False) as stream:
+        stream.write(text.encode())
