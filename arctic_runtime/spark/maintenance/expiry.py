@@ -6,10 +6,12 @@ import datetime
 from collections.abc import Iterable
 from contextlib import suppress
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from arctic_runtime.catalog.disk_files import list_store_files
 from arctic_runtime.catalog.observation.tables import observe_snapshots, read_last_offsets
+from arctic_runtime.catalog_kinds.store_warehouse import is_store_address
 from arctic_runtime.effects import perform_effect, retry_on_conflict, wait_for_lock
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.files.expiry import ExpiryPlan, SnapshotUse, format_ages
@@ -139,7 +141,7 @@ def find_orphan_files(session: TableSession, older_than_seconds: int, remove: bo
         )
     names = _list_tables(session, _require_built_state(session))
     before = session.now - datetime.timedelta(seconds=older_than_seconds)
-    orphans = {str(table): _find_table_orphans(session.spark(), table, before, remove) for table in names}
+    orphans = {str(table): _find_table_orphans(session, table, before, remove) for table in names}
     current = session.reader.get_view_file(session.model.table.schema, session.model.table.name)
     if current is not None:
         orphans[str(session.model.table)] = _find_view_orphans(session, current, before, remove)
@@ -153,21 +155,32 @@ def _find_view_orphans(session: TableSession, current: str, before: datetime.dat
     orphaned files is for tables only, so the files are passed to that.
     """
     folder, _, file_name = current.rpartition("/")
-    metadata_files = session.spark().read.format("binaryFile").option("pathGlobFilter", "*.metadata.json").load(folder)
-    files = metadata_files.selectExpr("path AS file_path", "modificationTime AS last_modified")
-    return _find_table_orphans(
-        session.spark(), session.model.base, before, remove, files.where(~F.endswith("file_path", F.lit(file_name)))
-    )
+    files = _list_metadata_files(session, folder).where(~F.endswith("file_path", F.lit(file_name)))
+    return _find_table_orphans(session, session.model.base, before, remove, files)
+
+
+def _list_metadata_files(session: TableSession, folder: str) -> DataFrame:
+    """Returns `file_path` and `last_modified` of the metadata files of a view in a folder."""
+    spark = session.spark()
+    stored = list_store_files(session.reader, folder)
+    if stored is not None:
+        files = [file for file in stored if file[0].endswith(".metadata.json")]
+        return spark.createDataFrame(files, "file_path string, last_modified timestamp")
+    metadata_files = spark.read.format("binaryFile").option("pathGlobFilter", "*.metadata.json").load(folder)
+    return metadata_files.selectExpr("path AS file_path", "modificationTime AS last_modified")
 
 
 def _find_table_orphans(
-    spark: SparkSession, table: TableName, before: datetime.datetime, remove: bool, among: DataFrame | None = None
+    session: TableSession, table: TableName, before: datetime.datetime, remove: bool, among: DataFrame | None = None
 ) -> list[str]:
     """Lists files older than `before` that no snapshot of `table` contains; with `remove` it also deletes them.
 
-    It searches the table's folder, or `among`, if given: files of one folder with their times.
+    They are searched in the table's folder, or in `among`: files of one folder with their times. A folder in an object
+    store is listed by the table's own class for files, since Hadoop knows no such store.
     """
-    arguments = Sql("")
+    spark = session.spark()
+    location = session.reader.load_table(table.schema, table.name).location()
+    arguments = Sql(", prefix_listing => true" if is_store_address(location) else "")
     if among is not None:
         first = among.select("file_path").first()
         if first is None:
