@@ -12,13 +12,16 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 ROOT = Path(__file__).parents[2]
 REGION = "us-east-1"
 KEY_ID = "a-key-id-of-tests"
 SECRET = "a-secret-of-tests"
+AGING = "/tests/age"
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,13 @@ class MotoServer:
         """Lists the keys of all objects of a bucket that begin with `prefix`."""
         pages = self.build_client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         return [found["Key"] for page in pages for found in page.get("Contents", ())]
+
+    def age_objects(self, bucket: str, prefix: str, days: int) -> None:
+        """Makes all objects whose keys begin with `prefix` older by some days, as only time does elsewhere."""
+        import requests
+
+        asked = {"bucket": bucket, "prefix": prefix, "days": str(days)}
+        requests.post(f"{self.endpoint}{AGING}", params=asked, timeout=30).raise_for_status()
 
     @property
     def file_properties(self) -> dict[str, str]:
@@ -97,6 +107,19 @@ def run_moto() -> Iterator[MotoServer]:
         process.stdout.close()
 
 
+def serve_aging(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    """Answers `MotoServer.age_objects`."""
+    from moto.backends import get_backend
+
+    asked = {key: values[0] for key, values in parse_qs(environ["QUERY_STRING"]).items()}
+    keys = get_backend("s3")["123456789012"]["aws"].buckets[asked["bucket"]].keys
+    for name, key in keys.items():
+        if name.startswith(asked["prefix"]):
+            key.last_modified -= timedelta(days=int(asked["days"]))
+    start_response("200 OK", [("Content-Length", "0")])
+    return []
+
+
 def main() -> None:
     """Answers requests until standard input ends."""
     import logging
@@ -105,7 +128,12 @@ def main() -> None:
     from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=True)
+    moto = DomainDispatcherApplication(create_backend_app)
+
+    def answer(environ: dict[str, Any], start_response: Any) -> Any:
+        return (serve_aging if environ["PATH_INFO"] == AGING else moto)(environ, start_response)
+
+    server = make_server("127.0.0.1", 0, answer, threaded=True)
     print(f"http://127.0.0.1:{server.server_port}", flush=True)
     threading.Thread(target=lambda: (sys.stdin.read(), server.shutdown()), daemon=True).start()
     server.serve_forever()
