@@ -20,12 +20,16 @@ _NO_ACCESS = ("ACCESS_DENIED", "HTTP response code: 403", "HTTP response code: 4
 """Signs in an error that a store has answered, and allows this user nothing."""
 
 
+_NO_CONNECTION = "NETWORK_CONNECTION"
+"""Sign in an error that the store itself was not reached."""
+
+
 def check_store(profile: Profile) -> None:
     """Asks for the bucket of the profile's warehouse; does nothing if it is in no object store.
 
     Raises CatalogError if the store does not answer within `store_probe_seconds`, refuses this user, or has no such
-    bucket; ConfigError if a library is missing. A catalog's server may give credentials to its users, so a refusal is
-    no error with such a catalog.
+    bucket; ConfigError if a library is missing. A REST catalog may give credentials to its users, who have none before,
+    so with one only a missing bucket and a store that can't be reached are errors.
     """
     properties = profile.build_pyiceberg_properties()
     address = urlsplit(profile.catalog_properties.get("warehouse", ""))
@@ -37,15 +41,15 @@ def check_store(profile: Profile) -> None:
     answer = _ask_with_limit(profile, properties, address.scheme, address.netloc)
     if answer == "no bucket":
         raise _build_store_error(profile, "has no such bucket", f"no bucket {address.netloc}", "create it")
+    if not answer or (profile.catalog_kind.name == "rest" and _NO_CONNECTION not in answer):
+        return
     if any(sign in answer for sign in _NO_ACCESS):
-        if profile.catalog_kind.name not in ("rest", "glue"):
-            raise _build_store_error(
-                profile, "refuses this user", answer, "check credentials and rights: environment, profile files or keys"
-            )
-    elif answer:
         raise _build_store_error(
-            profile, "does not answer", answer, "check that it is up, and that endpoint, region and network are right"
+            profile, "refuses this user", answer, "check credentials and rights: environment, profile files or keys"
         )
+    raise _build_store_error(
+        profile, "does not answer", answer, "check that it is up, and that endpoint, region and network are right"
+    )
 
 
 def _ask_with_limit(profile: Profile, properties: dict[str, str], scheme: str, bucket: str) -> str:
