@@ -164,14 +164,14 @@ class Profile:
 
     @property
     def jar_groups(self) -> tuple[str, ...]:
-        """Groups of further JARs with which Spark is started: those that are named, and that of the object store."""
+        """Groups of further JARs with which Spark is started: those that are named, and those of catalog and store."""
         named = [name for part in self.settings.get(JARS_SETTING, "").split(",") if (name := part.strip())]
         store = find_store(self.catalog_properties)
         # Iceberg's own JAR is on the class path of an embedded Spark, and finds nothing of what Spark adds by others.
         places = _JAR_SETTINGS[:1] if self.is_local or self.is_kept else _JAR_SETTINGS
         if store is not None and not any(store.bundle in self.settings.get(key, "") for key in places):
             named.append(store.jar_group)
-        return tuple(dict.fromkeys(named))
+        return tuple(dict.fromkeys([*named, *self.catalog_kind.list_jar_groups(self.catalog_properties)]))
 
     def with_jars(self, group: str) -> Profile:
         """Returns this profile with one more group of further JARs for Spark, such as `kafka`."""

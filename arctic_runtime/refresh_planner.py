@@ -13,6 +13,7 @@ from arctic_runtime.catalog.observation.tables import observe_model, observe_rea
 from arctic_runtime.catalog.observation.views import read_view_sql
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.required_capabilities import check_needs
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.day_texts import DayTexts, find_day_texts
@@ -104,6 +105,7 @@ class RefreshPlanner:
         the catalog does not answer.
         """
         with self.timings.measure_step("observe"):
+            check_needs(self.reader, self.model)
             state = self.observe_state()
             decision, upstreams = self._decide_and_observe(state, request or self.request)
             return PlannedRefresh(state, upstreams, decision)

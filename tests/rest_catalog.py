@@ -46,9 +46,16 @@ class Refused(Exception):
 
 @dataclass
 class Catalog:
-    """Namespaces and their tables and views; every method is one request."""
+    """Namespaces and their tables and views; every method is one request.
+
+    Other servers lack something: they do not stage the creation of a table (`stages`), or forget the branches of tables
+    (`keeps_branches`), or have no views (`has_views`).
+    """
 
     folder: Path
+    stages: bool = True
+    keeps_branches: bool = True
+    has_views: bool = True
     namespaces: dict[str, Json] = field(default_factory=dict)
     tables: dict[tuple[str, str], Json] = field(default_factory=dict)
     views: dict[tuple[str, str], Json] = field(default_factory=dict)
@@ -86,6 +93,8 @@ class Catalog:
     def create(self, kind: str, namespace: str, asked: Json) -> Json:
         self.namespace(namespace)
         name = asked["name"]
+        if asked.get("stage-create") and not self.stages:
+            raise Refused(400, "BadRequestException", "stage-create is not supported")
         self.refuse_taken(namespace, name)
         location = asked.get("location") or f"file://{self.folder}/{namespace}/{name}"
         made = new_table(asked, location) if kind == "tables" else new_view(asked, location)
@@ -106,6 +115,8 @@ class Catalog:
         changed.pop(ADDED_SCHEMA, None)
         if kind == "tables":
             changed["last-updated-ms"] = now()
+            if not self.keeps_branches:
+                changed["refs"] = {name: ref for name, ref in changed["refs"].items() if name == "main"}
         return self.keep(kind, namespace, name, changed)
 
     def rename(self, kind: str, asked: Json) -> None:
@@ -353,7 +364,8 @@ def answer(catalog: Catalog, verb: str, path: list[str], asked: Json) -> Json | 
     """What a request gets; None for an empty answer."""
     match (verb, *path):
         case "GET", "config":
-            return {"defaults": {}, "overrides": {}, "endpoints": list(ENDPOINTS)}
+            known = [endpoint for endpoint in ENDPOINTS if catalog.has_views or "/views" not in endpoint]
+            return {"defaults": {}, "overrides": {}, "endpoints": known}
         case "GET", "namespaces":
             return {"namespaces": [name.split(".") for name in catalog.namespaces]}
         case "POST", "namespaces":
@@ -400,9 +412,9 @@ def answer_of_relations(
             raise Refused(404, "NotFoundException", f"No such endpoint: {verb} {kind} {'/'.join(path)}")
 
 
-def serve(folder: Path) -> ThreadingHTTPServer:
-    """A catalog that listens, and that answers once `serve_forever` is called."""
-    handler = type("Bound", (Handler,), {"catalog": Catalog(folder)})
+def serve(folder: Path, **lacks: bool) -> ThreadingHTTPServer:
+    """A catalog that listens, and that answers once `serve_forever` is called; `lacks` are fields of `Catalog`."""
+    handler = type("Bound", (Handler,), {"catalog": Catalog(folder, **lacks)})
     return ThreadingHTTPServer(("127.0.0.1", 0), handler)
 
 

@@ -11,17 +11,14 @@ from arctic_runtime.errors import ConfigError
 if TYPE_CHECKING:
     from arctic_runtime.profile import Profile
 
-_LIBRARIES_OF_KINDS = {"glue": ("boto3", "glue"), "hive": ("thrift", "hive")}
-"""The module that reads each kind of catalog, and the extra of this package that installs it."""
-
 
 def check_libraries(profile: Profile) -> None:
     """Raises ConfigError, with the command that installs it, if a library that the profile needs is not installed."""
     properties = profile.build_pyiceberg_properties()
     if properties is None:
         return
-    kind = profile.catalog_kind.name
-    needed = [(f"a catalog of type {kind}", *_LIBRARIES_OF_KINDS[kind])] if kind in _LIBRARIES_OF_KINDS else []
+    library = profile.catalog_kind.find_library(profile.catalog_properties)
+    needed = [(f"a catalog of type {profile.catalog_kind.name}", *library)] if library else []
     store = find_store(profile.catalog_properties)
     if store is not None and properties.get(PYTHON_FILE_IO) == FSSPEC_FILE_IO:
         needed.append((f"files in {store.name}", store.fsspec_library, store.extra))

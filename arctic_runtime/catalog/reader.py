@@ -18,6 +18,7 @@ from arctic_runtime.catalog.embedded_warehouse import prepare_warehouse
 from arctic_runtime.catalog.foreign_types import get_foreign_name
 from arctic_runtime.catalog.libraries import check_libraries
 from arctic_runtime.catalog.sqlite_file import follow_file
+from arctic_runtime.catalog_kinds.capabilities import Capabilities
 from arctic_runtime.catalog_kinds.object_stores import find_store
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.sql.types import format_array_type, format_struct_type, map_text
@@ -91,6 +92,20 @@ class CatalogReader:
     def lists_views(self) -> bool:
         """Whether the catalog can list its views, not only its tables."""
         return self.is_supported and self.profile.catalog_kind.lists_views
+
+    @cached_property
+    def capabilities(self) -> Capabilities:
+        """The catalog's capabilities: those of its kind, and those that its server states; asks the server once.
+
+        Raises CatalogError if the server does not answer.
+        """
+        declared = self.profile.catalog_kind.capabilities
+        read_stated = self.profile.catalog_kind.read_stated_capabilities
+        return declared if read_stated is None else declared.complete(read_stated(self.catalog))
+
+    def learn_capabilities(self, known: Capabilities) -> None:
+        """Adds capabilities that were tried and were unknown before."""
+        self.__dict__["capabilities"] = self.capabilities.complete(known)
 
     def list_namespaces(self) -> list[str]:
         return sorted(".".join(levels) for levels in self._ask("list namespaces", self.catalog.list_namespaces))
@@ -192,7 +207,16 @@ class CatalogReader:
         file = self.profile.sqlite_file
         if find_store(self.profile.catalog_properties) is not None or (file is not None and not file.exists()):
             prepare_warehouse(self.profile)
-        opened: Any = self._ask("open it", lambda: load_catalog(self.profile.catalog, **properties))
+
+        def open_catalog() -> Any:
+            return self._ask("open it", lambda: load_catalog(self.profile.catalog, **properties))
+
+        try:
+            opened = open_catalog()
+        except CatalogError:
+            if not self.profile.catalog_kind.is_database:
+                raise
+            opened = open_catalog()  # Another process may have created the database's tables at the same time.
         if self.profile.sqlite_file is not None:
             follow_file(opened.engine, self.profile.sqlite_file)
         catalog: Catalog = opened

@@ -41,7 +41,7 @@ def check_store(profile: Profile) -> None:
     answer = _ask_with_limit(profile, properties, address.scheme, address.netloc)
     if answer == "no bucket":
         raise _build_store_error(profile, "has no such bucket", f"no bucket {address.netloc}", "create it")
-    if not answer or (profile.catalog_kind.name == "rest" and _NO_CONNECTION not in answer):
+    if not answer or (profile.catalog_kind.may_give_credentials and _NO_CONNECTION not in answer):
         return
     if any(sign in answer for sign in _NO_ACCESS):
         raise _build_store_error(

@@ -3,4 +3,4 @@
 The profile imports them, and `catalog` imports the profile; so they are not part of `catalog`.
 """
 
-__all__ = ["catalog_kind", "jdbc", "object_stores", "plain_kinds", "registry", "store_warehouse"]
+__all__ = ["capabilities", "catalog_kind", "jdbc", "object_stores", "plain_kinds", "registry", "store_warehouse"]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
+
+from arctic_runtime.catalog_kinds.capabilities import UNKNOWN, Capabilities
 
 Properties = Mapping[str, str]
 """Iceberg's properties of a catalog, as a profile has them: `type`, `uri`, `warehouse` and others."""
@@ -53,6 +56,16 @@ def locate_server(properties: Properties) -> str:
     return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
 
 
+def list_no_groups(_properties: Properties) -> tuple[str, ...]:
+    """Returns no groups: Spark opens the catalog with the JARs that it always has."""
+    return ()
+
+
+def find_no_library(_properties: Properties) -> tuple[str, str] | None:
+    """Returns None: pyiceberg reads the catalog by libraries that are always installed."""
+    return None
+
+
 @dataclass(frozen=True)
 class CatalogKind:
     """A kind of catalog: the properties that it needs, how it is opened, and what can be read of it without Spark."""
@@ -80,3 +93,20 @@ class CatalogKind:
 
     locate_catalog: Callable[[Properties], str] = locate_warehouse
     """Returns the location that names the catalog in OpenLineage: server or warehouse; empty if neither is known."""
+
+    capabilities: Capabilities = UNKNOWN
+    """Capabilities that every catalog of this kind has or lacks; those that depend on the server are unknown."""
+
+    read_stated_capabilities: Callable[[Any], Capabilities] | None = None
+    """Reads the capabilities that a server states, from pyiceberg's opened catalog; None if no server states any."""
+
+    may_give_credentials: bool = False
+    """Whether the catalog's server may give its users credentials for the store that has the files."""
+
+    find_library: Callable[[Properties], tuple[str, str] | None] = find_no_library
+    """Returns the module by which pyiceberg reads the catalog, and the extra of this package that installs it.
+
+    None if that is installed anyway."""
+
+    list_jar_groups: Callable[[Properties], tuple[str, ...]] = list_no_groups
+    """Returns the groups of further JARs with which Spark opens the catalog."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import quote
 
-from arctic_runtime.catalog_kinds.catalog_kind import CatalogKind, Properties, build_shared_properties
+from arctic_runtime.catalog_kinds.capabilities import Capabilities
+from arctic_runtime.catalog_kinds.catalog_kind import (
+    CatalogKind,
+    Properties,
+    build_iceberg_settings,
+    build_shared_properties,
+)
 
 _SQLITE = "jdbc:sqlite:"
 _POSTGRES = "jdbc:postgresql:"
@@ -44,7 +50,17 @@ def _build_sql_properties(properties: Properties, lock_wait_seconds: float) -> d
     if uri is None:
         return None
     shared = build_shared_properties(properties, lock_wait_seconds)
-    return {**shared, "type": "sql", "uri": uri, "init_catalog_tables": "false"}
+    return {**shared, "type": "sql", "uri": uri, **_build_table_properties(properties)}
+
+
+def _build_table_properties(properties: Properties) -> dict[str, str]:
+    """Builds the properties by which pyiceberg creates the database's tables, and its column that tells views.
+
+    Java does the same when Spark opens the catalog. An SQLite file is created by `embedded_warehouse`, or not at all.
+    """
+    is_created = properties["uri"].startswith(_POSTGRES)
+    version = {"schema_version": "v1"} if is_created and properties.get("jdbc.schema-version", "V1") == "V1" else {}
+    return {"init_catalog_tables": str(is_created).lower(), **version}
 
 
 def _build_sqlalchemy_uri(properties: Properties, lock_wait_seconds: float) -> str | None:
@@ -61,10 +77,36 @@ def _build_sqlalchemy_uri(properties: Properties, lock_wait_seconds: float) -> s
     return f"postgresql+psycopg2://{login}@{server.removeprefix('//')}"
 
 
+def _build_jdbc_settings(catalog: str, properties: Properties) -> dict[str, str]:
+    """Builds the settings of Spark; by default the database's tables have the column that tells views from tables."""
+    return build_iceberg_settings(catalog, {"jdbc.schema-version": "V1", **properties})
+
+
+def _list_driver_groups(properties: Properties) -> tuple[str, ...]:
+    """Lists the group with the database's driver; the driver of SQLite is among the JARs that Spark always has."""
+    return ("postgresql",) if properties.get("uri", "").startswith(_POSTGRES) else ()
+
+
+def _find_driver_library(properties: Properties) -> tuple[str, str] | None:
+    """Returns the library for PostgreSQL with its extra; Python itself reads SQLite."""
+    return ("psycopg2", "postgresql") if properties.get("uri", "").startswith(_POSTGRES) else None
+
+
 JDBC = CatalogKind(
     name="jdbc",
     required_keys=("uri", "warehouse"),
     build_pyiceberg_properties=_build_sql_properties,
+    build_spark_settings=_build_jdbc_settings,
     lists_views=True,
     is_database=True,
+    capabilities=Capabilities(
+        branches=True,
+        views=True,
+        staged_creation=True,
+        format_version_3=True,
+        table_transactions=False,
+        conditional_writes=True,
+    ),
+    find_library=_find_driver_library,
+    list_jar_groups=_list_driver_groups,
 )

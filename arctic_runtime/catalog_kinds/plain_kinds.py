@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlsplit
 
+from arctic_runtime.catalog_kinds.capabilities import Capabilities
 from arctic_runtime.catalog_kinds.catalog_kind import (
     CatalogKind,
     Properties,
@@ -16,21 +18,66 @@ def _locate_metastore(properties: Properties) -> str:
     return f"hive://{urlsplit(properties.get('uri', '')).netloc.rpartition('@')[2]}"
 
 
+_VIEW_ENDPOINT = "/namespaces/{namespace}/views/{view}"
+_TRANSACTION_ENDPOINT = "/transactions/commit"
+
+
+def _read_endpoints(catalog: Any) -> Capabilities:
+    """Reads from the endpoints that a REST server lists whether it has views and transactions over tables."""
+    endpoints = getattr(catalog, "_supported_endpoints", None)
+    if endpoints is None:
+        return Capabilities()
+    paths = {str(endpoint) for endpoint in endpoints}
+    return Capabilities(
+        views=any(path.endswith(_VIEW_ENDPOINT) for path in paths),
+        table_transactions=any(path.endswith(_TRANSACTION_ENDPOINT) for path in paths),
+    )
+
+
+_WITHOUT_VIEWS = Capabilities(
+    branches=True,
+    views=False,
+    staged_creation=True,
+    format_version_3=True,
+    table_transactions=False,
+    conditional_writes=True,
+)
+
 REST = CatalogKind(
     name="rest",
     required_keys=("uri",),
     build_pyiceberg_properties=build_shared_properties,
     lists_views=True,
     locate_catalog=locate_server,
+    read_stated_capabilities=_read_endpoints,
+    may_give_credentials=True,
 )
 HIVE = CatalogKind(
     name="hive",
     required_keys=("uri",),
     build_pyiceberg_properties=build_shared_properties,
     locate_catalog=_locate_metastore,
+    find_library=lambda _: ("thrift", "hive"),
+    capabilities=_WITHOUT_VIEWS,
 )
-GLUE = CatalogKind(name="glue", build_pyiceberg_properties=build_shared_properties)
-HADOOP = CatalogKind(name="hadoop", required_keys=("warehouse",))
-NESSIE = CatalogKind(name="nessie", required_keys=("uri", "warehouse"), locate_catalog=locate_server)
+GLUE = CatalogKind(
+    name="glue",
+    build_pyiceberg_properties=build_shared_properties,
+    find_library=lambda _: ("boto3", "glue"),
+    capabilities=_WITHOUT_VIEWS,
+)
+HADOOP = CatalogKind(
+    name="hadoop",
+    required_keys=("warehouse",),
+    capabilities=Capabilities(
+        branches=True, views=False, staged_creation=True, format_version_3=True, table_transactions=False
+    ),
+)
+NESSIE = CatalogKind(
+    name="nessie",
+    required_keys=("uri", "warehouse"),
+    locate_catalog=locate_server,
+    capabilities=Capabilities(branches=False, views=True, staged_creation=True, conditional_writes=True),
+)
 CUSTOM = CatalogKind(name="")
 """A catalog without a `type`: its class is in `catalog-impl`, or a Spark Connect server has it configured."""

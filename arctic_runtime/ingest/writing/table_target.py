@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.observation.tables import observe_key
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.required_capabilities import check_needs
 from arctic_runtime.ingest.formats.event_format import Format
 from arctic_runtime.ingest.source import IngestedTable
 from arctic_runtime.ingest.writing.keyed import KeyedTable
@@ -40,7 +41,11 @@ class TableTarget:
         return observe_key(self.reader, self.table.table)
 
     def open_storage(self, model: Model) -> TableStorage:
-        """Opens the table for writing, with a primary key or without, according to `model`."""
+        """Opens the table for writing, with a primary key or without, according to `model`.
+
+        Raises ConfigError if the catalog does not have what the table needs.
+        """
+        check_needs(self.reader, model)
         session = TableSession(model, self.reader, self.spark)
         return KeylessTable(session) if model.is_appended else KeyedTable(session)
 

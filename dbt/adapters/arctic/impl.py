@@ -148,7 +148,7 @@ class ArcticAdapter(SparkAdapter):
         self._sources = tuple(getattr(macro_resolver, "sources", {}).values())
         self._keyless_tables = missing_keys.complete_keys(self._nodes)
         self._readers = Readers(self._nodes, self._sources)
-        maintenance.check_manifest(self._nodes, self._sources)
+        maintenance.check_manifest(self._nodes, self._sources, self.profile)
         check_served(self._nodes)
 
     def set_relations_cache(self, *arguments: Any, **options: Any) -> None:

@@ -18,6 +18,11 @@ FSSPEC = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
     ("properties", "library", "extra"),
     [
         ({"type": "glue", "warehouse": "s3://b/wh"}, "boto3", "glue"),
+        (
+            {"type": "jdbc", "uri": "jdbc:postgresql://db/cat", "warehouse": "/wh", "jdbc.user": "me"},
+            "psycopg2",
+            "postgresql",
+        ),
         ({"type": "hive", "uri": "thrift://metastore:9083"}, "thrift", "hive"),
         ({"type": "rest", "uri": "http://c", "warehouse": "s3://b/wh", **FSSPEC}, "s3fs", "s3"),
         ({"type": "rest", "uri": "http://c", "warehouse": "gs://b/wh", **FSSPEC}, "gcsfs", "gcs"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,11 @@ from arctic_runtime.catalog_kinds.plain_kinds import CUSTOM
 from arctic_runtime.catalog_kinds.registry import CATALOG_KINDS, get_catalog_kind, select_catalog_kind
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
-from arctic_runtime.profile import Profile
+from arctic_runtime.profile import JARS_SETTING, Profile
 from arctic_runtime.service.telemetry.lineage.datasets import name_by_catalog
 
-DOCS = Path(__file__).parents[3] / "docs" / "configuration.md"
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs" / "configuration.md"
 JAVA_ONLY = {"io-impl": "org.example.IO", "clients": "8", "cache-enabled": "true", "table-default.format-version": "2"}
 SHARED = {"s3.region": "eu-west-1"}
 STORE_IO = {
@@ -38,6 +40,8 @@ class Case:
     lineage: str
     lists_views: bool = False
     is_database: bool = False
+    for_spark: Mapping[str, str] = field(default_factory=dict)
+    jars: tuple[str, ...] = ()
 
 
 REST = {"type": "rest", "uri": "https://me:hush@catalog:8181/api/", "warehouse": "s3://lake/wh"}
@@ -47,6 +51,8 @@ HIVE = {"type": "hive", "uri": "thrift://metastore:9083", "warehouse": "file:///
 GLUE = {"type": "glue", "warehouse": "s3://lake/wh"}
 HADOOP = {"type": "hadoop", "warehouse": "hdfs://name:8020/wh"}
 NESSIE = {"type": "nessie", "uri": "http://nessie:19120/api/v2", "warehouse": "s3://lake/wh"}
+V1 = {"jdbc.schema-version": "V1"}
+CREATED = {"type": "sql", "init_catalog_tables": "true", "schema_version": "v1"}
 SQL = {"type": "sql", "init_catalog_tables": "false"}
 
 CASES = {
@@ -58,17 +64,25 @@ CASES = {
         "file:/wh",
         lists_views=True,
         is_database=True,
+        for_spark=V1,
     ),
     "jdbc on PostgreSQL": Case(
         POSTGRES,
         ("uri", "warehouse"),
-        {**SQL, "uri": "postgresql+psycopg2://me@db/cat", "warehouse": "s3a://lake/wh", **STORE_IO},
+        {**CREATED, "uri": "postgresql+psycopg2://me@db/cat", "warehouse": "s3a://lake/wh", **STORE_IO},
         "s3://lake/wh",
         lists_views=True,
         is_database=True,
+        for_spark=V1,
+        jars=("postgresql",),
     ),
     "jdbc on another database": Case(
-        {**SQLITE, "uri": "jdbc:mysql://db/cat"}, ("uri", "warehouse"), None, "file:/wh", is_database=True
+        {**SQLITE, "uri": "jdbc:mysql://db/cat"},
+        ("uri", "warehouse"),
+        None,
+        "file:/wh",
+        is_database=True,
+        for_spark=V1,
     ),
     "hive": Case(HIVE, ("uri",), {**HIVE, **LOCAL_IO}, "hive://metastore:9083"),
     "glue": Case(GLUE, (), {**GLUE, **STORE_IO}, "s3://lake/wh"),
@@ -114,10 +128,18 @@ def test_spark_gets_all_properties_and_they_win(case: Case) -> None:
         f"{prefix}.cache-enabled": "true",
         f"{prefix}.table-default.format-version": "2",
         f"{prefix}.table-default.commit.retry.num-retries": "20",
+        **{f"{prefix}.{key}": value for key, value in case.for_spark.items()},
         **{f"{prefix}.{key}": value for key, value in properties.items()},
     }
     for settings in (profile.build_spark_settings(), profile.build_session_settings()):
         assert {key: value for key, value in settings.items() if key.startswith(prefix)} == expected
+
+
+@every_case
+def test_spark_is_started_with_the_jars_that_a_catalog_needs(case: Case) -> None:
+    assert select_catalog_kind(case.properties).list_jar_groups(case.properties) == case.jars
+    started = Profile(catalog_properties=case.properties, settings={JARS_SETTING: "kafka"})
+    assert {"kafka", *case.jars} <= set(started.jar_groups)
 
 
 @every_case
@@ -151,10 +173,29 @@ def test_an_unknown_kind_is_refused_with_those_that_are_known(name: str | None, 
     assert advice in str(refused.value)
 
 
+def test_no_other_code_compares_names_of_kinds() -> None:
+    compared = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for folder in ("arctic_runtime", "dbt/adapters/arctic")
+        for file in (ROOT / folder).rglob("*.py")
+        if file.parent.name != "catalog_kinds"
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Compare | ast.MatchValue)
+        and any(isinstance(part, ast.Constant) and part.value in CATALOG_KINDS for part in ast.walk(node))
+    ]
+    assert compared == []
+
+
 def test_the_docs_name_every_kind_and_whether_arctic_models_can_be_in_it() -> None:
     section = DOCS.read_text(encoding="utf-8").split("\n## Which catalogs\n", 1)[1].split("\n## ", 1)[0]
-    rows = re.findall(r"^\| (.*`.*) \| (yes|no) \|", section, re.MULTILINE)
-    answers = {name: answer == "yes" for names, answer in rows for name in re.findall(r"`(\w+)`", names)}
+    rows = re.findall(r"^\| (.*`.*?`.*?) \| (yes|no)\b.*? \| (yes|no|as the server has it)\b", section, re.MULTILINE)
+    answers = {
+        name: (models == "yes", views) for names, models, views in rows for name in re.findall(r"`(\w+)`", names)
+    }
     assert answers == {
-        name: kind.lists_views and kind.build_pyiceberg_properties is not None for name, kind in CATALOG_KINDS.items()
+        name: (
+            kind.build_pyiceberg_properties is not None and kind.capabilities.branches is not False,
+            {True: "yes", False: "no", None: "as the server has it"}[kind.capabilities.views],
+        )
+        for name, kind in CATALOG_KINDS.items()
     }

@@ -165,6 +165,15 @@ GROUPS: Mapping[str, tuple[Jar, ...]] = MappingProxyType(
                 size=152289,
             ),
         ),
+        "postgresql": (
+            Jar(
+                group="org.postgresql",
+                artifact="postgresql",
+                version="42.7.8",
+                sha256="2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
+                size=1116727,
+            ),
+        ),
     }
 )
 """JARs that are only needed for some purposes, by the name of their group. Spark has all their other dependencies."""

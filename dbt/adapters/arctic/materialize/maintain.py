@@ -15,6 +15,7 @@ from dbt_common.exceptions import CompilationError
 from dbt_common.invocation import get_invocation_id
 
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
+from arctic_runtime.catalog.required_capabilities import check_declared_needs
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName, format_changes_view
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from arctic_runtime.catalog.reader import CatalogReader
+    from arctic_runtime.profile import Profile
 
 logger = AdapterLogger("Arctic")
 
@@ -206,10 +208,11 @@ def name_changes(relation: BaseRelation, node: Mapping[str, Any]) -> str:
     return "`" + format_changes_view(get_table_name(relation)) + "`"
 
 
-def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = ()) -> None:
+def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = (), profile: Profile | None = None) -> None:
     """Raises CompilationError if an arctic or incremental model is configured wrongly, or two relations have one name.
 
-    It names the model, its file and everything that is wrong with its configuration; a key may be missing.
+    It names the model, its file and everything that is wrong with its configuration, also if no catalog of the
+    profile's kind can keep the model; a key may be missing.
     """
     check_foreign_config(nodes)
     models: dict[str, Model] = {}
@@ -221,7 +224,9 @@ def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = ()) -> None:
                 config = read_configuration(written, node.unique_id, list_known_keys(), may_lack_key=True)
                 if not lacks_key(written):
                     _list_not_null_columns(checked, config.primary_key)
-                models[node.unique_id] = Model(get_node_table(node), "", config)
+                models[node.unique_id] = model = Model(get_node_table(node), "", config)
+                if profile is not None and node.config.enabled:
+                    check_declared_needs(profile, model)
                 warn_of_others([constraint for constraint, _ in _list_declared_constraints(checked)])
             except ConfigError as error:
                 raise CompilationError(f"{node.original_file_path}: {error}") from error
