@@ -136,6 +136,8 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "namespace.drop": Effect("repeatable", "Drops an empty namespace."),
         "debug.create": Effect("repeatable", "Creates the table with which `dbt debug` tries whether it can write."),
         "debug.drop": Effect("repeatable", "Drops the table of `dbt debug`."),
+        "probe.write": Effect("repeatable", "Writes a table or view by which a capability of the catalog is tried."),
+        "probe.drop": Effect("repeatable", "Drops a table or view by which a capability was tried."),
         "debug.remove_folders": Effect("repeatable", "Removes the empty folders that the table of `dbt debug` leaves."),
     }
 )

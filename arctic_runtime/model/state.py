@@ -200,7 +200,8 @@ class TableState:
 
     `aggregate_state` is the snapshot of the aggregate state that belongs to the newest run, None if it kept none.
     `appended` is a table without a key, to which events are appended; such a model has no other parts. `current_views`
-    are the relations that have the current or the former name of the view of current versions.
+    are the relations that have the current or the former name of the view of current versions. `unfinished` are tables
+    without a snapshot, whose creation was begun in another attempt or by another writer; their parts are None.
     """
 
     changes: ChangeTableState | None = None
@@ -210,6 +211,7 @@ class TableState:
     aggregate_state: int | None = None
     appended: ChangeTableState | None = None
     current_views: tuple[CurrentViewState, ...] = ()
+    unfinished: frozenset[TableName] = frozenset()
 
     @property
     def log(self) -> ChangeTableState | None:

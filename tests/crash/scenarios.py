@@ -772,7 +772,8 @@ def service_lease() -> Scenario:
 
 def debug() -> Scenario:
     """`dbt debug` in a schema that is not there yet."""
-    names = ("namespace.create", "debug.create", "debug.drop", "namespace.drop", "debug.remove_folders")
+    tried = ("debug.create", "debug.drop", "probe.write", "probe.drop")
+    names = ("namespace.create", *tried, "namespace.drop", "debug.remove_folders")
     return Scenario(names, lambda lake: None, dbt_debug)
 
 

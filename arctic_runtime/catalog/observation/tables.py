@@ -8,7 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.lease import find_newest_lease
-from arctic_runtime.catalog.observation.views import is_plain, observe_current_views, observe_reader_view
+from arctic_runtime.catalog.observation.conflicts import (
+    find_conflicting_table,
+    find_conflicting_view,
+    is_kind,
+    is_unfinished,
+)
+from arctic_runtime.catalog.observation.views import observe_current_views, observe_reader_view
 from arctic_runtime.catalog.reader import CatalogReader, UnsupportedType, to_spark_type
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.branch import BranchCommit, BranchState, list_abandoned_branches
@@ -25,7 +31,6 @@ from arctic_runtime.model.properties import (
     FORGOTTEN_KEYS_KIND,
     FORGOTTEN_UNTIL,
     KEEP,
-    KIND,
     MERGED,
     PRIMARY_KEY,
     REPAIRED,
@@ -71,7 +76,12 @@ def observe_model(reader: CatalogReader, model: Model) -> TableState:
         return _build_keyless_state(model, own, view, changes)
     base = own if model.config.merge == "on_write" else _load_table(reader, model.table.base)
     totals = _load_table(reader, model.table.totals) if model.config.input == "state" else None
-    log = _change_table(changes) if changes is not None and _is_kind(changes, "changes") else None
+    unfinished = frozenset(
+        name for name, table in ((model.table.changes, changes), (model.base, base)) if is_unfinished(table)
+    )
+    has_log = changes is not None and is_kind(changes, "changes") and model.table.changes not in unfinished
+    log = _change_table(changes) if changes is not None and has_log else None
+    has_base = base is not None and is_kind(base, "base") and model.base not in unfinished
     noted = log.properties.get(CURRENT_VIEW) if log else None
     named = {
         relation
@@ -80,23 +90,23 @@ def observe_model(reader: CatalogReader, model: Model) -> TableState:
     }
     return TableState(
         changes=log,
-        base=_build_base_state(base) if base is not None and _is_kind(base, "base") else None,
+        base=_build_base_state(base) if base is not None and has_base else None,
         view=view,
-        conflicting=_find_conflicting_table(model, own, changes, base, totals) or _find_conflicting_view(model, view),
+        conflicting=find_conflicting_table(model, own, changes, base, totals) or find_conflicting_view(model, view),
         aggregate_state=_find_aggregate_state(totals, find_last_run(log)),
         current_views=tuple(observe_current_views(reader, model.table, named)),
+        unfinished=unfinished,
     )
 
 
 def _build_keyless_state(model: Model, own: Table | None, view: ViewState | None, changes: Table | None) -> TableState:
-    """Builds the state of a model without a primary key, to whose table events are appended.
-
-    `own` and `view` are the table and the view of the model's name, `changes` is the table of its change table's name;
-    each is None if it does not exist.
-    """
-    if own is not None and _is_kind(own, APPENDED_KIND):
-        return TableState(appended=_change_table(own))
-    if changes is not None and _is_kind(changes, "changes"):
+    """Builds the state of a model without a key, whose table has no change table; `own` is the table of its name."""
+    if own is not None and is_kind(own, APPENDED_KIND):
+        is_begun = is_unfinished(own)
+        return TableState(
+            appended=None if is_begun else _change_table(own), unfinished=frozenset([model.table] if is_begun else [])
+        )
+    if changes is not None and is_kind(changes, "changes"):
         return TableState(conflicting=ConflictingRelation(model.table.changes, "table"))
     if own is not None:
         return TableState(conflicting=ConflictingRelation(model.table, "table"))
@@ -109,10 +119,10 @@ def observe_key(reader: CatalogReader, table: TableName) -> tuple[str, ...] | No
     () if it has no key and events are appended, None if there is no table.
     """
     changes = _load_table(reader, table.changes)
-    if changes is not None and _is_kind(changes, "changes"):
+    if changes is not None and is_kind(changes, "changes"):
         return parse_key(changes.properties.get(PRIMARY_KEY, ""))
     own = _load_table(reader, table)
-    return () if own is not None and _is_kind(own, APPENDED_KIND) else None
+    return () if own is not None and is_kind(own, APPENDED_KIND) else None
 
 
 def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelation, ...]:
@@ -141,7 +151,7 @@ def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelatio
         *(
             ConflictingRelation(name, "table")
             for name, kind, view_name in loaded
-            if view_name is not None and _is_kind(view_name, kind)
+            if view_name is not None and is_kind(view_name, kind)
         ),
     )
 
@@ -170,10 +180,11 @@ def _observe_upstream(reader: CatalogReader, name: TableName) -> tuple[SourceSta
     The version is None if it is not known, or for other tables.
     """
     changes, own = _load_table(reader, name.changes), _load_table(reader, name)
-    if changes is None or not _is_kind(changes, "changes"):
+    changes, own = (None if is_unfinished(table) else table for table in (changes, own))
+    if changes is None or not is_kind(changes, "changes"):
         return (_build_source_state(name, "table", own) if own is not None else None), None
     view = observe_reader_view(reader, name) if own is None else None
-    merged = _build_base_state(own).merged if own is not None and _is_kind(own, "base") else None
+    merged = _build_base_state(own).merged if own is not None and is_kind(own, "base") else None
     if own is not None and merged is None:
         return _build_source_state(name, "table", own), None
     if view is not None and view.head is None:
@@ -300,7 +311,7 @@ def read_last_offsets(reader: CatalogReader, model: TableName) -> dict[str, Vers
     """
     for name, kind in ((model.changes, "changes"), (model, APPENDED_KIND)):
         log = _load_table(reader, name)
-        if log is not None and _is_kind(log, kind):
+        if log is not None and is_kind(log, kind):
             return dict(get_offsets(find_last_run(_change_table(log))))
     return {}
 
@@ -354,30 +365,6 @@ def _load_table(reader: CatalogReader, name: TableName) -> Table | None:
         return reader.load_table(name.schema, name.name)
     except NoSuchTableError:
         return None
-
-
-def _is_kind(table: Table, kind: str) -> bool:
-    return table.properties.get(KIND) == kind
-
-
-def _find_conflicting_table(
-    model: Model, own: Table | None, changes: Table | None, base: Table | None, totals: Table | None
-) -> ConflictingRelation | None:
-    if changes is not None and not _is_kind(changes, "changes"):
-        return ConflictingRelation(model.table.changes, "table")
-    if totals is not None and not _is_kind(totals, "totals"):
-        return ConflictingRelation(model.table.totals, "table")
-    if own is not None and not (_is_kind(own, "base") and model.config.merge == "on_write"):
-        return ConflictingRelation(model.table, "table", is_plain=is_plain(own.properties))
-    if base is not None and not _is_kind(base, "base") and model.config.merge == "on_read":
-        return ConflictingRelation(model.table.base, "table")
-    return None
-
-
-def _find_conflicting_view(model: Model, view: ViewState | None) -> ConflictingRelation | None:
-    if view is not None and (view.head is None or model.config.merge == "on_write"):
-        return ConflictingRelation(model.table, "view", view.is_clone, view.is_plain)
-    return None
 
 
 def _find_aggregate_state(table: Table | None, last: RunSummary | None) -> int | None:
@@ -475,7 +462,7 @@ def _with_bases(reader: CatalogReader, source: SourceState | None, key: str, own
         return None
     keyed = replace(source, key=parse_key(key))
     name, table = (source.name, own) if own is not None else (source.name.base, _load_table(reader, source.name.base))
-    if table is None or not _is_kind(table, "base"):
+    if table is None or is_unfinished(table) or not is_kind(table, "base"):
         return keyed
     base = _build_base_state(table)
     formerly = {**keyed.formerly, **base.formerly}

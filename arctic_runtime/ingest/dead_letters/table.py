@@ -19,7 +19,6 @@ from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
 from arctic_runtime.ingest.writing.decoding.decode_events import PART, REASON
 from arctic_runtime.ingest.writing.records import DeadLetters
 from arctic_runtime.model.columns import Column
-from arctic_runtime.model.files.layout import KEPT_METADATA
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import FAILURE, POSITION, RESYNC_PREFIX
 from arctic_runtime.model.sources.ingestion import Failure, Progress, SourceProgress
@@ -31,7 +30,7 @@ from arctic_runtime.spark.tables.commit import (
     perform_statement,
     set_properties,
 )
-from arctic_runtime.spark.tables.internal import create_internal_writer
+from arctic_runtime.spark.tables.internal import InternalTable, write_internal_table
 from arctic_runtime.spark.tables.rows.frames import combine_all, conform_frame, read_table
 
 if TYPE_CHECKING:
@@ -113,10 +112,10 @@ class DeadLetterTable:
         Otherwise adds those of COLUMNS that it does not have.
         """
         table = self._load_table()
-        if table is None:
+        if table is None or not table.metadata.snapshots:
             empty = self._spark().createDataFrame([], ", ".join(f"`{column.name}` {column.type}" for column in COLUMNS))
-            writer = create_internal_writer(empty.writeTo(quote_name(*self.table.parts)), "dead letters", KEPT_METADATA)
-            perform_effect("ingest.create_dead_letters", writer.createOrReplace, f"create {self.table}", SPARK)
+            internal = InternalTable(self.table, "dead letters")
+            write_internal_table("ingest.create_dead_letters", self._reader, internal, empty)
             return
         for missing in COLUMNS:
             if missing.name not in table.schema().column_names:

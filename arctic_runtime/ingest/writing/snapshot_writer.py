@@ -25,7 +25,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import alias_as, fill_statement, quote_name, type_name
 from arctic_runtime.spark.tables.commit import perform_statement
-from arctic_runtime.spark.tables.internal import create_internal_writer
+from arctic_runtime.spark.tables.internal import InternalTable, write_internal_table
 from arctic_runtime.spark.tables.rows.frames import to_column
 
 
@@ -105,13 +105,13 @@ class SnapshotStage:
 
     def append_rows(self, rows: DataFrame) -> None:
         """Adds rows to the table; creates it if needed, and adds columns that earlier rows did not have."""
-        writer = rows.withColumn(_RUN, F.lit(self._token)).writeTo(quote_name(*self.table.parts))
+        own = rows.withColumn(_RUN, F.lit(self._token))
         if self._exists:
-            merged = writer.option("mergeSchema", "true")
+            merged = own.writeTo(quote_name(*self.table.parts)).option("mergeSchema", "true")
             perform_effect("ingest.stage", merged.append, f"append to {self.table}", SPARK)
             return
-        writer = create_internal_writer(writer, "snapshot", {"write.spark.accept-any-schema": "true"})
-        perform_effect("ingest.create_stage", writer.createOrReplace, f"create {self.table}", SPARK)
+        internal = InternalTable(self.table, "snapshot", {"write.spark.accept-any-schema": "true"})
+        write_internal_table("ingest.create_stage", self._reader, internal, own)
 
     def read_rows(self, key: tuple[str, ...]) -> DataFrame | None:
         """Returns all rows that this process stored, one for each key if `key` is not empty.

@@ -89,7 +89,7 @@ def _get_head_snapshot(part: ChangeTableState | BaseState) -> int | None:
 def _create_base(model: Model, changes: ChangeTableState, state: TableState) -> tuple[Step, ...]:
     conflicting = state.conflicting
     if conflicting is None or conflicting.name != model.base:
-        return (_plan_new_base(model, changes, replaces=False),)
+        return (_plan_new_base(model, changes, replaces=model.base in state.unfinished),)
     if conflicting.kind == "table" and model.config.format_version == NEWEST_FORMAT:
         return (_plan_new_base(model, changes, replaces=True),)
     was_on_read = state.view is not None and state.view.head is not None

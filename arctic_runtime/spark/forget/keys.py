@@ -5,14 +5,11 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.effects import perform_effect
-from arctic_runtime.model.files.layout import KEPT_METADATA
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import FORGOTTEN_KEYS_KIND, KIND
-from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name
 from arctic_runtime.spark.tables.commit import perform_statement
-from arctic_runtime.spark.tables.internal import create_internal_writer
+from arctic_runtime.spark.tables.internal import InternalTable, write_internal_table
 
 
 def has_keys(reader: CatalogReader, table: TableName) -> bool:
@@ -36,10 +33,8 @@ def keep_keys(spark: SparkSession, reader: CatalogReader, table: TableName, keys
     if has_keys(reader, table):
         keys = keys.unionByName(read_keys(spark, table))
     place = table.forget_keys_name
-    writer = create_internal_writer(
-        keys.distinct().coalesce(1).writeTo(quote_name(*place.parts)), FORGOTTEN_KEYS_KIND, KEPT_METADATA
-    )
-    perform_effect("forget.keys", writer.createOrReplace, f"write {place}", SPARK)
+    internal = InternalTable(place, FORGOTTEN_KEYS_KIND)
+    write_internal_table("forget.keys", reader, internal, keys.distinct().coalesce(1))
 
 
 def drop_with_files(spark: SparkSession, table: TableName) -> None:

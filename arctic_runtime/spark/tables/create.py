@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.effects import perform_effect
@@ -30,15 +30,29 @@ from arctic_runtime.model.step import (
 from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.settings import override_settings
-from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_name, quote_number
+from arctic_runtime.spark.engine.statement import (
+    Sql,
+    fill_statement,
+    join_parts,
+    quote_name,
+    quote_number,
+)
 from arctic_runtime.spark.engine.statement import write_properties as property_list
+from arctic_runtime.spark.tables.capability_probe import require_branches
 from arctic_runtime.spark.tables.commit import (
     build_merged_summary,
+    build_summary_options,
     build_summary_settings,
     perform_statement,
 )
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.rows.frames import read_folded_rows, read_table, to_column
+from arctic_runtime.spark.tables.rows.frames import (
+    list_frame_columns,
+    read_folded_rows,
+    read_table,
+    to_column,
+)
+from arctic_runtime.spark.tables.staged_creation import NewColumns, create_staged, create_without_snapshot
 
 _TABLE_DEFAULTS = {
     **KEPT_METADATA,
@@ -61,8 +75,8 @@ DELETE_ISOLATION = {"write.delete.isolation-level": "snapshot"}
 class NewTable:
     """A table to create, with its first rows.
 
-    `summary` has entries for the summary of its first commit. If it `replaces`, an existing table of the same name is
-    replaced.
+    `summary` are entries for the summary of its commit. If it `replaces`, an existing table of its name is replaced.
+    `is_empty`: it begins without rows, and `rows` only has its columns.
     """
 
     name: TableName
@@ -71,9 +85,11 @@ class NewTable:
     transforms: Sequence[Transform] = ()
     summary: Mapping[str, str] = field(default_factory=dict)
     replaces: bool = False
+    is_empty: bool = False
 
 
 def create_change_table(step: CreateChangeTable, context: Context) -> None:
+    require_branches(context)
     model = context.model
     shape = Shape(step.columns, model.config.primary_key, (), step.sequence_type)
     fields = [F.lit(None).cast(column.type).alias(column.name) for column in step.columns]
@@ -87,7 +103,7 @@ def create_change_table(step: CreateChangeTable, context: Context) -> None:
     lookups = {ROW_GROUP_PROPERTY: str(compute_row_group_bytes(0, context.thresholds.layout))}
     column = {KEEP: "all"} if model.config.keep == "all" else {}
     properties = {**lookups, **build_table_properties(model, "changes"), MODEL_TABLE: str(model.table), **column}
-    create_table("changes.create", context, NewTable(step.table, empty, properties))
+    create_table("changes.create", context, NewTable(step.table, empty, properties, is_empty=True))
 
 
 def create_base(step: CreateBase, context: Context) -> None:
@@ -111,7 +127,32 @@ def create_base(step: CreateBase, context: Context) -> None:
 
 
 def create_table(effect_name: str, context: Context, table: NewTable) -> None:
-    """Creates a table with its rows in one commit, as the effect `effect_name`.
+    """Creates a table with its rows in one commit, or in two if the catalog can't stage its creation.
+
+    After the first of two commits the table has no snapshot, by which the next run knows that it is not finished.
+    """
+
+    def create_at_once() -> None:
+        _create_at_once(effect_name, context, table)
+
+    def create_in_two_commits() -> None:
+        partitioned = _write_partition_clause(table.transforms)
+        columns = list_frame_columns(table.rows)
+        create_without_snapshot(
+            effect_name, context.spark, NewColumns(table.name, columns, table.properties, partitioned)
+        )
+        fill_table(effect_name, context.spark, table)
+
+    if table.replaces:
+        create_at_once()
+    elif table.name in context.state.unfinished:
+        create_in_two_commits()
+    else:
+        create_staged(context.reader, create_at_once, create_in_two_commits)
+
+
+def _create_at_once(effect_name: str, context: Context, table: NewTable) -> None:
+    """Creates a table with its rows in one commit.
 
     It runs a SQL statement, since the DataFrame API lacks the transform `truncate`, and does not quote the columns of
     transforms.
@@ -134,6 +175,23 @@ def create_table(effect_name: str, context: Context, table: NewTable) -> None:
             perform_effect(effect_name, lambda: spark.sql(create), f"create {table.name}", SPARK)
     finally:
         spark.catalog.dropTempView(view)
+
+
+def fill_table(effect_name: str, spark: SparkSession, table: NewTable) -> None:
+    """Commits the first rows of a table that has no snapshot; raises CommitConflict if another writer was faster.
+
+    A table that begins without rows gets a snapshot without rows, on top of whatever another writer has committed.
+    """
+    name = quote_name(*table.name.parts)
+    what = f"write the first rows of {table.name}"
+    if table.is_empty:
+        writer = spark.table(name).limit(0).writeTo(name)
+        perform_effect(effect_name, writer.append, what, SPARK)
+        return
+    # Without the option `validate-from-snapshot-id` every file that was ever added conflicts.
+    options = {"distribution-mode": "none", "fanout-enabled": "true", "isolation-level": "serializable"}
+    filled = table.rows.writeTo(name).options(**options, **build_summary_options(table.summary))
+    perform_effect(effect_name, lambda: filled.overwrite(F.lit(True)), what, SPARK)
 
 
 def build_table_properties(model: Model, kind: str) -> dict[str, str]:

@@ -3,19 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrameWriterV2
+from pyspark.sql import DataFrame
 
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.effects import perform_effect
+from arctic_runtime.model.files.layout import KEPT_METADATA
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import KIND
+from arctic_runtime.spark.engine.java.java_errors import SPARK
+from arctic_runtime.spark.engine.statement import quote_name
+from arctic_runtime.spark.tables.commit import build_summary_options
+from arctic_runtime.spark.tables.rows.frames import list_frame_columns
+from arctic_runtime.spark.tables.staged_creation import NewColumns, create_staged, create_without_snapshot
 
-NO_OTHERS: Mapping[str, str] = {}
+_NO_SUMMARY: Mapping[str, str] = {}
 
 
-def create_internal_writer(
-    writer: DataFrameWriterV2, kind: str, others: Mapping[str, str] = NO_OTHERS
-) -> DataFrameWriterV2:
-    """Returns `writer` set to create an Iceberg table of format version 3, with the properties `kind` and `others`."""
-    writer = writer.using("iceberg")
-    for key, value in {"format-version": "3", KIND: kind, **others}.items():
+@dataclass(frozen=True)
+class InternalTable:
+    """An Iceberg table of format 3, with `kind` and `others` as its properties."""
+
+    name: TableName
+    kind: str
+    others: Mapping[str, str] = field(default_factory=lambda: KEPT_METADATA)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return {"format-version": "3", KIND: self.kind, **self.others}
+
+
+def write_internal_table(
+    effect_name: str,
+    reader: CatalogReader,
+    table: InternalTable,
+    rows: DataFrame,
+    summary: Mapping[str, str] = _NO_SUMMARY,
+) -> None:
+    """Creates or replaces a table with `rows` in one commit, with the entries `summary` in the commit's summary.
+
+    If the catalog can't stage the creation of a table, one without a snapshot is created first, and then replaced.
+    """
+    writer = rows.writeTo(quote_name(*table.name.parts)).using("iceberg")
+    for key, value in table.properties.items():
         writer = writer.tableProperty(key, value)
-    return writer
+    writer = writer.options(**build_summary_options(summary))
+
+    def write() -> None:
+        perform_effect(effect_name, writer.createOrReplace, f"write {table.name}", SPARK)
+
+    def write_in_two_commits() -> None:
+        new = NewColumns(table.name, list_frame_columns(rows), table.properties)
+        create_without_snapshot(effect_name, rows.sparkSession, new)
+        write()
+
+    create_staged(reader, write, write_in_two_commits)

@@ -15,6 +15,7 @@ from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.step import CreateAppended, SetLayout
 from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_name
+from arctic_runtime.spark.tables.capability_probe import require_branches
 from arctic_runtime.spark.tables.commit import build_summary_options, perform_statement, set_properties, swap_in
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.create import NewTable, build_table_properties, create_table, transform_text
@@ -22,13 +23,15 @@ from arctic_runtime.spark.tables.rows.frames import conform_frame
 
 
 def create_keyless_table(step: CreateAppended, context: Context) -> None:
-    """Creates the table with its partitioning, in a first commit without rows."""
+    """Creates the table with its partitioning, and with a first snapshot without rows."""
+    require_branches(context)
     config = context.model.config
     fields = [F.lit(None).cast(column.type).alias(column.name) for column in step.columns]
     target = {TARGET_PROPERTY: str(config.target_file_bytes)}
     properties = {**target, **build_table_properties(context.model, APPENDED_KIND)}
     empty = context.spark.range(0).select(*fields)
-    create_table("ingest.create_table", context, NewTable(step.table, empty, properties, config.partition_by))
+    new = NewTable(step.table, empty, properties, config.partition_by, is_empty=True)
+    create_table("ingest.create_table", context, new)
 
 
 def set_layout(step: SetLayout, spark: SparkSession) -> None:

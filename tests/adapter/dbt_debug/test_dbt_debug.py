@@ -26,8 +26,12 @@ class TestDebug(BaseDebug):
         _, output = run_dbt_and_capture(["debug"])
         for sign in ("spark: 4.1", "iceberg: ", "java: ", "has the recorded hash", "warehouse: /", "All checks passed"):
             assert sign in output, output
+        assert "catalog has table branches: yes (for arctic models" in output, output
+        assert "catalog has views: yes (for `merge: on_read` and `current_view`)" in output, output
+        assert "catalog has transactions over tables: no (not needed)" in output, output
+        assert "unknown" not in output.partition("catalog has")[2], output
         assert f"a table was created and dropped in {warehouse}/" in output
-        assert not list(warehouse.rglob("arctic_debug*"))
+        assert not list(warehouse.rglob("arctic_*_*"))
         assert not [name for name in project.adapter.list_schemas("lake") if name.startswith("arctic_debug")]
 
     def test_a_profile_that_can_not_work_is_named(self, project: Any) -> None:

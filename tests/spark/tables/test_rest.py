@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,9 +12,14 @@ import pytest
 
 from arctic_runtime.catalog.heads import observe_heads
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import CatalogError
+from arctic_runtime.errors import CatalogError, CommitConflict, ConfigError
+from arctic_runtime.model.properties import KIND
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
+from arctic_runtime.spark.tables.create import NewTable, fill_table
+from arctic_runtime.spark.tables.rows.frames import list_frame_columns
+from arctic_runtime.spark.tables.staged_creation import NewColumns, create_without_snapshot
+from tests.crash.dying import dying
 from tests.rest_catalog import serve
 from tests.spark.warehouse import Warehouse, refuse
 
@@ -21,9 +27,15 @@ ORDERS = "id int, customer string, amount int"
 
 
 @pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
+def lacks() -> dict[str, bool]:
+    """What the catalog lacks; nothing, unless a test says otherwise."""
+    return {}
+
+
+@pytest.fixture
+def address(tmp_path: Path, lacks: dict[str, bool]) -> Iterator[str]:
     """Where a catalog of the test's own listens."""
-    with serve(tmp_path) as server:
+    with serve(tmp_path, **lacks) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
@@ -66,6 +78,55 @@ def test_a_model_follows_its_source_and_asks_nothing_of_spark_without_news(rest:
     assert rest.branches(model) == set()
     kinds = {"orders": "view" if merge == "on_read" else "table", "orders__changes": "table", "landed": "table"}
     assert kinds.items() <= rest.reader.list_relations("dwd").items()
+
+
+@pytest.mark.parametrize("lacks", [{"stages": False}], ids=["stages nothing"])
+@pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
+def test_where_nothing_is_staged_a_creation_may_die_at_every_effect(rest: Warehouse, merge: str) -> None:
+    rest.append_v2("landed", [(1, "a", 10), (2, "b", 20)], ORDERS)
+    for last in itertools.count():
+        model = rest.model(f"m{last}", "select id, amount from {landed}", primary_key="id", merge=merge)
+        life = dying(last, lambda model=model: rest.run(model))
+        state = rest.state(model)
+        assert state.conflicting is None
+        rest.run(model)
+        assert rest.rows(model) == [(1, 10), (2, 20)]
+        assert rest.broken(model) == []
+        assert rest.state(model).unfinished == frozenset()
+        if life is None:
+            break
+    assert rest.reader.capabilities.staged_creation is False
+    assert last > 7
+
+
+@pytest.mark.parametrize("lacks", [{"stages": False}], ids=["stages nothing"])
+def test_of_two_who_fill_the_same_empty_base_one_is_refused(rest: Warehouse) -> None:
+    name = rest.table("twice")
+    fill = NewTable(name, rest.frame([(1,)], "id int"), {KIND: "base"})
+    create_without_snapshot("base.create", rest.spark, NewColumns(name, list_frame_columns(fill.rows), fill.properties))
+    fill_table("base.create", rest.spark, fill)
+    with pytest.raises(CommitConflict, match="write the first rows"):
+        fill_table("base.create", rest.spark, fill)
+    assert rest.spark.table(rest.sql_name("twice")).count() == 1
+
+
+@pytest.mark.parametrize("lacks", [{"keeps_branches": False}], ids=["keeps no branches"])
+def test_where_no_branches_are_kept_a_model_is_refused_and_nothing_is_left(rest: Warehouse) -> None:
+    rest.append_v2("landed", [(1, "a", 10)], ORDERS)
+    model = rest.model("m", "select id, amount from {landed}", primary_key="id")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="arctic models need table branches, and the catalog has none"):
+            rest.run(model)
+        assert rest.reader.list_relations("dwd") == {"landed": "table"}
+
+
+@pytest.mark.parametrize("lacks", [{"has_views": False}], ids=["has no views"])
+def test_where_no_views_are_kept_only_tables_merged_on_write_are_created(rest: Warehouse) -> None:
+    rest.append_v2("landed", [(1, "a", 10)], ORDERS)
+    with pytest.raises(ConfigError, match="`merge: on_read` needs views"):
+        rest.run(rest.model("m", "select id, amount from {landed}", primary_key="id", merge="on_read"), refuse)
+    assert rest.reader.list_relations("dwd") == {"landed": "table"}
+    assert rest.run(rest.model("m", "select id, amount from {landed}", primary_key="id")).mode == "create"
 
 
 def test_an_address_where_nobody_listens_is_named(address: str, tmp_path: Path) -> None:

@@ -11,16 +11,15 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import perform_effect
 from arctic_runtime.ingest.transports.files.listing import SourceFile
 from arctic_runtime.model.files.expiry import ExpireSnapshots
-from arctic_runtime.model.files.layout import KEPT_METADATA
 from arctic_runtime.model.names import TableName
 from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import quote_name
-from arctic_runtime.spark.tables.internal import create_internal_writer
+from arctic_runtime.spark.tables.internal import InternalTable, write_internal_table
 from arctic_runtime.spark.tables.snapshots import expire_snapshots
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-    from pyspark.sql import DataFrameWriterV2, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
 
 COLUMNS = "batch bigint, path string, bytes bigint, modified bigint"
 """Columns of the table: the number of a batch from 1, a file's path below the source's folder, its size, and when it
@@ -61,8 +60,8 @@ class FileTable:
     def add_batch(self, batch: int, files: Iterable[SourceFile]) -> None:
         """Appends the files of a batch; raises CommitConflict if the catalog stays locked."""
         if not self._is_there():
-            writer = create_internal_writer(self._build_writer({}), "file log", KEPT_METADATA)
-            perform_effect("ingest.create_file_log", writer.create, f"create {self.table}", SPARK)
+            internal = InternalTable(self.table, "file log")
+            write_internal_table("ingest.create_file_log", self._reader, internal, self._build_rows({}))
         writer = self._build_writer({batch: tuple(files)})
         perform_effect("ingest.append_file_log", writer.append, f"append batch {batch} to {self.table}", SPARK)
         self._expire_snapshots()
@@ -79,8 +78,11 @@ class FileTable:
         expire_snapshots(ExpireSnapshots(self.table, replaced), self._spark())
 
     def _build_writer(self, batches: Mapping[int, tuple[SourceFile, ...]]) -> DataFrameWriterV2:
+        return self._build_rows(batches).writeTo(quote_name(*self.table.parts))
+
+    def _build_rows(self, batches: Mapping[int, tuple[SourceFile, ...]]) -> DataFrame:
         rows = [(batch, file.path, file.bytes, file.modified) for batch, files in batches.items() for file in files]
-        return self._spark().createDataFrame(rows, COLUMNS).coalesce(1).writeTo(quote_name(*self.table.parts))
+        return self._spark().createDataFrame(rows, COLUMNS).coalesce(1)
 
     def _load_table(self) -> Table:
         return self._reader.load_table(self.table.schema, self.table.name)

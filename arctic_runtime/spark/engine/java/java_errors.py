@@ -91,6 +91,9 @@ _RULES = (
 )
 _NO_VIEWS_IN_SPARK = ("MISSING_CATALOG_ABILITY.VIEWS", "UNSUPPORTED_FEATURE.CATALOG_OPERATION")
 _UNSUPPORTED = "UnsupportedOperationException"
+_REFUSALS = ("BadRequestException", "RESTException", _UNSUPPORTED)
+"""The exceptions by which a REST server refuses a request that it does not know."""
+
 _CONFLICTS_OF_SPARK = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS", "SCHEMA_ALREADY_EXISTS")
 """The error conditions of Spark that mean a commit conflict; all its other conditions do not."""
 
@@ -126,6 +129,11 @@ def is_view_refusal(error: Exception) -> bool:
         if exception.simple_name == _UNSUPPORTED
     )
     return any(is_named)
+
+
+def is_staging_refusal(error: Exception) -> bool:
+    """Whether an error may mean that a REST server refuses to stage the creation of a table."""
+    return any(exception.simple_name in _REFUSALS for exception in walk_java_exceptions(error))
 
 
 def walk_java_exceptions(error: Exception) -> Iterator[JavaException]:

@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from typing_extensions import LiteralString
 
-from arctic_runtime.effects import perform_effect
 from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Node
@@ -32,18 +31,15 @@ from arctic_runtime.ivm.strategies.aggregate_state import (
     list_aggregate_states,
     with_state_view,
 )
-from arctic_runtime.model.files.layout import KEPT_METADATA
 from arctic_runtime.model.properties import RUN
 from arctic_runtime.model.run_summary import find_last_run
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
 from arctic_runtime.spark.changes.equality import compare_bags
-from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name
-from arctic_runtime.spark.tables.commit import build_summary_options
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.internal import create_internal_writer
+from arctic_runtime.spark.tables.internal import InternalTable, write_internal_table
 from arctic_runtime.spark.tables.rows.frames import NULL, Hold, as_key, cast_as, match_key, read_table, to_column
 
 Register = Callable[[Sequence[Node]], None]
@@ -255,8 +251,10 @@ def _write_state(context: Context, rows: DataFrame) -> None:
     """Replaces the stored state by `rows`; earlier states can still be read by their snapshots."""
     table = context.model.table.totals
     columns_renamed = rows.toDF(*[f"total_{place}" for place in range(len(rows.columns))])
-    writer = create_internal_writer(
-        columns_renamed.coalesce(1).writeTo(quote_name(*table.parts)), "totals", KEPT_METADATA
+    write_internal_table(
+        "aggregate_state.write",
+        context.reader,
+        InternalTable(table, "totals"),
+        columns_renamed.coalesce(1),
+        {RUN: context.token},
     )
-    writer = writer.options(**build_summary_options({RUN: context.token}))
-    perform_effect("aggregate_state.write", writer.createOrReplace, f"write {table}", SPARK)

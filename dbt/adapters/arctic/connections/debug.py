@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dbt_common.exceptions import DbtRuntimeError
 
+from arctic_runtime.catalog_kinds.capabilities import list_capability_lines
 from arctic_runtime.catalog_kinds.object_stores import find_store
 from arctic_runtime.effects import perform_effect
 from arctic_runtime.profile import mask_secrets
@@ -50,7 +51,7 @@ def report_debug(adapter: CheckedAdapter) -> Iterator[str]:
     for tool, version in get_pool(adapter.profile).environment.list_versions().items():
         yield f"{tool}: {version}"
     yield from _list_jar_lines(adapter)
-    yield _try_write(adapter)
+    yield from _try_writes(adapter)
 
 
 def _list_catalog_lines(adapter: CheckedAdapter) -> Iterator[str]:
@@ -76,42 +77,61 @@ def _list_jar_lines(adapter: CheckedAdapter) -> Iterator[str]:
         yield f"jar: {check.path.name} has the recorded hash"
 
 
-def _remove_empty_folders(adapter: CheckedAdapter, schema: str, trial: str) -> None:
-    """Removes the empty folders that a purged table leaves in an embedded warehouse; an object store has no folders."""
+def _remove_empty_folders(adapter: CheckedAdapter, schema: str, pattern: str) -> None:
+    """Removes the empty folders that purged tables leave in an embedded warehouse, and then that of the schema.
+
+    An object store has no folders.
+    """
     profile = adapter.profile
     if profile.sqlite_file is None or find_store(profile.catalog_properties) is not None:
         return
-    table = profile.sqlite_file.parent / schema / trial
-    for folder in (table / "data", table / "metadata", table, table.parent):
+    home = profile.sqlite_file.parent / schema
+    parts = [part for table in sorted(home.glob(pattern)) for part in (table / "data", table / "metadata", table)]
+    for folder in (*parts, home):
         with suppress(OSError):
             perform_effect("debug.remove_folders", folder.rmdir, f"remove {folder}")
 
 
-def _try_write(adapter: CheckedAdapter) -> str:
-    """Creates and drops a small table; returns a line that says where.
+def _try_writes(adapter: CheckedAdapter) -> Iterator[str]:
+    """Tries a write and the capabilities of the catalog with small tables, and yields what was found.
 
     It uses a temporary schema if the profile's schema does not exist yet.
     """
-    from arctic_runtime.spark.tables.commit import perform_statement
-
     catalog, schema = adapter.profile.catalog, str(adapter.config.credentials.schema)
-    trial = f"arctic_debug_{uuid.uuid4().hex[:8]}"
+    token = uuid.uuid4().hex[:8]
+    trial = f"arctic_debug_{token}"
     has_schema = adapter.check_schema_exists(catalog, schema)
     place = adapter.Relation.create(database=catalog, schema=schema if has_schema else trial)
-    table = quote_name(catalog, str(place.schema), trial)
-    spark = adapter.spark_session()
     if not has_schema:
         adapter.create_namespace(place)
     try:
-        create = fill_statement("CREATE TABLE {table} USING iceberg AS SELECT 1 AS one", table=table)
-        perform_statement("debug.create", spark, create)
-        location = _find_location(spark, table)
-        perform_statement("debug.drop", spark, fill_statement("DROP TABLE {table} PURGE", table=table))
+        yield _try_write(adapter.spark_session(), quote_name(catalog, str(place.schema), trial))
+        yield from _list_capabilities(adapter, str(place.schema), token)
     finally:
         if not has_schema:
             adapter.drop_namespace(place)
-        _remove_empty_folders(adapter, str(place.schema), trial)
+        _remove_empty_folders(adapter, str(place.schema), f"arctic_*_{token}")
+
+
+def _try_write(spark: SparkSession, table: Sql) -> str:
+    """Creates and drops a small table; returns a line that says where."""
+    from arctic_runtime.spark.tables.commit import perform_statement
+
+    create = fill_statement("CREATE TABLE {table} (one int) USING iceberg", table=table)
+    perform_statement("debug.create", spark, create)
+    location = _find_location(spark, table)
+    perform_statement("debug.drop", spark, fill_statement("DROP TABLE {table} PURGE", table=table))
     return f"write: a table was created and dropped in {location}"
+
+
+def _list_capabilities(adapter: CheckedAdapter, schema: str, token: str) -> Iterator[str]:
+    """Tries the capabilities of the catalog, and yields a line for each."""
+    from arctic_runtime.spark.tables.capability_probe import CapabilityProbe
+
+    reader = adapter.catalog_reader
+    known = reader.capabilities if reader.is_supported else adapter.profile.catalog_kind.capabilities
+    tried = CapabilityProbe(adapter.spark_session(), reader, schema, token).probe_all()
+    yield from list_capability_lines(tried.complete(known))
 
 
 def _find_location(spark: SparkSession, table: Sql) -> str:

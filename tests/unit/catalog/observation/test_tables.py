@@ -11,7 +11,6 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from arctic_runtime.catalog.observation.tables import observe_model, observe_readable, observe_source
 from arctic_runtime.catalog.observation.views import observe_reader_view, read_view_sql
-from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import ConflictingRelation, TableState, ViewState
@@ -130,11 +129,13 @@ def test_a_table_under_the_change_tables_name_is_a_conflicting_relation_and_no_c
     assert state.changes is None
 
 
-def test_a_base_without_a_snapshot_is_corrupt(shop) -> None:
+def test_tables_without_a_snapshot_are_unfinished_and_nothing_is_read_of_them(shop) -> None:
     warehouse, _ = shop
     warehouse.create("hollow", arctic_kind="base")
-    with pytest.raises(CorruptState, match="has no snapshot"):
-        observe_model(warehouse.reader, a_model("hollow"))
+    warehouse.create("hollow__changes", arctic_kind="changes")
+    model = a_model("hollow")
+    assert observe_model(warehouse.reader, model) == TableState(unfinished=frozenset([model.base, model.table.changes]))
+    assert observe_readable(warehouse.reader, model.table) is None
 
 
 def test_a_base_that_nobody_merged_does_not_say_what_it_holds(shop) -> None:

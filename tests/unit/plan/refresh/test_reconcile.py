@@ -119,6 +119,13 @@ def test_a_missing_base_is_made_from_all_changes(model: Model) -> None:
 
 
 @MODELS
+def test_a_base_whose_creation_was_not_finished_is_replaced(model: Model) -> None:
+    state = TableState(a_log(0, 5), unfinished=frozenset([model.base]))
+    (step,) = plan_reconciliation(model, state, MERGE)
+    assert step == CreateBase(model.base, v(2), 50, replaces=True)
+
+
+@MODELS
 def test_a_run_without_rows_makes_an_empty_base(model: Model) -> None:
     assert plan_reconciliation(model, TableState(a_log(0, 0)), MERGE) == (CreateBase(model.base, v(1), 0),)
 

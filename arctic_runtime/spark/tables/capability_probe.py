@@ -1,0 +1,151 @@
+"""Tries the capabilities of a catalog with tables and a view that are dropped again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+from typing_extensions import LiteralString
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.required_capabilities import describe_catalog
+from arctic_runtime.catalog_kinds.capabilities import BRANCHES, Capabilities, build_lack_error
+from arctic_runtime.errors import ArcticError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS
+from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_name
+from arctic_runtime.spark.tables.commit import perform_statement, read_tips
+from arctic_runtime.spark.tables.context import Context
+
+_BRANCH = "arctic_probe"
+
+
+@dataclass(frozen=True)
+class CapabilityProbe:
+    """Tries capabilities in a schema, with relations whose names begin with `arctic_probe_` and have `token`."""
+
+    spark: SparkSession
+    reader: CatalogReader
+    schema: str
+    token: str
+
+    def probe_all(self) -> Capabilities:
+        """Tries all capabilities but transactions over tables, which follow from the kind of the catalog.
+
+        Raises Spark's error if not even a plain table can be created.
+        """
+        with self._make_table() as (table, has_format_version_3):
+            return Capabilities(
+                branches=self._has(lambda: self._try_branch(table)),
+                views=self._has(lambda: self._try_view(table)),
+                staged_creation=self._has(self._try_staged_creation),
+                format_version_3=has_format_version_3,
+                conditional_writes=self._try_stale_commit(table) if self.reader.is_supported else None,
+            )
+
+    def probe_branches(self) -> bool:
+        """Whether a table keeps a branch besides main."""
+        with self._make_table() as (table, _):
+            return self._has(lambda: self._try_branch(table))
+
+    @contextmanager
+    def _make_table(self) -> Iterator[tuple[TableName, bool]]:
+        """Creates a table with one row for the time of the context; also tells if it has format version 3."""
+        table = self._get_name("table")
+        try:
+            has_format_version_3 = self._has(lambda: self._try_format_version_3(table))
+            if not has_format_version_3:
+                self._write("CREATE TABLE IF NOT EXISTS {table} (one int) USING iceberg", table)
+            self._write("INSERT INTO {table} VALUES (1)", table)
+            yield table, has_format_version_3
+        finally:
+            self._drop("DROP TABLE IF EXISTS {table} PURGE", table)
+
+    def _has(self, attempt: Callable[[], bool]) -> bool:
+        try:
+            return attempt()
+        except (ArcticError, *SPARK_ERRORS):
+            return False
+
+    def _try_format_version_3(self, table: TableName) -> bool:
+        self._write("CREATE TABLE {table} (one int) USING iceberg TBLPROPERTIES ('format-version' = '3')", table)
+        self.spark.table(quote_name(*table.parts)).select("_last_updated_sequence_number").collect()
+        return True
+
+    def _try_branch(self, table: TableName) -> bool:
+        """Creates a branch and commits to it; a catalog may drop branches silently."""
+        self._write("ALTER TABLE {table} CREATE BRANCH {branch}", table, branch=quote_name(_BRANCH))
+        branch = quote_name(*table.to_branch_parts(_BRANCH))
+        self._write("INSERT INTO {branch} VALUES (2)", table, branch=branch)
+        tips = read_tips(self.spark, table, "main", _BRANCH)
+        return _BRANCH in tips and tips[_BRANCH] != tips.get("main")
+
+    def _try_view(self, table: TableName) -> bool:
+        view = self._get_name("view")
+        try:
+            self._write("CREATE VIEW {view} AS SELECT one FROM {table}", table, view=quote_name(*view.parts))
+            self._write("CREATE OR REPLACE VIEW {view} AS SELECT one FROM {table}", table, view=quote_name(*view.parts))
+            return not self.reader.is_supported or self.reader.load_view(view.schema, view.name).sql is not None
+        except NotImplementedError:
+            return False
+        finally:
+            self._drop("DROP VIEW IF EXISTS {table}", view)
+
+    def _try_staged_creation(self) -> bool:
+        table = self._get_name("staged")
+        try:
+            self._write("CREATE TABLE {table} USING iceberg AS SELECT 1 AS one", table)
+        finally:
+            self._drop("DROP TABLE IF EXISTS {table} PURGE", table)
+        return True
+
+    def _try_stale_commit(self, table: TableName) -> bool:
+        """Sends a commit on top of the first snapshot of a table that has a second one; it must be refused.
+
+        For a catalog without a server of its own, pyiceberg compares and refuses.
+        """
+        from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
+
+        self._write("INSERT INTO {table} VALUES (3)", table)
+        loaded = self.reader.load_table(table.schema, table.name)
+        oldest = loaded.metadata.snapshots[0].snapshot_id
+        requirement = AssertRefSnapshotId.model_validate({"ref": "main", "snapshot-id": oldest})
+        update = SetPropertiesUpdate(updates={"arctic.probe": "stale"})
+
+        def commit() -> bool:
+            try:
+                self.reader.catalog.commit_table(loaded, (requirement,), (update,))
+            except CommitFailedException:
+                return True
+            return False
+
+        return self.reader.perform_change("probe.write", f"commit to an older version of {table}", commit)
+
+    def _get_name(self, what: str) -> TableName:
+        return TableName(self.reader.profile.catalog, self.schema, f"arctic_probe_{what}_{self.token}")
+
+    def _write(self, template: LiteralString, table: TableName, **parts: Sql) -> None:
+        statement = fill_statement(template, table=quote_name(*table.parts), **parts)
+        perform_statement("probe.write", self.spark, statement)
+
+    def _drop(self, template: LiteralString, relation: TableName) -> None:
+        """Drops a relation; if that fails, it is left behind, which harms nobody."""
+        statement = fill_statement(template, table=quote_name(*relation.parts))
+        with suppress(ArcticError, *SPARK_ERRORS):
+            perform_statement("probe.drop", self.spark, statement)
+
+
+def require_branches(context: Context) -> None:
+    """Raises ConfigError if the catalog keeps no branches of tables, before the first table of a model is created.
+
+    Tries it if only the server knows, once for each reader.
+    """
+    reader, table = context.reader, context.model.table
+    if reader.capabilities.branches is None:
+        probe = CapabilityProbe(context.spark, reader, table.schema, context.token)
+        reader.learn_capabilities(Capabilities(branches=probe.probe_branches()))
+    if not reader.capabilities.branches:
+        raise build_lack_error(str(table), describe_catalog(reader.profile), BRANCHES)
