@@ -86,10 +86,10 @@ class MotoServer:
 
 
 @contextmanager
-def run_moto() -> Iterator[MotoServer]:
-    """Starts a server in a process of its own, and ends it afterwards."""
+def run_moto(module: str = "tests.open.moto_server") -> Iterator[MotoServer]:
+    """Starts a server in a process of its own, whose program is `module`, and ends it afterwards."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.open.moto_server"],
+        [sys.executable, "-m", module],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
