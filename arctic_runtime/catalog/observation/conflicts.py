@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from arctic_runtime.catalog.observation.views import is_plain
 from arctic_runtime.model.properties import APPENDED_KIND, KIND
 from arctic_runtime.model.state import ConflictingRelation, ViewState
 from arctic_runtime.model.table import Model
@@ -36,7 +37,7 @@ def find_conflicting_table(
     if totals is not None and not is_kind(totals, "totals"):
         return ConflictingRelation(model.table.totals, "table")
     if own is not None and not (is_kind(own, "base") and model.config.merge == "on_write"):
-        return ConflictingRelation(model.table, "table")
+        return ConflictingRelation(model.table, "table", is_plain=is_plain(own.properties))
     if base is not None and not is_kind(base, "base") and model.config.merge == "on_read":
         return ConflictingRelation(model.table.base, "table")
     return None
@@ -45,5 +46,5 @@ def find_conflicting_table(
 def find_conflicting_view(model: Model, view: ViewState | None) -> ConflictingRelation | None:
     """Returns the view that has a model's name and does not belong to it as it is configured; None if there is none."""
     if view is not None and (view.head is None or model.config.merge == "on_write"):
-        return ConflictingRelation(model.table, "view", view.is_clone)
+        return ConflictingRelation(model.table, "view", view.is_clone, view.is_plain)
     return None
