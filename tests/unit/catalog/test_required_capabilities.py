@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from dbt.artifacts.resources import NodeConfig
 from dbt_common.exceptions import CompilationError
 
 from arctic_runtime.catalog.reader import CatalogReader
@@ -101,7 +102,7 @@ def test_a_project_is_refused_when_it_is_parsed_by_the_file_of_the_model() -> No
         database="lake",
         schema="dwd",
         alias="m",
-        config=SimpleNamespace(**config),
+        config=NodeConfig.from_dict(config),
         to_dict=lambda omit_none: {"unique_id": "model.shop.m", "config": config, "config_call_dict": config},
     )
     with pytest.raises(CompilationError, match=r"models/m\.sql: lake\.dwd\.m: `merge: on_read` needs views"):
