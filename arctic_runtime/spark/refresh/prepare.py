@@ -31,6 +31,7 @@ def prepare_tables(
     model = table.model
     state = context.state
     if state.changes is not None and not decisions.has_same_key(model, state.changes):
+        decisions.check_table(model, state, decisions.Request())  # The table may have rows since the run was planned.
         raise _drop_empty_tables(context, state, "keys")
     if state.changes is None:
         perform_step(CreateChangeTable(model.table.changes, stored, sequence_type), context)
