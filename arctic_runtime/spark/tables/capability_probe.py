@@ -113,7 +113,7 @@ class CapabilityProbe:
         loaded = self.reader.load_table(table.schema, table.name)
         oldest = loaded.metadata.snapshots[0].snapshot_id
         requirement = AssertRefSnapshotId.model_validate({"ref": "main", "snapshot-id": oldest})
-        update = SetPropertiesUpdate(updates={"arctic.probe": "stale"})
+        update = SetPropertiesUpdate(updates={"comment": "stale"})
 
         def commit() -> bool:
             try:

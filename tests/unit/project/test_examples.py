@@ -48,9 +48,10 @@ def _python(arguments: Arguments) -> None:
 
 def _pip(arguments: Arguments) -> None:
     *options, package = arguments
-    assert options == ["install", "-c", "constraints.txt"]
+    is_checkout = package.startswith(".")
+    assert options == (["install", "-c", "constraints.txt"] if is_checkout else ["install"])
     assert (ROOT / "constraints.txt").exists()
-    extras = re.fullmatch(r"\.(?:\[([\w,]+)\])?", package)
+    extras = re.fullmatch(r"(?:\.|dbt-arctic)(?:\[([\w,]+)\])?", package)
     assert extras is not None
     assert all(f"\n{extra} = [" in read("pyproject.toml") for extra in (extras[1] or "").split(",") if extra)
 
