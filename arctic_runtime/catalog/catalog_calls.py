@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -69,6 +70,8 @@ class CatalogCalls:
             raise CatalogError(self._format_failure(what, text)) from error
         except (RequestException, OSError) as error:
             raise CatalogError(self._format_failure(what, str(error))) from error
+        except self._connection_errors as error:
+            raise CatalogError(self._format_failure(what, str(error))) from error
 
     @cached_property
     def _database_errors(self) -> tuple[type[Exception], ...]:
@@ -81,6 +84,15 @@ class CatalogCalls:
         from sqlalchemy.exc import DBAPIError
 
         return (DBAPIError, sqlite3.Error)
+
+    @cached_property
+    def _connection_errors(self) -> tuple[type[Exception], ...]:
+        """The exception of the catalog's client library; none if that is not installed."""
+        name = self._profile.catalog_kind.connection_error
+        try:
+            return (pkgutil.resolve_name(name),) if name else ()
+        except ImportError:
+            return ()
 
     def _format_failure(self, what: str, reason: str) -> str:
         cure = next((cure for sign, cure in _CURES if sign in reason), "Is it up, and is its address right?")

@@ -77,6 +77,7 @@ class CatalogReader:
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self._opening = threading.Lock()
+        self._of_thread = threading.local()
         self._calls = CatalogCalls(profile)
         self._ask = self._calls.ask_catalog
 
@@ -146,8 +147,9 @@ class CatalogReader:
         if not self.has_namespace(namespace):
             return {}
         kinds: dict[str, RelationKind] = {}
-        for levels in self._ask(f"list views of {namespace}", lambda: self.catalog.list_views((namespace,))):
-            kinds[levels[-1]] = "view"
+        if self.lists_views:
+            for levels in self._ask(f"list views of {namespace}", lambda: self.catalog.list_views((namespace,))):
+                kinds[levels[-1]] = "view"
         for levels in self._ask(f"list tables of {namespace}", lambda: self.catalog.list_tables((namespace,))):
             kinds.setdefault(levels[-1], "table")
         return kinds
@@ -192,12 +194,23 @@ class CatalogReader:
 
     @property
     def catalog(self) -> Catalog:
-        """The pyiceberg catalog, opened on first use."""
+        """The pyiceberg catalog, opened on first use; for each thread if its connection can't be shared."""
+        if not self.profile.catalog_kind.is_thread_safe:
+            return self._open_for_thread()
         with self._opening:
             return self._catalog
 
+    def _open_for_thread(self) -> Catalog:
+        if not hasattr(self._of_thread, "catalog"):
+            self._of_thread.catalog = self._open_catalog()
+        catalog: Catalog = self._of_thread.catalog
+        return catalog
+
     @cached_property
     def _catalog(self) -> Catalog:
+        return self._open_catalog()
+
+    def _open_catalog(self) -> Catalog:
         from pyiceberg.catalog import load_catalog
 
         properties = self.profile.build_pyiceberg_properties()

@@ -100,6 +100,14 @@ class CatalogKind:
     read_stated_capabilities: Callable[[Any], Capabilities] | None = None
     """Reads the capabilities that a server states, from pyiceberg's opened catalog; None if no server states any."""
 
+    is_thread_safe: bool = True
+    """Whether threads may share pyiceberg's connection to the catalog."""
+
+    connection_error: str = ""
+    """Module and name of the exception by which pyiceberg's client says that it does not reach the server.
+
+    Empty if those of the standard library and of `requests` are all."""
+
     may_give_credentials: bool = False
     """Whether the catalog's server may give its users credentials for the store that has the files."""
 

@@ -13,7 +13,6 @@ from arctic_runtime.profile import Profile
 from tests.open.glue_catalog import run_glue_catalog
 from tests.open.hive_catalog import run_hive_catalog
 from tests.open.postgres_catalog import run_postgres_catalog
-from tests.open.seaweedfs_catalog import run_seaweedfs_catalog
 from tests.rest_catalog import serve
 
 Properties = dict[str, str]
@@ -64,7 +63,6 @@ CATALOGS = {
     "jdbc_postgresql": ServedCatalog(run_postgres_catalog),
     "glue": ServedCatalog(run_glue_catalog, WITHOUT_VIEWS),
     "hive": ServedCatalog(run_hive_catalog, WITHOUT_VIEWS),
-    "seaweedfs": ServedCatalog(run_seaweedfs_catalog, WITHOUT_VIEWS),
     "rest": ServedCatalog(serve_rest()),
     "rest_that_stages_nothing": ServedCatalog(
         serve_rest(stages=False),

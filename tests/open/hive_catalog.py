@@ -19,8 +19,14 @@ from arctic_runtime.spark.engine.java.jvm import find_spark_home
 from sample_project.servers import free_port, start_server, wait_until
 
 PACKAGES = ("org.apache.hive:hive-standalone-metastore:3.1.3", "commons-collections:commons-collections:3.2.2")
-EXCLUDED = ("org.apache.hadoop:*", "org.apache.orc:*", "org.apache.derby:*", "sqlline:*")
-FROM_SPARK = ("hadoop-client-api", "hadoop-client-runtime", "commons-cli", "derby", "derbyshared", "derbytools")
+EXCLUDED = (
+    *("org.apache.logging.log4j:*", "org.apache.hadoop:*", "org.apache.orc:*"),
+    *("org.apache.derby:*", "org.slf4j:*", "sqlline:*"),
+)
+FROM_SPARK = (
+    *("hadoop-client-api", "hadoop-client-runtime", "commons-cli", "derby", "derbyshared", "derbytools"),
+    *("slf4j-api", "log4j-api", "log4j-core", "log4j-slf4j2-impl"),
+)
 """JARs of Spark that come first on the class path of the metastore."""
 
 LOCK_TABLES = Path(__file__).with_name("hive_locks.sql")

@@ -55,7 +55,7 @@ class Opened:
 def settings(spark_settings: dict[str, str]) -> dict[str, str]:
     """Settings of the one Spark for all catalogs."""
     os.environ.update(ENVIRONMENT)
-    return {**spark_settings, **INTERPRETED, JARS_SETTING: "postgresql,aws"}
+    return {**spark_settings, **INTERPRETED, JARS_SETTING: "postgresql,aws", "spark.hadoop.fs.defaultFS": "file:///"}
 
 
 @pytest.fixture(scope="module", params=CATALOGS)
@@ -95,9 +95,9 @@ def test_a_model_is_created_and_follows_changes_by_increments(lake: Warehouse) -
     total = lake.model(
         "per_parity", "select id % 2 as parity, sum(amount) as n from {orders} group by id % 2", primary_key="parity"
     )
-    lake.append("landed", [(1, 10, 1), (2, 20, 2)], EVENTS)
+    lake.append_v2("landed", [(1, 10, 1), (2, 20, 2)], EVENTS)
     assert [lake.run(each).mode for each in (model, total)] == ["create", "create"]
-    lake.append("landed", [(2, 25, 3), (3, 5, 4)], EVENTS)
+    lake.append_v2("landed", [(2, 25, 3), (3, 5, 4)], EVENTS)
     assert [lake.run(each).mode for each in (model, total)] == ["incremental", "incremental"]
     assert [lake.run(each, refuse).mode for each in (model, total)] == ["unchanged", "unchanged"]
     assert lake.rows(model) == [(1, 10, 1), (2, 25, 3), (3, 5, 4)]
@@ -108,9 +108,9 @@ def test_a_model_is_created_and_follows_changes_by_increments(lake: Warehouse) -
 
 def test_of_twenty_writers_one_publishes_a_window_of_changes(lake: Warehouse) -> None:
     model = keep_landed_rows(lake, "raced")
-    lake.append("landed", [(1, 10, 1)], EVENTS)
+    lake.append_v2("landed", [(1, 10, 1)], EVENTS)
     lake.run(model)
-    lake.append("landed", [(key, 20, 2) for key in range(1, 6)], EVENTS)
+    lake.append_v2("landed", [(key, 20, 2) for key in range(1, 6)], EVENTS)
     modes = Counter(race(lake, model, [lake.environment.new_session() for _ in range(WRITERS)]))
     assert modes["incremental"] == 1, modes
     assert modes["unchanged"] + modes["conflict"] == WRITERS - 1, modes
@@ -136,7 +136,7 @@ def race(lake: Warehouse, model: Model, sessions: list[SparkSession]) -> list[st
 
 
 def test_a_process_that_is_killed_loses_and_repeats_nothing(lake: Warehouse, opened: Opened) -> None:
-    lake.append("landed", [(1, 10, 1), (2, 20, 2)], EVENTS)
+    lake.append_v2("landed", [(1, 10, 1), (2, 20, 2)], EVENTS)
     profile = opened.profile
     arguments = {
         "properties": dict(profile.catalog_properties),
@@ -145,7 +145,7 @@ def test_a_process_that_is_killed_loses_and_repeats_nothing(lake: Warehouse, ope
         "parks": PARKS,
     }
     assert killed("tests.open.parked_runs", arguments, "parked") == dict(PARKS)
-    lake.append("landed", [(2, 25, 3)], EVENTS)
+    lake.append_v2("landed", [(2, 25, 3)], EVENTS)
     for name, _ in PARKS:
         model = keep_landed_rows(lake, name)
         lake.run(model)
@@ -155,13 +155,13 @@ def test_a_process_that_is_killed_loses_and_repeats_nothing(lake: Warehouse, ope
 
 def test_an_earlier_version_is_restored_and_followed(lake: Warehouse) -> None:
     model = keep_landed_rows(lake, "restored")
-    lake.append("landed", [(1, 10, 1), (2, 20, 2)], EVENTS)
+    lake.append_v2("landed", [(1, 10, 1), (2, 20, 2)], EVENTS)
     lake.run(model)
     good = lake.head(model)
-    lake.append("landed", [(1, 0, 3), (3, 0, 4)], EVENTS)
+    lake.append_v2("landed", [(1, 0, 3), (3, 0, 4)], EVENTS)
     lake.run(model)
     assert restore_version(lake.session_of(model), good) == {"insert": 0, "update": 1, "delete": 1, "upsert": 0}
     assert lake.rows(model) == [(1, 10, 1), (2, 20, 2)]
-    lake.append("landed", [(3, 30, 5)], EVENTS)
+    lake.append_v2("landed", [(3, 30, 5)], EVENTS)
     assert lake.run(model).mode == "incremental"
     assert lake.rows(model) == [(1, 10, 1), (2, 20, 2), (3, 30, 5)]

@@ -51,10 +51,10 @@ def create_staged(reader: CatalogReader, at_once: Callable[[], None], in_two_com
         except SPARK_ERRORS as error:
             if has_staging or not is_staging_refusal(error):
                 raise
+            in_two_commits()
             reader.learn_capabilities(Capabilities(staged_creation=False))
-        else:
-            return
-    in_two_commits()
+    else:
+        in_two_commits()
 
 
 def create_without_snapshot(effect_name: str, spark: SparkSession, new: NewColumns) -> None:

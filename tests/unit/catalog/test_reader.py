@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CatalogError
+from arctic_runtime.profile import Profile
 from tests.thresholds import changed
 
 
@@ -55,3 +57,36 @@ def test_a_commit_by_a_loaded_table_leaves_what_others_loaded(reader: CatalogRea
         change.set_properties(note="x")
     assert "note" not in other.properties
     assert reader.load_table("dwd", "a").properties["note"] == "x"
+
+
+class TablesOnly:
+    """A catalog of pyiceberg without views, as that of Hive is."""
+
+    def namespace_exists(self, namespace: tuple[str, ...]) -> bool:
+        return True
+
+    def list_tables(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+        return [(*namespace, "orders")]
+
+    def list_views(self, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def metastore(monkeypatch: pytest.MonkeyPatch) -> CatalogReader:
+    """A reader of a Hive Metastore that nobody has to serve."""
+    monkeypatch.setattr("pyiceberg.catalog.load_catalog", lambda *_, **__: TablesOnly())
+    monkeypatch.setattr("arctic_runtime.catalog.reader.check_libraries", lambda _: None)
+    return CatalogReader(Profile("lake", {"type": "hive", "uri": "thrift://metastore:9083"}))
+
+
+def test_relations_of_a_catalog_without_views_are_its_tables(metastore: CatalogReader) -> None:
+    assert metastore.list_relations("dwd") == {"orders": "table"}
+
+
+def test_threads_share_no_connection_that_can_not_be_shared(metastore: CatalogReader) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        elsewhere = thread.submit(lambda: metastore.catalog).result()
+        assert thread.submit(lambda: metastore.catalog).result() is elsewhere
+    assert metastore.catalog is metastore.catalog
+    assert metastore.catalog is not elsewhere
