@@ -6,7 +6,13 @@ from arctic_runtime.operations.operation import Operation
 from arctic_runtime.operations.registry import OPERATIONS
 from dbt.adapters.arctic.cli import OTHERS
 
-_PAGES = {"ingest": "ingestion.md", "run": "live.md", "serve": "service.md", "spark": "cluster.md"}
+_PAGES = {
+    "audit": "audit.md",
+    "ingest": "ingestion.md",
+    "run": "live.md",
+    "serve": "service.md",
+    "spark": "cluster.md",
+}
 """Pages about the commands that are no operation on a table."""
 
 

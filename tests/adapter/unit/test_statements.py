@@ -83,3 +83,27 @@ def test_temporary_views_are_noticed() -> None:
     assert statements.is_temporary_view("create /* x */ temp view v as select 1")
     assert not statements.is_temporary_view("create view temporary as select 1")
     assert not statements.is_session_change("create temp view v as select 1")
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_reading"),
+    [
+        ("select 1", True),
+        ("/* dbt */ with a as (select 'insert into t') select * from a", True),
+        ("show tables in lake.dwd", True),
+        ("describe lake.dwd.t", True),
+        ("with a as (select 1) insert into t select * from a", False),
+        ("from t insert overwrite table u select *", False),
+        ("create table t (id int)", False),
+        ("drop table t", False),
+        ("call lake.system.expire_snapshots('t')", False),
+        ("begin select 1; end", False),
+        ("", False),
+    ],
+)
+def test_statements_that_may_change_a_catalog_are_recognised(statement: str, is_reading: bool) -> None:
+    assert statements.is_reading(statement) == is_reading
+
+
+def test_a_statement_is_shown_without_the_comments_before_it() -> None:
+    assert statements.drop_first_comments("/* dbt */ -- x\n drop /* y */ table t") == "drop /* y */ table t"

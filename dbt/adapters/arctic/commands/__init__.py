@@ -1,1 +1,1 @@
-"""Commands of `arctic` besides its operations: ingest, run, serve and spark."""
+"""Commands of `arctic` besides its operations: audit, ingest, run, serve and spark."""

@@ -30,9 +30,15 @@ logging.getLogger("DataFrameQueryContextLogger").disabled = True
 class SessionHandle:
     """Handle of a dbt connection. It takes a Spark session from the pool at its first statement or use of `spark`."""
 
-    def __init__(self, pool: SessionPool, comment: Callable[[], str | None] = lambda: None) -> None:
-        """Creates a handle; `comment` returns dbt's comment on the current work, which Spark's UI shows for jobs."""
+    def __init__(
+        self, pool: SessionPool, comment: Callable[[], str | None] = lambda: None, is_read_only: bool = False
+    ) -> None:
+        """`comment` returns dbt's comment about the current work, which Spark's UI shows for the jobs.
+
+        If it `is_read_only`, statements that may change a catalog are refused.
+        """
         self._pool = pool
+        self._is_read_only = is_read_only
         self._comment = comment
         self._described: str | None = None
         self._session: SparkSession | None = None
@@ -86,7 +92,13 @@ class SessionHandle:
         return True
 
     def note_statement(self, statement: str) -> None:
-        """Records whether a statement changes settings of the session or creates temporary views in it."""
+        """Records whether a statement leaves settings or temporary views behind in the session.
+
+        Raises DbtRuntimeError for a statement that changes more than the session, if the handle is read-only.
+        """
+        if self._is_read_only and not statements.is_reading(statement):
+            text = statements.drop_first_comments(statement)
+            raise DbtRuntimeError(f"this command writes nothing, and the project runs a statement: {text[:200]}")
         self._has_settings |= statements.is_session_change(statement)
         self._has_views |= statements.is_temporary_view(statement)
 

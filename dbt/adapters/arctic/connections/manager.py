@@ -40,12 +40,24 @@ class ArcticConnectionManager(SparkConnectionManager):
     def __init__(self, profile: AdapterRequiredConfig, mp_context: SpawnContext) -> None:
         super().__init__(profile, mp_context)
         self.arctic_profile: Profile = profile.credentials.to_profile(_project_folder(profile))  # type: ignore[attr-defined]
+        self._is_read_only = False
 
     def open(self, connection: Connection) -> Connection:  # type: ignore[override]
         if connection.state != ConnectionState.OPEN:
-            connection.handle = SessionHandle(get_pool(self.arctic_profile), self._get_comment)
+            connection.handle = SessionHandle(get_pool(self.arctic_profile), self._get_comment, self._is_read_only)
             connection.state = ConnectionState.OPEN
         return connection
+
+    @contextmanager
+    def refuse_changes(self) -> Iterator[None]:
+        """For the duration of the context, connections refuse statements that change more than their session."""
+        self.cleanup_all()
+        self._is_read_only = True
+        try:
+            yield
+        finally:
+            self._is_read_only = False
+            self.cleanup_all()
 
     def _get_comment(self) -> str | None:
         """The comment that dbt currently adds to this thread's queries."""

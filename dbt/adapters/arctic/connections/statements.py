@@ -26,6 +26,9 @@ _LEAVES_NOTHING = _QUERY_WORDS | {
     *("alter", "analyze", "call", "comment", "create", "delete", "desc", "describe", "drop", "explain", "insert"),
     *("merge", "refresh", "show", "truncate", "update"),
 }
+_READING_WORDS = _QUERY_WORDS | {"desc", "describe", "explain", "set", "show", "use"}
+# A query with one of these words, unless it is quoted, may be a statement that begins with a query.
+_CHANGING = frozenset({"insert", "merge", "update", "delete", "overwrite"})
 _TEMPORARY = ("temp", "temporary")
 
 
@@ -53,9 +56,21 @@ def get_first_word(statement: str) -> str:
     return next(iter(_list_first_words(statement, 1)), "")
 
 
+def drop_first_comments(statement: str) -> str:
+    """The statement from its first word on, without the comments before."""
+    starts = (begin for kind, begin, _ in _list_tokens(statement) if kind not in ("space", "line", "block"))
+    return statement[next(starts, 0) :]
+
+
 def is_query(statement: str) -> bool:
     """Whether Spark only plans this statement until its rows are fetched."""
     return get_first_word(statement) in _QUERY_WORDS
+
+
+def is_reading(statement: str) -> bool:
+    """Whether the statement changes nothing but its session; False if that is not certain."""
+    words = {text for text in _list_first_words(statement, len(statement)) if text in _CHANGING}
+    return get_first_word(statement) in _READING_WORDS and not words
 
 
 def is_session_change(statement: str) -> bool:

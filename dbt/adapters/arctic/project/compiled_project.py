@@ -105,7 +105,8 @@ def load_sources(project_dir: Path, profiles_dir: Path | None, target: str | Non
     )
 
 
-_QUIET = ("--quiet", "--log-level", "none", "--log-level-file", "none")
+# Where usage statistics are on, dbt writes a file with a user's id next to the profile.
+_QUIET = ("--quiet", "--log-level", "none", "--log-level-file", "none", "--no-send-anonymous-usage-stats")
 
 
 def _list_dbt_options(project_dir: Path, profiles_dir: Path | None, target: str | None) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,7 +121,27 @@ def copy_uncompiled(node: Any) -> Any:
 
 
 def load_project(location: Location) -> LoadedProject:
-    """Parses a project and selects its arctic models; raises ConfigError if dbt fails or no such model is selected."""
+    """Parses a project and selects its arctic models.
+
+    Raises ConfigError if dbt fails, if no such model is selected, and for models without a key.
+    """
+    project = load_nodes(location, is_arctic)
+    check_keys(project.nodes.values(), project.manifest.nodes.values())
+    if not project.nodes:
+        asked = " ".join(location.select) or "everything"
+        raise ConfigError(
+            f"no arctic model is selected.\n  asked for: {asked}",
+            expected="a model with `materialized: arctic`",
+            fix="correct --select, or leave it out",
+        )
+    return project
+
+
+def load_nodes(location: Location, is_wanted: Callable[[Any], bool]) -> LoadedProject:
+    """Parses a project; its `nodes` are the selected models for which `is_wanted` holds.
+
+    Raises ConfigError if dbt can't parse it.
+    """
     from dbt.adapters.factory import get_adapter, register_adapter
     from dbt.cli.flags import Flags
     from dbt.cli.types import Command
@@ -149,18 +169,10 @@ def load_project(location: Location) -> LoadedProject:
         selected = _select_models(flags, config, manifest)
     except (DbtBaseException, RuntimeError) as error:  # dbt raises RuntimeError for models in a circle
         raise ConfigError(str(error)) from error
-    nodes = {name: node for name, node in selected.items() if is_arctic(node)}
-    check_keys(nodes.values(), manifest.nodes.values())
+    nodes = {name: node for name, node in selected.items() if is_wanted(node)}
     scheduled = {
         name: node for name, node in selected.items() if location.is_served and read_served_keys(node).schedule
     }
-    if not nodes:
-        asked = " ".join(location.select) or "everything"
-        raise ConfigError(
-            f"no arctic model is selected.\n  asked for: {asked}",
-            expected="a model with `materialized: arctic`",
-            fix="correct --select, or leave it out",
-        )
     return LoadedProject(location, flags, config, adapter, manifest, nodes, scheduled, scratch)
 
 

@@ -1,0 +1,140 @@
+"""Finds the conditions that a model's query has only in an incremental run, and the column that each compares."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import exp
+from sqlglot.optimizer.scope import Scope, find_all_in_scope, find_in_scope
+
+from arctic_runtime.audit import origins
+from arctic_runtime.model.names import TableName
+
+FilterKind = Literal["high_water_mark", "look_back", "known_keys", "other"]
+
+
+@dataclass(frozen=True)
+class IncrementalFilter:
+    """A condition of the incremental query alone.
+
+    `high_water_mark` compares `value` with the newest row of the table, or with a constant computed from it;
+    `look_back` with a time that moves with the clock; `known_keys` leaves out rows that the table has. `columns` are
+    names under which the query's result may have the value, the likeliest first. `tables` are those whose rows are
+    filtered.
+    """
+
+    kind: FilterKind
+    condition: exp.Expr
+    scope: Scope
+    value: exp.Expr | None = None
+    columns: tuple[str, ...] = ()
+    tables: frozenset[str] = frozenset()
+
+    @property
+    def text(self) -> str:
+        return self.condition.sql(dialect="spark")
+
+    @property
+    def includes_mark(self) -> bool:
+        """Whether rows at the mark itself are read again."""
+        return isinstance(self.condition, exp.GTE | exp.LTE)
+
+
+def find_filters(
+    full: Sequence[Scope], incremental: Sequence[Scope], table: TableName
+) -> tuple[IncrementalFilter, ...]:
+    """Finds the conditions that only the incremental query of `table` has, from the scopes of both queries."""
+    known = Counter(condition.sql() for scope in full for condition in _list_conditions(scope))
+    filters: list[IncrementalFilter] = []
+    for scope in incremental:
+        for condition in _list_conditions(scope):
+            text = condition.sql()
+            if known[text]:
+                known[text] -= 1
+            else:
+                filters.append(_build_filter(scope, condition, table))
+    return tuple(filters)
+
+
+def _list_conditions(scope: Scope) -> Iterator[exp.Expr]:
+    """Yields the conditions of a select that must all hold: of WHERE, HAVING, QUALIFY and joins."""
+    select = scope.expression
+    if not isinstance(select, exp.Select):
+        return
+    clauses = [select.args.get(clause) for clause in ("where", "having", "qualify")]
+    conditions = [clause.this for clause in clauses if clause is not None]
+    conditions += [join.args["on"] for join in select.args.get("joins") or () if join.args.get("on")]
+    for condition in conditions:
+        whole = condition.unnest()
+        parts = whole.flatten() if isinstance(whole, exp.And) else (whole,)
+        yield from (part.unnest() for part in parts)
+
+
+def _build_filter(scope: Scope, condition: exp.Expr, table: TableName) -> IncrementalFilter:
+    tables = origins.trace_expression(scope, condition).tables
+    if _leaves_out_known_keys(scope, condition, table):
+        return IncrementalFilter("known_keys", condition, scope, tables=tables)
+    sides = _split_comparison(condition)
+    if sides is None:
+        return IncrementalFilter("other", condition, scope, tables=tables)
+    value, bound = sides
+    moves = not _reads_table(bound, table) and origins.is_volatile(bound)
+    columns = tuple(dict.fromkeys(_list_output_names(scope, value, bound)))
+    kind: FilterKind = "look_back" if moves else "high_water_mark"
+    return IncrementalFilter(kind, condition, scope, value, columns, tables)
+
+
+_COMPARISONS = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ, exp.NEQ)
+
+
+def _split_comparison(condition: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
+    """Splits a comparison into the side with columns and the side without; None for other conditions."""
+    if isinstance(condition, exp.Between):
+        has_columns = _has_columns(condition.args["low"]) or _has_columns(condition.args["high"])
+        return None if has_columns else (condition.this, condition.args["low"])
+    if not isinstance(condition, _COMPARISONS):
+        return None
+    left, right = condition.left, condition.right
+    if _has_columns(left) and not _has_columns(right):
+        return left, right
+    return (right, left) if _has_columns(right) and not _has_columns(left) else None
+
+
+def _has_columns(expression: exp.Expr) -> bool:
+    return find_in_scope(expression, exp.Column) is not None
+
+
+def _reads_table(expression: exp.Expr, table: TableName) -> bool:
+    name = table.name.lower()
+    return any(read.name == name and read.db in ("", table.schema.lower()) for read in expression.find_all(exp.Table))
+
+
+def _leaves_out_known_keys(scope: Scope, condition: exp.Expr, table: TableName) -> bool:
+    """Whether a condition is an anti-join with the model's own table."""
+    if isinstance(condition, exp.Not):
+        inner = condition.this.unnest()
+        return isinstance(inner, exp.In | exp.Exists) and _reads_table(inner, table)
+    if isinstance(condition, exp.Is) and isinstance(condition.expression, exp.Null):
+        names = origins.trace_expression(scope, condition.this).tables
+        return str(table).lower() in names
+    return False
+
+
+def _list_output_names(scope: Scope, value: exp.Expr, bound: exp.Expr) -> Iterator[str]:
+    """Yields names under which a query may return a compared value, the likeliest first.
+
+    These are the alias of the same expression in the select list, the column of the table whose newest value is the
+    bound, and the name of the column itself.
+    """
+    projections: Sequence[exp.Expr] = scope.expression.expressions if isinstance(scope.expression, exp.Select) else ()
+    for projection in projections:
+        if projection.unalias() == value and projection.alias_or_name:
+            yield projection.alias_or_name
+    for newest in bound.find_all(exp.Max):
+        yield from (column.name for column in newest.find_all(exp.Column))
+    columns = list(find_all_in_scope(value, exp.Column))
+    if len(columns) == 1:
+        yield columns[0].name

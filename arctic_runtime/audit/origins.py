@@ -1,0 +1,187 @@
+"""Traces the columns of a query to the tables that they come from, through CTEs, subqueries and joins.
+
+Nothing is known about the columns of tables, so a trace may end without an answer: then the origin is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
+from sqlglot.optimizer.scope import Scope, find_all_in_scope, traverse_scope
+
+from arctic_runtime.ivm.frontend.reads import UNSTABLE, get_clock_word, list_function_names
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The tables that a column's values come from, and whether each run computes other values.
+
+    `is_known` is False if a part of the column could not be traced.
+    """
+
+    tables: frozenset[str] = frozenset()
+    is_known: bool = True
+    is_volatile: bool = False
+
+    def merge_origin(self, other: Origin) -> Origin:
+        return Origin(
+            self.tables | other.tables, self.is_known and other.is_known, self.is_volatile or other.is_volatile
+        )
+
+
+UNKNOWN = Origin(is_known=False)
+
+
+def parse_scopes(sql: str) -> list[Scope]:
+    """Parses a query to its scopes, the query itself last, with names in lower case; empty if it can't be parsed."""
+    try:
+        tree = normalize_identifiers(sqlglot.parse_one(sql, dialect="spark"), dialect="spark")
+        return list(traverse_scope(tree)) if isinstance(tree, exp.Query) else []
+    except SqlglotError:
+        return []
+
+
+def get_sources(scope: Scope) -> dict[str, exp.Expr | Scope]:
+    """The sources in a scope's FROM and joins, by their aliases."""
+    return {name: source for name, (_, source) in scope.selected_sources.items()}
+
+
+def name_table(table: exp.Table) -> str:
+    """The name of a table, its parts separated by dots."""
+    return ".".join(part.name for part in table.parts)
+
+
+def trace_column(scope: Scope, column: str) -> Origin:
+    """Traces the output column of this name, in lower case."""
+    if isinstance(scope.expression, exp.SetOperation):
+        return _merge(trace_column(part, own) for part, own in _name_in_parts(scope, column))
+    select = scope.expression
+    if not isinstance(select, exp.Select):
+        return UNKNOWN
+    for projection in select.expressions:
+        if projection.alias_or_name == column and not projection.is_star:
+            return trace_expression(scope, projection)
+    return _trace_star(scope, select, column)
+
+
+def trace_expression(scope: Scope, expression: exp.Expr) -> Origin:
+    """Traces an expression in a scope to the tables of its columns."""
+    columns = find_all_in_scope(expression, exp.Column)
+    own = Origin(is_volatile=is_volatile(expression), is_known=expression.find(exp.Query) is None)
+    return reduce(Origin.merge_origin, (_trace_reference(scope, column) for column in columns), own)
+
+
+def is_volatile(expression: exp.Expr) -> bool:
+    """Whether an expression depends on the clock, on random numbers or on the session."""
+    names = {name for function in expression.find_all(exp.Func) for name in list_function_names(function)}
+    return bool(names & UNSTABLE) or any(get_clock_word(part) for part in expression.walk())
+
+
+def find_expressions(scope: Scope, column: str, test: Callable[[Scope, exp.Expr], bool]) -> bool:
+    """Whether `test` holds for an expression of the output column, or for one that it comes from."""
+    if isinstance(scope.expression, exp.SetOperation):
+        return any(find_expressions(part, own, test) for part, own in _name_in_parts(scope, column))
+    if not isinstance(scope.expression, exp.Select):
+        return False
+    for projection in scope.expression.expressions:
+        if projection.alias_or_name == column and not projection.is_star:
+            below = (
+                find_expressions(source, reference.name, test)
+                for reference in projection.find_all(exp.Column)
+                for source in _list_sources(scope, reference)
+                if isinstance(source, Scope)
+            )
+            return test(scope, projection) or any(below)
+    stars = (scope_below for scope_below in get_sources(scope).values() if isinstance(scope_below, Scope))
+    has_star = any(projection.is_star for projection in scope.expression.expressions)
+    return has_star and any(find_expressions(below, column, test) for below in stars)
+
+
+def has_column(source: exp.Expr | Scope, column: str) -> bool | None:
+    """Whether a source has this column; None if that is not known, as of tables."""
+    if not isinstance(source, Scope):
+        return None
+    scope = _list_union_parts(source)[0]
+    if not isinstance(scope.expression, exp.Select):
+        return None
+    projections = scope.expression.expressions
+    if any(projection.alias_or_name == column for projection in projections if not projection.is_star):
+        return True
+    if not any(projection.is_star for projection in projections):
+        return False
+    answers = [has_column(below, column) for below in get_sources(scope).values()]
+    return True if True in answers else (None if None in answers else False)
+
+
+def _trace_star(scope: Scope, select: exp.Select, column: str) -> Origin:
+    """Traces a column that the select list does not name, but has by a star."""
+    stars = [projection for projection in select.expressions if projection.is_star]
+    for star in stars:
+        replaced = (star.this if isinstance(star, exp.Column) else star).args.get("replace") or ()
+        for projection in replaced:
+            if projection.alias_or_name == column:
+                return trace_expression(scope, projection)
+    named = [star.table for star in stars if isinstance(star, exp.Column) and star.table]
+    sources = get_sources(scope)
+    names = named if len(named) == len(stars) else list(sources)
+    return _trace_one_of([sources[name] for name in names if name in sources], column)
+
+
+def _trace_reference(scope: Scope, column: exp.Column) -> Origin:
+    return _trace_one_of(_list_sources(scope, column), column.name)
+
+
+def _list_sources(scope: Scope, column: exp.Column) -> list[exp.Expr | Scope]:
+    """The sources of a scope that a reference to a column may mean."""
+    sources = get_sources(scope)
+    if column.table:
+        return [sources[column.table]] if column.table in sources else []
+    return list(sources.values())
+
+
+def _trace_one_of(sources: list[exp.Expr | Scope], column: str) -> Origin:
+    """Traces a column in the one source that has it; the origin is not known if several may."""
+    certain = [source for source in sources if has_column(source, column)]
+    possible = certain or [source for source in sources if has_column(source, column) is not False]
+    if len(possible) != 1:
+        return UNKNOWN
+    (source,) = possible
+    if isinstance(source, Scope):
+        return trace_column(source, column)
+    return Origin(frozenset({name_table(source)})) if isinstance(source, exp.Table) else UNKNOWN
+
+
+def _list_union_parts(scope: Scope) -> list[Scope]:
+    return [part for inner in scope.set_operation_scopes for part in _list_union_parts(inner)] or [scope]
+
+
+def _name_in_parts(scope: Scope, column: str) -> list[tuple[Scope, str]]:
+    """The parts of a set operation, each with its own name of an output column, which is that of the first part."""
+    parts = _list_union_parts(scope)
+    names = [_list_select_names(part) for part in parts]
+    if column not in names[0] or any(part.expression.is_star for part in parts):
+        return [(part, column) for part in parts]
+    place = names[0].index(column)
+    return [(part, own[place]) for part, own in zip(parts, names, strict=True) if place < len(own)]
+
+
+def _list_select_names(scope: Scope) -> list[str]:
+    return list(scope.expression.named_selects) if isinstance(scope.expression, exp.Query) else []
+
+
+def _merge(origins: Iterable[Origin]) -> Origin:
+    return reduce(Origin.merge_origin, origins, Origin())
+
+
+def walk_sources(scope: Scope) -> Iterator[Scope]:
+    """Yields a scope and the scopes of its CTEs and subqueries in FROM, at any depth."""
+    yield scope
+    for below in (*get_sources(scope).values(), *scope.set_operation_scopes):
+        if isinstance(below, Scope):
+            yield from walk_sources(below)

@@ -1,0 +1,127 @@
+"""The result of an audit: the differences of each model with causes and examples, and the sums over all models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from arctic_runtime.audit.causes import CAUSES, PENDING, Cause
+from arctic_runtime.audit.comparison import Kind
+
+Status = Literal["exact", "differs", "failed", "not built"]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A differing row: its key, and for each differing column the values of the table and of the query, as texts."""
+
+    key: Mapping[str, str | None]
+    table: Mapping[str, str | None]
+    query: Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The differences of one kind and one cause: their number, and the first ones by key."""
+
+    kind: Kind
+    cause: str
+    keys: int
+    rows: int
+    examples: tuple[Example, ...] = ()
+
+    @property
+    def explanation(self) -> Cause:
+        return CAUSES[self.cause]
+
+
+@dataclass(frozen=True)
+class ModelAudit:
+    """The audit of one model. Without a `key` rows are compared as a whole.
+
+    `groups` are the wrong rows, `pending` those that the next run brings. `filters` are the conditions of the
+    incremental run alone. `notes` say what was compared otherwise than the user may expect.
+    """
+
+    name: str
+    table: str
+    status: Status
+    key: tuple[str, ...] = ()
+    key_source: str = "none"
+    table_rows: int = 0
+    groups: tuple[Group, ...] = ()
+    pending: tuple[Group, ...] = ()
+    filters: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    error: str = ""
+    seconds: float = 0.0
+
+    @property
+    def wrong_rows(self) -> int:
+        return sum(group.rows for group in self.groups)
+
+    @property
+    def pending_rows(self) -> int:
+        return sum(group.rows for group in self.pending)
+
+    def with_groups(self, groups: tuple[Group, ...]) -> ModelAudit:
+        """The audit with these groups, the largest first, and the status that follows."""
+        ordered = sorted(groups, key=lambda group: (-group.rows, group.kind, group.cause))
+        wrong = tuple(group for group in ordered if group.cause != PENDING)
+        pending = tuple(group for group in ordered if group.cause == PENDING)
+        return replace(self, groups=wrong, pending=pending, status="differs" if wrong else "exact")
+
+    def to_json(self) -> dict[str, Any]:
+        groups = [
+            {**asdict(group), "title": group.explanation.title, "is_proven": group.explanation.is_proven}
+            for group in (*self.groups, *self.pending)
+        ]
+        rest = {key: value for key, value in asdict(self).items() if key not in ("groups", "pending")}
+        return {**rest, "wrong_rows": self.wrong_rows, "pending_rows": self.pending_rows, "differences": groups}
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """The audits of all selected models, in the order of the project."""
+
+    models: tuple[ModelAudit, ...]
+    read_at: str = ""
+
+    @property
+    def wrong_rows(self) -> int:
+        return sum(model.wrong_rows for model in self.models)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every model could be compared, and none has a wrong row."""
+        return all(model.status in ("exact", "not built") for model in self.models)
+
+    @property
+    def summary(self) -> str:
+        """One sentence about all models."""
+        built = [model for model in self.models if model.status != "not built"]
+        exact = sum(model.status == "exact" for model in built)
+        wrong = [model for model in built if model.status == "differs"]
+        failed = sum(model.status == "failed" for model in built)
+        parts = [f"{exact:,} of {count_of(len(built), 'model')} {'is' if exact == 1 else 'are'} exact"]
+        if wrong:
+            parts.append(f"{count_of(self.wrong_rows, 'wrong row')} in {count_of(len(wrong), 'model')}")
+        if failed:
+            parts.append(f"{count_of(failed, 'model')} could not be compared")
+        if missing := len(self.models) - len(built):
+            parts.append(f"{count_of(missing, 'model')} {'is' if missing == 1 else 'are'} not built")
+        return "; ".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "summary": self.summary,
+            "read_at": self.read_at,
+            "wrong_rows": self.wrong_rows,
+            "models": [model.to_json() for model in self.models],
+        }
+
+
+def count_of(number: int, noun: str) -> str:
+    """A number with its noun: `1 model`, `2,000 models`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

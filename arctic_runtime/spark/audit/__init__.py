@@ -1,0 +1,1 @@
+"""Audits incremental models on Spark: reads their queries and tables at pinned snapshots, and compares the rows."""

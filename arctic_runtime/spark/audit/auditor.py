@@ -1,0 +1,255 @@
+"""Audits the incremental models of a project one after the other; only reads tables, and writes none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from arctic_runtime.audit.audited_model import AuditedModel, AuditedProject, AuditOptions, UpstreamModel
+from arctic_runtime.audit.causes import describe_filters, list_rules
+from arctic_runtime.audit.comparison import (
+    DIFFERENCES,
+    NEXT,
+    OWN,
+    QUERY,
+    TABLE,
+    Comparison,
+    Kind,
+    build_differences,
+    count_groups,
+    sample_groups,
+)
+from arctic_runtime.audit.evidence import Evidence, collect_evidence
+from arctic_runtime.audit.pinned_query import Pins, fold_name, list_all_tables, list_table_reads, pin_query
+from arctic_runtime.audit.report import Example, Group, ModelAudit
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.model.names import TableName
+from arctic_runtime.spark.audit.compared_rows import ColumnChoice, choose_columns, select_compared, write_shown_columns
+from arctic_runtime.spark.audit.moment import Moment, observe_moment
+from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.spark_loss import to_spark_ended
+from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_name, quote_number, trust_query
+
+Progress = Callable[[str], None]
+
+_CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
+"""Off in the session of an audit: each compared column has several names, and the time in which Spark infers conditions
+between these doubles with each column."""
+
+
+@dataclass
+class Auditor:
+    """Audits models in the order of the project, so that differences of upstream models are known.
+
+    The session must belong to the audit alone: its settings are changed, and it gets temporary views.
+    A model below a wrong one is compared with its query over the queries of its upstream models, as a full refresh of
+    the whole project would compute it. `wrong` has the tables of the wrong models, in lower case.
+    """
+
+    spark: SparkSession
+    reader: CatalogReader
+    project: AuditedProject
+    options: AuditOptions
+    progress: Progress = lambda _: None
+    wrong: set[TableName] = field(default_factory=set)
+    _moment: Moment = field(init=False)
+
+    @property
+    def catalog(self) -> str:
+        return self.reader.profile.catalog
+
+    def audit_models(self) -> tuple[ModelAudit, ...]:
+        """Audits all models as of one moment."""
+        self.spark.conf.set(_CONSTRAINTS, "false")
+        self._moment = observe_moment(self.spark, self.reader, self._list_tables())
+        return tuple(self._audit_in_turn())
+
+    def _list_tables(self) -> Iterator[TableName]:
+        """All tables that an audit may read: the models' tables, and what their queries name at any depth."""
+        for model in self.project.models:
+            yield model.table
+            for sql in filter(None, (model.full_sql, model.incremental_sql)):
+                yield from list_all_tables(sql, self.catalog, {})
+        for other in self.project.others.values():
+            if other.sql:
+                yield from list_all_tables(other.sql, self.catalog, {})
+
+    def _audit_in_turn(self) -> Iterator[ModelAudit]:
+        count = len(self.project.models)
+        for number, model in enumerate(self.project.models, 1):
+            self.progress(f"{number} of {count}: {model.name}")
+            start = time.monotonic()
+            audit = self._audit_safely(model)
+            if audit.status == "differs":
+                self.wrong.add(fold_name(model.table))
+            yield replace(audit, seconds=round(time.monotonic() - start, 3))
+
+    def _audit_safely(self, model: AuditedModel) -> ModelAudit:
+        """Audits a model; an error of its query becomes a part of the report, and other models go on."""
+        audit = ModelAudit(model.name, str(model.table), "failed", model.key, model.key_source)
+        if self._moment.get_state(model.table) == "missing":
+            return replace(audit, status="not built")
+        if model.full_sql is None:
+            return replace(audit, error=model.error)
+        try:
+            return self._audit_model(model, model.full_sql, audit)
+        except (PySparkException, Py4JError) as error:
+            if (ended := to_spark_ended(error)) is not None:
+                raise ended from error
+            return replace(audit, error=get_message(error))
+
+    def _audit_model(self, model: AuditedModel, full_sql: str, audit: ModelAudit) -> ModelAudit:
+        own, full, notes = self._build_pins(model, full_sql)
+        table = self._read_table(model.table)
+        query = self._run_query(full_sql, model.table, full)
+        whole_text = pin_query(full_sql, self.catalog, Pins(queries=full.queries), frozenset({fold_name(model.table)}))
+        evidence = collect_evidence(model, query.columns, whole_text)
+        choice = choose_columns(model, query, table, evidence.volatile, self.options)
+        select_compared(query, choice).createOrReplaceTempView(QUERY)
+        select_compared(table, choice).createOrReplaceTempView(TABLE)
+        has_own = own.queries != full.queries
+        if has_own:
+            select_compared(self._run_query(full_sql, model.table, own), choice).createOrReplaceTempView(OWN)
+        has_next, more = self._register_next(model, own, choice)
+        comparison = Comparison(choice.columns, has_own, has_next, model.replaces_rows)
+        groups, more_notes = self._compare_rows(model, comparison, choice, evidence)
+        audit = replace(
+            audit,
+            key=() if more_notes else choice.key,
+            table_rows=table.count(),
+            filters=describe_filters(evidence.filters),
+            notes=(*notes, *choice.notes, *more, *more_notes),
+        )
+        return audit.with_groups(groups)
+
+    # Reading
+
+    def _build_pins(self, model: AuditedModel, full_sql: str) -> tuple[Pins, Pins, tuple[str, ...]]:
+        """What is read for a model: with its upstream tables as they are, and as they should be; and notes about it."""
+        upstreams = self._list_upstreams(model)
+        tainted = self._list_tainted()
+        views = {fold_name(other.table): other.sql for other in upstreams.values() if other.is_view and other.sql}
+        own = Pins(self._moment.snapshots, views)
+        computed = {
+            fold_name(other.table): other.sql for name, other in upstreams.items() if name in tainted and other.sql
+        }
+        full = Pins(self._moment.snapshots, {**views, **computed})
+        opaque = sorted(other.name for name, other in upstreams.items() if name in tainted and not other.sql)
+        return own, full, tuple(self._list_notes(full_sql, full, opaque))
+
+    def _list_notes(self, full_sql: str, pins: Pins, opaque: list[str]) -> Iterator[str]:
+        if list_table_reads(full_sql, self.catalog) is None:
+            yield "its query could not be parsed: its tables were read as they are now, and causes are not told by it"
+        tables = list_all_tables(full_sql, self.catalog, pins.queries)
+        kinds = {"view": "views", "unversioned": "tables without snapshots"}
+        for state, kind in kinds.items():
+            if names := sorted({str(table) for table in tables if self._moment.get_state(table) == state}):
+                yield f"{kind} were read as they are now: {', '.join(names)}"
+        if opaque:
+            yield f"{', '.join(opaque)} can't be computed by a query; its table was read as it is"
+        if not self._moment.is_steady:
+            yield "tables changed while their snapshots were looked up, so these may not have been current together"
+
+    def _list_upstreams(self, model: AuditedModel) -> dict[str, UpstreamModel]:
+        """All nodes upstream of a model, by dbt's ids."""
+        others, waiting = dict[str, UpstreamModel](), list(model.upstreams)
+        while waiting:
+            name = waiting.pop()
+            if name not in others and name in self.project.others:
+                others[name] = self.project.others[name]
+                waiting += others[name].upstreams
+        return others
+
+    def _list_tainted(self) -> set[str]:
+        """The ids of nodes that are wrong, or that read one that is."""
+        tainted: set[str] = set()
+        for name, other in self.project.others.items():
+            if fold_name(other.table) in self.wrong or not tainted.isdisjoint(other.upstreams):
+                tainted.add(name)
+        return tainted
+
+    def _run_query(self, sql: str, table: TableName, pins: Pins) -> DataFrame:
+        """The rows of a query as a frame; a statement that is no query can't be run so."""
+        pinned = pin_query(sql, self.catalog, pins, frozenset({fold_name(table)}))
+        return self.spark.sql(fill_statement("SELECT * FROM (\n{query}\n)", query=trust_query(pinned)))
+
+    def _read_table(self, table: TableName) -> DataFrame:
+        snapshot = self._moment.snapshots.get(fold_name(table))
+        name = quote_name(*table.parts)
+        if snapshot is None:
+            return self.spark.table(name)
+        pinned = fill_statement("SELECT * FROM {name} VERSION AS OF {at}", name=name, at=quote_number(snapshot))
+        return self.spark.sql(pinned)
+
+    def _register_next(self, model: AuditedModel, own: Pins, choice: ColumnChoice) -> tuple[bool, tuple[str, ...]]:
+        """Registers the rows of the next incremental run; notes why not if that is not possible."""
+        if model.incremental_sql is None:
+            return False, ("rows that the next run brings are not told apart from wrong ones",)
+        try:
+            rows = self._run_query(model.incremental_sql, model.table, own)
+            names = {name.lower() for name in rows.columns}
+            if not {column.name.lower() for column in choice.columns} <= names:
+                return False, ("the incremental query has other columns than the full one",)
+            select_compared(rows, choice).createOrReplaceTempView(NEXT)
+        except PySparkException as error:
+            return False, (f"the next incremental run could not be computed: {get_message(error)}",)
+        return True, ()
+
+    # Comparing
+
+    def _compare_rows(
+        self, model: AuditedModel, comparison: Comparison, choice: ColumnChoice, evidence: Evidence
+    ) -> tuple[tuple[Group, ...], tuple[str, ...]]:
+        """The differences by kind and cause; rows are compared as a whole if the query has a key twice."""
+        differences = self._run_sql(
+            build_differences(comparison, list_rules(model, comparison, evidence)).sql(dialect="spark")
+        ).persist()
+        try:
+            differences.createOrReplaceTempView(DIFFERENCES)
+            counts = self._run_sql(count_groups().sql(dialect="spark")).collect()
+            ambiguous = sum(row["keys"] for row in counts if row["kind"] == "ambiguous")
+            if not ambiguous:
+                examples = self._list_examples(comparison, choice)
+                return tuple(_build_group(row, examples) for row in counts), ()
+        finally:
+            differences.unpersist()
+        whole = replace(comparison, columns=tuple(replace(column, is_key=True) for column in comparison.columns))
+        groups, _ = self._compare_rows(model, whole, choice, evidence)
+        key = ", ".join(model.key)
+        return groups, (f"rows are compared as a whole, since the query has {ambiguous:,} keys of {key} twice or more",)
+
+    def _list_examples(self, comparison: Comparison, choice: ColumnChoice) -> Mapping[tuple[str, str], list[Example]]:
+        """The first differing rows by kind and cause."""
+        examples: dict[tuple[str, str], list[Example]] = {}
+        if self.options.examples <= 0:
+            return examples
+        sampled = self._run_sql(sample_groups(comparison, self.options.examples).sql(dialect="spark"))
+        others = ["kind", "cause", "place", "query_copies", *(f"d{index}" for index in comparison.values)]
+        rows = sampled.selectExpr(*others, *write_shown_columns(choice)).collect()
+        for row in sorted(rows, key=lambda row: int(row["place"])):
+            examples.setdefault((row["kind"], row["cause"]), []).append(_build_example(row, comparison))
+        return examples
+
+    def _run_sql(self, sql: str) -> DataFrame:
+        """Runs SQL that sqlglot wrote from an expression."""
+        return self.spark.sql(Sql(sql))
+
+
+def _build_group(row: Row, examples: Mapping[tuple[str, str], list[Example]]) -> Group:
+    kind: Kind = row["kind"]
+    cause: str = row["cause"]
+    return Group(kind, cause, int(row["keys"]), int(row["wrong_rows"]), tuple(examples.get((kind, cause), ())))
+
+
+def _build_example(row: Row, comparison: Comparison) -> Example:
+    side = "q" if row["query_copies"] else "t"
+    key = {comparison.columns[index].name: row[f"{side}{index}"] for index in comparison.keys}
+    shown = [index for index in comparison.values if row["kind"] == "stale" and row[f"d{index}"]]
+    table = {comparison.columns[index].name: row[f"t{index}"] for index in shown}
+    query = {comparison.columns[index].name: row[f"q{index}"] for index in shown}
+    return Example(key, table, query)

@@ -1,0 +1,79 @@
+"""The moment at which an audit reads: for each relation the snapshot that was current, observed for all together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from arctic_runtime.audit.pinned_query import fold_name
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import CatalogError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name
+
+RelationState = Literal["pinned", "empty", "view", "unversioned", "missing"]
+
+_ROUNDS = 5
+"""How often snapshots are looked up again while other processes commit."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """States and snapshots of relations, by their names in lower case.
+
+    A `pinned` relation is an Iceberg table that is read at its snapshot. An `empty` one has no snapshot. Views and
+    `unversioned` tables are read as they are. `is_steady` is False if tables changed whenever they were looked up.
+    """
+
+    states: Mapping[TableName, RelationState]
+    snapshots: Mapping[TableName, int]
+    is_steady: bool = True
+
+    def get_state(self, table: TableName) -> RelationState:
+        return self.states.get(fold_name(table), "missing")
+
+
+def observe_moment(spark: SparkSession, reader: CatalogReader, tables: Iterable[TableName]) -> Moment:
+    """Looks up the current snapshots of all tables until two rounds in a row are equal: these were current together."""
+    known = {fold_name(table): table for table in tables}
+    before: dict[TableName, tuple[RelationState, int | None]] = {}
+    for _ in range(_ROUNDS):
+        states = {name: _observe_relation(spark, reader, table) for name, table in known.items()}
+        is_steady = states == before
+        if is_steady:
+            break
+        before = states
+    snapshots = {name: snapshot for name, (_, snapshot) in before.items() if snapshot is not None}
+    return Moment({name: state for name, (state, _) in before.items()}, snapshots, is_steady)
+
+
+def _observe_relation(spark: SparkSession, reader: CatalogReader, table: TableName) -> tuple[RelationState, int | None]:
+    if not reader.is_supported or table.catalog != reader.profile.catalog:
+        return _observe_by_spark(spark, table)
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        snapshot = reader.load_table(table.schema, table.name).metadata.current_snapshot_id
+    except NoSuchTableError:
+        if not reader.lists_views:
+            return _observe_by_spark(spark, table)
+        kind = reader.list_relations(table.schema).get(table.name)
+        return ("missing" if kind is None else "view"), None
+    except CatalogError:
+        return _observe_by_spark(spark, table)
+    return ("empty", None) if snapshot is None else ("pinned", snapshot)
+
+
+def _observe_by_spark(spark: SparkSession, table: TableName) -> tuple[RelationState, int | None]:
+    """Looks a relation up by Spark, for catalogs and tables that pyiceberg can't read."""
+    name = quote_name(*table.parts)
+    heads = fill_statement("SELECT snapshot_id FROM {name}.refs WHERE name = 'main'", name=name)
+    try:
+        rows = spark.sql(heads).collect()
+        return ("pinned", int(rows[0]["snapshot_id"])) if rows else ("empty", None)
+    except PySparkException:
+        return ("unversioned" if spark.catalog.tableExists(name) else "missing"), None

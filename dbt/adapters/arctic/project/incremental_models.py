@@ -1,0 +1,191 @@
+"""The incremental models of a dbt project, compiled as a full refresh and as the next run would run them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from graphlib import TopologicalSorter
+from typing import Any
+
+from dbt_common.exceptions import DbtBaseException
+
+from arctic_runtime.audit.audited_model import AuditedModel, AuditedProject, KeySource, UpstreamModel
+from arctic_runtime.model.names import list_changes_read
+from dbt.adapters.arctic.materialize.maintain import get_node_table
+from dbt.adapters.arctic.project.loaded_project import LoadedProject
+
+
+def is_incremental(node: Any) -> bool:
+    """Whether a node is a model that dbt materializes as `incremental`."""
+    return str(node.resource_type) == "model" and node.config.materialized == "incremental"
+
+
+def compile_audited_project(project: LoadedProject) -> AuditedProject:
+    """Compiles the selected incremental models and all models upstream of them."""
+    above = {name: _list_parents(project, node) for name, node in _walk_models(project).items()}
+    order = [name for name in TopologicalSorter(above).static_order() if name in above]
+    others = {name: _compile_upstream(project, project.manifest.nodes[name], above[name]) for name in order}
+    constants = _list_constants()
+    keys = _list_tested_keys(project.manifest)
+    models = (
+        _compile_model(project, project.nodes[name], above[name], keys.get(name, ()), constants)
+        for name in order
+        if name in project.nodes
+    )
+    return AuditedProject(tuple(models), others)
+
+
+def _walk_models(project: LoadedProject) -> dict[str, Any]:
+    """The selected models and all nodes with tables upstream of them, by unique id."""
+    nodes: dict[str, Any] = {}
+    waiting = list(project.nodes.values())
+    while waiting:
+        node = waiting.pop()
+        if node.unique_id not in nodes:
+            nodes[node.unique_id] = node
+            waiting += [project.manifest.nodes[name] for name in _list_parents(project, node)]
+    return nodes
+
+
+def _list_parents(project: LoadedProject, node: Any) -> tuple[str, ...]:
+    """The unique ids of the nodes with tables that a node reads; ephemeral models are replaced by their parents."""
+    parents = (parent.unique_id for parent in project.walk_parents(node))
+    return tuple(dict.fromkeys(name for name in parents if name in project.manifest.nodes))
+
+
+def _compile_upstream(project: LoadedProject, node: Any, parents: tuple[str, ...]) -> UpstreamModel:
+    is_query = str(node.resource_type) == "model" and node.language == "sql"
+    sql = None
+    if is_query:
+        try:
+            sql = _compile_as(project, node, is_full=True)
+        except DbtBaseException:
+            sql = None  # Its own line in the report says why, if it is audited.
+    if sql is not None and list_changes_read(sql):
+        sql = None
+    is_view = is_query and node.config.materialized == "view"
+    return UpstreamModel(str(node.name), get_node_table(node), sql, is_view, parents)
+
+
+def _compile_as(project: LoadedProject, node: Any, is_full: bool) -> str:
+    """Compiles a model with `is_incremental()` False, or as the next run does."""
+    chosen = copy.copy(node)
+    chosen.config = copy.copy(node.config)
+    chosen.config.full_refresh = is_full
+    return str(project.compile_node(chosen).compiled_code)
+
+
+def _compile_model(
+    project: LoadedProject,
+    node: Any,
+    parents: tuple[str, ...],
+    tested_key: tuple[str, ...],
+    constants: tuple[str, ...],
+) -> AuditedModel:
+    key, source = _find_key(node, tested_key)
+    config = node.config
+    unique_key = config.get("unique_key")
+    updated = config.get("merge_update_columns")
+    strategy = str(config.get("incremental_strategy") or ("merge" if unique_key else "append"))
+    model = AuditedModel(
+        name=str(node.name),
+        table=get_node_table(node),
+        key=key,
+        key_source=source,
+        strategy=strategy,
+        has_unique_key=bool(unique_key) and strategy in ("merge", "delete+insert"),
+        updated_columns=tuple(_to_list(updated)) if updated else None,
+        kept_columns=tuple(_to_list(config.get("merge_exclude_columns"))),
+        constants=constants,
+        upstreams=parents,
+    )
+    return _with_queries(project, node, model)
+
+
+def _with_queries(project: LoadedProject, node: Any, model: AuditedModel) -> AuditedModel:
+    """The model with its two queries, or with the reason why there is none."""
+    if node.language != "sql":
+        return replace(model, error="it is a Python model, and an audit runs no code of models")
+    try:
+        full = _compile_as(project, node, is_full=True)
+    except DbtBaseException as error:
+        return replace(model, error=f"dbt could not compile it: {error}")
+    if model.strategy == "microbatch":
+        return replace(model, full_sql=full)
+    try:
+        return replace(model, full_sql=full, incremental_sql=_compile_as(project, node, is_full=False))
+    except DbtBaseException:
+        return replace(model, full_sql=full)
+
+
+def _find_key(node: Any, tested_key: tuple[str, ...]) -> tuple[tuple[str, ...], KeySource]:
+    """The columns that identify a row of a model, and where that is declared."""
+    declared = tuple(_to_list(node.config.get("unique_key")))
+    if declared and all(_is_column(name) for name in declared):
+        return declared, "unique_key"
+    constrained = tuple(_list_constrained(node))
+    if constrained:
+        return constrained, "constraint"
+    return (tested_key, "tests") if tested_key else ((), "none")
+
+
+def _is_column(text: str) -> bool:
+    """Whether a part of a `unique_key` is a column's name, and not an expression."""
+    return text.isidentifier()
+
+
+def _list_constrained(node: Any) -> Iterator[str]:
+    """The columns of a primary key that the model's contract declares."""
+    for constraint in node.constraints or ():
+        if str(constraint.type) == "primary_key":
+            yield from constraint.columns
+            return
+    for column in node.columns.values():
+        if any(_get_type(constraint) == "primary_key" for constraint in column.constraints or ()):
+            yield str(column.name)
+
+
+def _get_type(constraint: Any) -> str:
+    kind = constraint.get("type") if isinstance(constraint, Mapping) else constraint.type
+    return str(getattr(kind, "value", kind))
+
+
+def _list_tested_keys(manifest: Any) -> dict[str, tuple[str, ...]]:
+    """By model, the first column that is tested to be unique and not null, or the first unique combination."""
+    unique: dict[str, list[tuple[str, ...]]] = {}
+    filled: dict[str, set[str]] = {}
+    tests = [node for node in manifest.nodes.values() if str(node.resource_type) == "test"]
+    for test in sorted(tests, key=lambda node: str(node.unique_id)):
+        metadata, tested = getattr(test, "test_metadata", None), str(getattr(test, "attached_node", None) or "")
+        if metadata is None or test.config.where:
+            continue
+        column = str(metadata.kwargs.get("column_name") or "")
+        if metadata.name == "unique" and column:
+            unique.setdefault(tested, []).append((column,))
+        elif metadata.name == "unique_combination_of_columns":
+            unique.setdefault(tested, []).append(tuple(metadata.kwargs.get("combination_of_columns") or ()))
+        elif metadata.name == "not_null":
+            filled.setdefault(tested, set()).add(column)
+    return {name: key for name, keys in unique.items() if (key := _choose_key(keys, filled.get(name, set())))}
+
+
+def _choose_key(keys: list[tuple[str, ...]], filled: set[str]) -> tuple[str, ...]:
+    usable = (key for key in keys if len(key) > 1 or set(key) <= filled)
+    return next((key for key in usable if all(_is_column(name) for name in key)), ())
+
+
+def _list_constants() -> tuple[str, ...]:
+    """Texts that dbt writes into queries anew in each run: the invocation's id, and the minute of its start."""
+    from dbt_common.invocation import get_invocation_id
+
+    from dbt import tracking
+
+    started = getattr(tracking.active_user, "run_started_at", None)
+    return (get_invocation_id(), *([started.strftime("%Y-%m-%d %H:%M")] if started else []))
+
+
+def _to_list(value: Any) -> list[str]:
+    if value is None or value == "":
+        return []
+    return [str(part) for part in value] if isinstance(value, list | tuple) else [str(value)]
