@@ -3,11 +3,13 @@
 Both are dbt projects in `pipelines`: facts and customers as change events tell them, a join of the two, and sums of the
 join by few groups. Hand-written models merge what is newer than the newest row that they have. They run on the same
 adapter, and Iceberg merges as it is told to: by writing files anew, which is its default, or with deletion vectors.
-They never see that a row is gone, so the rows that are wrong after the last batch are counted too.
+They never see that a row is gone, so the rows that are wrong after the last batch are counted too, and those that
+`arctic audit` names.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +22,8 @@ from benchmarks.dbt_runs import PROJECTS, run_dbt, schema_of, write_profile
 from benchmarks.lake import NAMESPACE, Lake, differing, lake
 from benchmarks.measure import Measurement, ratio
 from benchmarks.upsert import BASELINES
+from dbt.adapters.arctic.cli import build_parser
+from dbt.adapters.arctic.commands import audit
 
 OURS = "ours"
 
@@ -52,7 +56,10 @@ class Way:
 
 
 def measure(rows: int, rounds: int = 3) -> list[Measurement]:
-    """The seconds of each hand-written pipeline divided by ours, and the rows that are wrong after the last batch."""
+    """The seconds of each hand-written pipeline divided by ours, the wrong rows after the last batch, and audits.
+
+    An audit is measured by the part of the wrong rows that it names, and by the files that it writes.
+    """
     ways = [Way(OURS, PROJECTS / "arctic", "arctic")]
     ways += [Way(name, PROJECTS / "merge", mode) for name, mode in BASELINES.items()]
     with lake(rows) as bench:
@@ -63,7 +70,46 @@ def measure(rows: int, rounds: int = 3) -> list[Measurement]:
             for way in ways:
                 _follow(way, folder, turn)
         wrong = _wrong_rows(bench, ways)
-    return _measurements(ways, wrong)
+        audits = [_audit_way(bench, way, folder, wrong[way.name]) for way in ways if way.name != OURS]
+    return [*_measurements(ways, wrong), *(measurement for measurements in audits for measurement in measurements)]
+
+
+def _audit_way(bench: Lake, way: Way, folder: Path, wrong: Mapping[str, int]) -> list[Measurement]:
+    """The rows that an audit of a hand-written pipeline names; those of a stale key are two, as in the count of all."""
+    warehouse = Path(bench.reader.profile.catalog_properties["warehouse"])
+    command = ["audit", "--project-dir", str(way.project), "--profiles-dir", str(folder), "--target", way.target]
+    options = build_parser().parse_args([*command, "--json", "--exclude-column", "dws_sums.updated_at"])
+    before, began = _list_files(warehouse), time.perf_counter()
+    answer = audit.perform_command(options)
+    taken = time.perf_counter() - began
+    written = len(set(_list_files(warehouse).items()) ^ set(before.items()))
+    models = {model["name"]: model for model in answer.data["models"]}
+    named = {table: sum(map(_named_rows, models[table]["differences"])) for table in wrong}
+    detail = {
+        "named": named,
+        "seconds": round(taken, 1),
+        "summary": answer.data["summary"],
+        "causes": {
+            name: [(one["kind"], one["cause"], one["rows"]) for one in model["differences"]]
+            for name, model in models.items()
+        },
+    }
+    print(f"  {way.name}: audit: {taken:.2f} s, {sum(named.values()):,} rows named", flush=True)
+    part = sum(named.values()) / max(sum(wrong.values()), 1)
+    return [
+        Measurement(f"pipeline: rows named / wrong, {way.name}", part, "x", 1.0, True, detail),
+        Measurement(f"pipeline: files written by an audit, {way.name}", written, "", 0, False),
+    ]
+
+
+def _named_rows(difference: Mapping[str, Any]) -> int:
+    return int(difference["rows"]) * (2 if difference["kind"] == "stale" else 1)
+
+
+def _list_files(warehouse: Path) -> dict[Path, int]:
+    """The files below a warehouse with the times of their last change, without those of an open SQLite database."""
+    files = (file for file in warehouse.rglob("*") if file.is_file() and not file.name.endswith(("-wal", "-shm")))
+    return {file: file.stat().st_mtime_ns for file in files}
 
 
 def _follow(way: Way, folder: Path, turn: int) -> None:
