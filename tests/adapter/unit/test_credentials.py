@@ -30,7 +30,7 @@ def credentials(**given: Any) -> ArcticCredentials:
         ({"warehouse": "w", "method": "sesion"}, "session"),
         ({"warehouse": "w", "catalog_config": REST}, "contradict"),
         ({"method": "connect", "catalog_config": REST}, "url"),
-        ({"method": "connect", "url": "sc://h", "warehouse": "w"}, "folder of this machine"),
+        ({"method": "connect", "url": "sc://h", "warehouse": "w"}, "whose catalog is on this machine"),
         ({"method": "connect", "url": "sc://h", "master": "local[2]"}, "`master` means nothing"),
         ({"warehouse": "w", "url": "sc://h"}, "method: connect"),
         ({"catalog_config": {"type": "rset", "uri": "u"}}, "did you mean 'rest'"),

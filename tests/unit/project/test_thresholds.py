@@ -16,6 +16,7 @@ ROOT = Path(arctic_runtime.__file__).parents[1]
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 FACTS = {
     "ivm/frontend/day_texts.py: _ROUNDS": "how deep expressions are looked into, where a cycle would never end",
+    "audit/formats.py: _LONGEST": "the length of a text in a report",
     "catalog/lookup.py: _PUFFIN_TAIL": "the format of Puffin files",
     "catalog/observation/manifests.py: DEFAULT_TARGET_BYTES": "Iceberg's default",
     "catalog/observation/manifests.py: _PATH_FIELD": "a field's id in Iceberg's specification",
