@@ -32,6 +32,7 @@ def _get_name(operation: Operation) -> str:
 def _describe_operation(operation: Operation) -> str:
     flags = ["MODEL" if operation.tables == "one" else "MODEL …"]
     flags += [argument.flag for argument in operation.arguments]
+    flags += ["--format", "--output"] * (operation.export is not None)
     flags += ["--yes"] * operation.needs_confirmation + ["--plan"] * (operation.plan is not None)
     cells = [f"`arctic {operation.name}`", operation.description, ", ".join(f"`{flag}`" for flag in flags)]
     return f"| {' | '.join([*cells, _describe_macro(operation)])} |".replace("|  |", "| |")

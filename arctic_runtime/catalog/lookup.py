@@ -5,12 +5,12 @@ Files and row groups are skipped by their partition, their hash node, and the bo
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from arctic_runtime.catalog.deleted_positions import list_row_group_starts, read_deleted_positions
 from arctic_runtime.catalog.metered_io import MeteredFileIO
 from arctic_runtime.catalog.observation.manifests import list_added_files
 from arctic_runtime.catalog.observation.tables import observe_model
@@ -23,13 +23,8 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 
 if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile
     from pyiceberg.table import DataScan, FileScanTask, Table
     from pyiceberg.types import IcebergType
-
-
-_PUFFIN_TAIL = 12
-"""Bytes at the end of a Puffin file: the length of its footer, its flags and its magic bytes, four bytes each."""
 
 
 @dataclass(frozen=True)
@@ -78,25 +73,8 @@ class _Files:
 
     def _list_deleted_positions(self, task: FileScanTask) -> set[int]:
         """Positions in the data file of `task` whose rows are deleted."""
-        return {place for file in task.delete_files for place in self._list_positions_in(file, task.file.file_path)}
-
-    def _list_positions_in(self, deletes: DataFile, path: str) -> list[int]:
-        """Positions that a delete file lists for the data file `path`.
-
-        Of a Puffin file only that file's vector is read.
-        """
-        import pyarrow.compute as pc
-        from pyarrow.parquet import read_table
-        from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
-        from pyiceberg.table.puffin import PuffinFile
-
-        with self.io.new_input(deletes.file_path).open() as stream:
-            if not _is_vectors(deletes):
-                table = read_table(stream, columns=["file_path", "pos"])
-                return cast(list[int], table.filter(pc.field("file_path") == path)["pos"].to_pylist())
-            cut = _cut_out(stream, path)
-        vectors = deletion_vectors_from_puffin_file(PuffinFile(cut))
-        return [place for vector in vectors for place in vector.to_vector().to_pylist()]
+        path = task.file.file_path
+        return {place for file in task.delete_files for place in read_deleted_positions(self.io, file, path)}
 
 
 class _KeyedFile:
@@ -113,7 +91,7 @@ class _KeyedFile:
         self.table, self.scan, self.key = table, scan, key
         self.fragment = ds.ParquetFileFormat().make_fragment(stream)
         self.schema = pyarrow_to_schema(self.fragment.physical_schema, table.name_mapping(), format_version=3)
-        self.starts = _list_row_group_starts(self.fragment.metadata)
+        self.starts = list_row_group_starts(self.fragment.metadata)
 
     def find_positions(self) -> Iterator[int]:
         """Yields the positions in the file of the key's rows; reads only row groups whose bounds include the key."""
@@ -251,28 +229,6 @@ def _list_snapshots_before_rewriting(commits: Sequence[Commit], pending: Sequenc
     return [*(parent for parent in rewritten if parent is not None), pending[-1].version.snapshot]
 
 
-def _cut_out(stream: Any, path: str) -> bytes:
-    """Copies the deletion vectors of the data file `path` from the Puffin file `stream` into a new Puffin file.
-
-    Reads only these and the footer.
-    """
-    from pyiceberg.table.puffin import MAGIC_BYTES
-
-    stream.seek(-_PUFFIN_TAIL, 2)
-    tail = stream.read(_PUFFIN_TAIL)
-    size = int.from_bytes(tail[:4], "little")
-    stream.seek(-_PUFFIN_TAIL - size, 2)
-    footer = json.loads(stream.read(size))
-    blobs, payload = [], MAGIC_BYTES
-    for blob in footer["blobs"]:
-        if blob["properties"].get("referenced-data-file") == path:
-            stream.seek(blob["offset"])
-            blobs.append({**blob, "offset": len(payload)})
-            payload += stream.read(blob["length"])
-    footer_bytes = json.dumps({**footer, "blobs": blobs}).encode()
-    return bytes(payload + MAGIC_BYTES + footer_bytes + len(footer_bytes).to_bytes(4, "little") + tail[4:])
-
-
 def _project_value(value: Any, own: IcebergType, wanted: IcebergType) -> Any:
     """Converts a value from its type in a file, `own`, to the table's current type, `wanted`.
 
@@ -303,19 +259,6 @@ def _project_value(value: Any, own: IcebergType, wanted: IcebergType) -> Any:
                 for key, own_field in value
             ]
     return value
-
-
-def _is_vectors(file: Any) -> bool:
-    return bool(file.file_format.name == "PUFFIN")
-
-
-def _list_row_group_starts(metadata: Any) -> list[int]:
-    """Positions in the file of the first row of each row group; `metadata` is Parquet's."""
-    starts, at = [], 0
-    for group in range(metadata.num_row_groups):
-        starts.append(at)
-        at += metadata.row_group(group).num_rows
-    return starts
 
 
 def _build_scan(table: Table, snapshot: int, wanted: Mapping[str, str]) -> DataScan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.lookup import look_up_row
 from arctic_runtime.model.sources.positions import keep_opaque
@@ -13,8 +13,12 @@ from arctic_runtime.model.step import describe_step
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations import inspect, node_tree
 from arctic_runtime.operations.arguments import read_count, read_flag, read_texts
+from arctic_runtime.operations.change_export import limit_rows, open_changes
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values, on_one
 from arctic_runtime.refresh_planner import Plan
+
+if TYPE_CHECKING:
+    from arctic_runtime.catalog.change_rows.read import ChangeRows
 
 
 def describe_next_run(model: Model, plan: Plan) -> list[str]:
@@ -108,8 +112,15 @@ def _show_history(context: OperationContext, model: Model, _: Values) -> Answer:
 def _show_changes(context: OperationContext, model: Model, values: Values) -> Answer:
     from arctic_runtime.spark.maintenance.changes_between import read_changes_between
 
-    rows = read_changes_between(context.open_table(model), values["start"], values["end"], values["limit"])
+    most = context.reader.thresholds.reports.shown_changes
+    limit = most if values["limit"] is None else values["limit"]
+    rows = read_changes_between(context.open_table(model), values["start"], values["end"], limit)
     return Answer(rows, tuple(str(row) for row in rows) or ("no changes between these versions",))
+
+
+def _export_changes(context: OperationContext, model: Model, values: Values) -> ChangeRows:
+    rows = open_changes(context.reader, model, values["start"], values["end"])
+    return rows if values["limit"] is None else limit_rows(rows, values["limit"])
 
 
 def _look_up(context: OperationContext, model: Model, values: Values) -> Answer:
@@ -164,8 +175,9 @@ CHANGES = Operation(
     arguments=(
         Argument("start", "after this version", is_required=True, option="--from", metavar="V"),
         Argument("end", "up to this version", is_required=True, option="--to", metavar="V"),
-        Argument("limit", "at most so many rows (default: 1000)", read_count, "integer", 1000),
+        Argument("limit", "at most so many rows (default: 1000; all in a format for programs)", read_count, "integer"),
     ),
+    export=_export_changes,
 )
 LOOKUP = Operation(
     name="lookup",

@@ -16,6 +16,7 @@ from arctic_runtime.suggestions import suggest_nearest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from arctic_runtime.catalog.change_rows.read import ChangeRows
     from arctic_runtime.spark.refresh.run import Refresh
     from arctic_runtime.spark.tables.table_session import TableSession
 
@@ -72,6 +73,9 @@ class OperationContext:
 Values = Mapping[str, Any]
 """Values of an operation's arguments, by the arguments' names, as their readers returned them."""
 
+Export = Callable[["OperationContext", Model, "Values"], "ChangeRows"]
+"""Opens all rows of an operation's answer, to be written in a file format."""
+
 Perform = Callable[[OperationContext, Sequence[Model], Values], Answer]
 
 
@@ -121,7 +125,8 @@ class Operation:
     `plan` describes the effects of `perform`, and changes nothing; None if the operation can't be planned. If it
     `needs_confirmation`, it is only planned unless the user confirms it. `macro_arguments` are the arguments of its dbt
     macro, in order; None if it has no macro. `needs_query` demands that the model's query is compiled, `needs_queries`
-    that those of all models are. `takes_landing` allows landing tables, and `needs_key` excludes tables without a
+    that those of all models are. `export` opens all rows of the answer, None if the answer is not rows to export.
+    `takes_landing` allows landing tables, and `needs_key` excludes tables without a
     primary key.
     """
 
@@ -138,6 +143,7 @@ class Operation:
     needs_queries: bool = False
     needs_key: bool = False
     takes_landing: bool = False
+    export: Export | None = None
     tables_help: str | None = None
     macro_arguments: tuple[str, ...] | None = None
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from arctic_runtime.thresholds.engine import (
     CommitThresholds,
     EngineThresholds,
+    ExportThresholds,
     ReportThresholds,
 )
 from arctic_runtime.thresholds.ingest import (
@@ -51,6 +52,7 @@ __all__ = [
     "DebeziumThresholds",
     "EngineThresholds",
     "ExpiryThresholds",
+    "ExportThresholds",
     "HttpThresholds",
     "IncrementalThresholds",
     "IngestThresholds",
@@ -84,6 +86,7 @@ class Thresholds:
     layout: LayoutThresholds = field(default_factory=LayoutThresholds)
     commits: CommitThresholds = field(default_factory=CommitThresholds)
     reports: ReportThresholds = field(default_factory=ReportThresholds)
+    exports: ExportThresholds = field(default_factory=ExportThresholds)
     ingest: IngestThresholds = field(default_factory=IngestThresholds)
     service: ServiceThresholds = field(default_factory=ServiceThresholds)
     lineage: LineageThresholds = field(default_factory=LineageThresholds)

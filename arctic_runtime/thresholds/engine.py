@@ -38,8 +38,22 @@ class ReportThresholds:
     tree_lines: int = 64
     """The most lines of a printed hash tree."""
 
+    shown_changes: int = 1000
+    """The most change rows that are shown unless the user gives a limit."""
+
     dead_letter_reasons: int = 3
     """The most reasons of dead letters that an error shows; the most frequent ones are shown."""
+
+
+@dataclass(frozen=True)
+class ExportThresholds:
+    """Limits of the memory that an export of change rows takes."""
+
+    batch_rows: int = 8192
+    """Rows that are read, converted and sent together."""
+
+    sorted_rows: int = 131_072
+    """The most rows that are sorted in memory: those of consecutive small commits, or of one commit."""
 
 
 @dataclass(frozen=True)

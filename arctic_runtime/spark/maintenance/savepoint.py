@@ -26,7 +26,7 @@ def make_savepoint(session: TableSession, name: str, version: str | None = None)
     newest = find_last_load(changes)
     if version is None and newest is None:
         raise ConfigError(f"{session.model.table} has no version yet; run it first")
-    commit = newest if version is None else find_version(session, changes.commits, version)
+    commit = newest if version is None else find_version(session.reader, session.model, changes.commits, version)
     base = observe_snapshots(session.reader, session.model.base)
     assert commit is not None
     assert base is not None

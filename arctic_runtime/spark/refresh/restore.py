@@ -32,7 +32,7 @@ def restore_version(session: TableSession, version: int | str) -> dict[str, int]
 def _restore_once(session: TableSession, version: str) -> dict[str, int]:
     state = session.reconcile_until_done(session.observe_state())
     table = session.model.table
-    commit = find_version(session, run_commits(state.changes), version)
+    commit = find_version(session.reader, session.model, run_commits(state.changes), version)
     source = observe_source(session.reader, table)
     assert source is not None
     assert state.changes is not None

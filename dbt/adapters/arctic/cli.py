@@ -18,7 +18,7 @@ from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext
 from arctic_runtime.operations.registry import OPERATIONS, get_operation
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
-from dbt.adapters.arctic.commands import audit, ingest, run, serve, spark
+from dbt.adapters.arctic.commands import audit, exported_rows, ingest, run, serve, spark
 
 OTHERS = (audit, ingest, run, serve, spark)
 """Commands that are not operations on tables."""
@@ -54,6 +54,7 @@ def _perform_operation(asked: Operation, options: argparse.Namespace) -> Answer:
     from arctic_runtime.spark.engine.session import SparkEnvironment
     from dbt.adapters.arctic.project.compiled_project import load_project
 
+    row_format = exported_rows.choose_format(options)
     values = asked.read_values(
         {argument.name: getattr(options, argument.name) for argument in asked.arguments}, flags=True
     )
@@ -62,8 +63,13 @@ def _perform_operation(asked: Operation, options: argparse.Namespace) -> Answer:
     project = project.with_ingested(reader)
     if asked.takes_landing:
         project = project.with_landing()
-    context = OperationContext(reader, session, project.models, _ignore_progress if options.json else _print_line)
+    is_quiet = options.json or row_format is not None
+    context = OperationContext(reader, session, project.models, _ignore_progress if is_quiet else _print_line)
     models = [project.get_model(options.model)] if asked.tables == "one" else project.select_models(options.models)
+    if row_format is not None and asked.export is not None:
+        asked.check_keys(models)
+        exported_rows.write_rows(asked.export(context, models[0], values), row_format, options.output)
+        return Answer(None, ())
     return asked.run_operation(context, models, values, plan=_is_planned(asked, options))
 
 
@@ -79,7 +85,7 @@ def _print_line(line: str) -> None:
 
 
 def _ignore_progress(_: str) -> None:
-    """Ignores progress, so that the output contains only JSON."""
+    """Ignores progress, so that the output contains only the answer."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -123,6 +129,8 @@ def _add_arguments(command: argparse.ArgumentParser, asked: Operation) -> None:
         if group and group not in groups:
             groups[group] = command.add_mutually_exclusive_group()
         _add_argument(groups.get(group, command), argument)
+    if asked.export is not None:
+        exported_rows.add_arguments(command)
     if asked.needs_confirmation:
         command.add_argument("--yes", action="store_true", help="do it; without, say what would go")
     if asked.plan is not None:

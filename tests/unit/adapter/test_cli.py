@@ -8,10 +8,13 @@ import sys
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from arctic_runtime.catalog.change_rows.log_files import LogReader
 from arctic_runtime.errors import CommitConflict, ConfigError, CorruptState
 from arctic_runtime.model.files.compaction import CompactionPlan, MergeUnmerged
 from arctic_runtime.model.names import TableName
@@ -200,6 +203,54 @@ def test_history_is_for_people_or_for_programs(arctic: Arctic, shop) -> None:
     assert [entry["version"] for entry in json.loads(out)] == versions
     assert arctic("history", "nothing") == (0, "no versions yet\n", "")
     assert json.loads(arctic("history", "nothing", "--json")[1]) == []
+
+
+def test_changes_are_exported_without_spark_in_a_format_for_programs(arctic: Arctic, shop, tmp_path: Path) -> None:
+    first, *_, last = (str(version.snapshot) for version in shop[1]["dwd"])
+    window = ("dwd", "--from", first, "--to", last)
+    _, out, err = arctic("changes", *window, "--format", "json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [(row["id"], row["_action"]) for row in rows] == [(1, "update"), (2, "delete"), (4, "insert"), (4, "update")]
+    assert (rows[1]["_before"], err) == ({"note": "b"}, "")
+    _, out, _ = arctic("changes", *window, "--format", "csv", "--limit", "1")
+    assert out.splitlines()[1:] == [f'1,"a2","update",0,,{rows[0]["_commit_version"]}']
+    file = tmp_path / "changes.arrow"
+    assert arctic("changes", *window, "--format", "arrow", "--output", str(file)) == (0, "", "")
+    with pa.ipc.open_stream(file) as stream:
+        assert stream.read_all().to_pylist() == rows
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--format", "csv", "--json"), "exclude each other"),
+        (("--output", "f"), "needs a format"),
+        (("--format", "csv", "--output", "no/such/folder/f"), "can't be written"),
+        (("--format", "csv", "--output", "/"), "it is a folder"),
+        (("--format", "json", "--to", "7"), "has no version 7"),
+    ],
+)
+def test_an_export_that_is_refused_writes_nothing(arctic: Arctic, shop, options: Sequence[str], text: str) -> None:
+    version = str(shop[1]["dwd"][0].snapshot)
+    code, out, err = arctic("changes", "dwd", "--from", version, "--to", version, *options)
+    assert (code, out) == (2, "")
+    assert text in err
+
+
+def test_an_export_that_fails_leaves_the_file_that_was_there(
+    arctic: Arctic, shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise CorruptState("a file is gone")
+
+    monkeypatch.setattr(LogReader, "read_rows", fail)
+    file = tmp_path / "changes.csv"
+    file.write_text("before")
+    first, *_, last = (str(version.snapshot) for version in shop[1]["dwd"])
+    window = ("dwd", "--from", first, "--to", last)
+    assert arctic("changes", *window, "--format", "csv", "--output", str(file))[0] == 1
+    assert [each.read_text() for each in tmp_path.iterdir()] == ["before"]
 
 
 def test_lookup_exits_with_1_where_there_is_no_row(arctic: Arctic) -> None:

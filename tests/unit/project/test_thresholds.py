@@ -17,7 +17,8 @@ CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 FACTS = {
     "ivm/frontend/day_texts.py: _ROUNDS": "how deep expressions are looked into, where a cycle would never end",
     "audit/formats.py: _LONGEST": "the length of a text in a report",
-    "catalog/lookup.py: _PUFFIN_TAIL": "the format of Puffin files",
+    "catalog/change_rows/log_files.py: LINEAGE_FIELD": "a field's id in Iceberg's specification",
+    "catalog/deleted_positions.py: _PUFFIN_TAIL": "the format of Puffin files",
     "catalog/observation/manifests.py: DEFAULT_TARGET_BYTES": "Iceberg's default",
     "catalog/observation/manifests.py: _PATH_FIELD": "a field's id in Iceberg's specification",
     "catalog/observation/tables.py: _UNSORTED": "an id in Iceberg's specification",

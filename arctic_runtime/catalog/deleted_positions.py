@@ -1,0 +1,69 @@
+"""Positions of rows in data files: those that deletes mark as deleted, and those at which row groups begin."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile
+
+    from arctic_runtime.catalog.metered_io import MeteredFileIO
+
+_PUFFIN_TAIL = 12
+"""Bytes at the end of a Puffin file: the length of its footer, its flags and its magic bytes, four bytes each."""
+
+
+def read_deleted_positions(io: FileIO | MeteredFileIO, deletes: DataFile, path: str) -> list[int]:
+    """Reads the positions that a delete file lists for the data file `path`.
+
+    Of a Puffin file only that file's deletion vector is read.
+    """
+    import pyarrow.compute as pc
+    from pyarrow.parquet import read_table
+    from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+    from pyiceberg.table.puffin import PuffinFile
+
+    with io.new_input(deletes.file_path).open() as stream:
+        if not _is_vectors(deletes):
+            table = read_table(stream, columns=["file_path", "pos"])
+            return cast(list[int], table.filter(pc.field("file_path") == path)["pos"].to_pylist())
+        cut = _cut_out(stream, path)
+    vectors = deletion_vectors_from_puffin_file(PuffinFile(cut))
+    return [place for vector in vectors for place in vector.to_vector().to_pylist()]
+
+
+def list_row_group_starts(metadata: Any) -> list[int]:
+    """Positions in the file of the first row of each row group; `metadata` is Parquet's."""
+    starts, at = [], 0
+    for group in range(metadata.num_row_groups):
+        starts.append(at)
+        at += metadata.row_group(group).num_rows
+    return starts
+
+
+def _cut_out(stream: Any, path: str) -> bytes:
+    """Copies the deletion vectors of the data file `path` from the Puffin file `stream` into a new Puffin file.
+
+    Reads only these and the footer.
+    """
+    from pyiceberg.table.puffin import MAGIC_BYTES
+
+    stream.seek(-_PUFFIN_TAIL, 2)
+    tail = stream.read(_PUFFIN_TAIL)
+    size = int.from_bytes(tail[:4], "little")
+    stream.seek(-_PUFFIN_TAIL - size, 2)
+    footer = json.loads(stream.read(size))
+    blobs, payload = [], MAGIC_BYTES
+    for blob in footer["blobs"]:
+        if blob["properties"].get("referenced-data-file") == path:
+            stream.seek(blob["offset"])
+            blobs.append({**blob, "offset": len(payload)})
+            payload += stream.read(blob["length"])
+    footer_bytes = json.dumps({**footer, "blobs": blobs}).encode()
+    return bytes(payload + MAGIC_BYTES + footer_bytes + len(footer_bytes).to_bytes(4, "little") + tail[4:])
+
+
+def _is_vectors(file: Any) -> bool:
+    return bool(file.file_format.name == "PUFFIN")
