@@ -7,10 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from arctic_runtime.catalog.change_rows.read import ChangeRows
 from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import Model
+from arctic_runtime.operations.change_export import open_changes
+from arctic_runtime.operations.looking import CHANGES
 from arctic_runtime.operations.operation import Answer, Operation, OperationContext
 from arctic_runtime.service.activity import Activity
 from arctic_runtime.service.project import Project
@@ -53,6 +56,11 @@ class UserRequests:
         values = operation.read_values(given_arguments)
         models = self._choose_models(operation, tables)
         return operation.run_operation(self._build_context(_refuse_spark), models, values, plan)
+
+    def open_changes(self, table: str, start: str | None, end: str | None) -> ChangeRows:
+        models = self._choose_models(CHANGES, [table])
+        CHANGES.check_keys(models)
+        return open_changes(self._warehouse.reader, models[0], start, end)
 
     def submit_operation(self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any]) -> Job:
         values = operation.read_values(given_arguments)

@@ -144,5 +144,8 @@ class HttpThresholds:
     head_seconds: float = 5.0
     """How long a client may take to send the head of a request; after that its connection is dropped."""
 
+    exports: int = 4
+    """The most clients that read change rows at the same time; each takes the memory of `ExportThresholds`."""
+
     waiting_connections: int = 1024
     """The most connections that wait to be accepted."""

@@ -6,14 +6,18 @@ import argparse
 import itertools
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import pyarrow as pa
+
+from arctic_runtime.catalog.change_rows.read import ChangeRows
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness, FreshnessState
+from arctic_runtime.model.version import Version
 from arctic_runtime.operations.operation import Answer, Operation
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http.settings import HttpSettings
@@ -143,6 +147,7 @@ class FakeService:
     errors: Mapping[str, str] = field(default_factory=dict)
     changed: Mapping[str, Any] = field(default_factory=dict)
     delay_seconds: float = 0.0
+    batches: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
         self.reset()
@@ -151,6 +156,7 @@ class FakeService:
         """Puts everything back to how it was made; only the log of events goes on."""
         self.asked.clear()
         self.failure, self.errors, self.changed, self.delay_seconds = None, {}, {}, 0.0
+        self.batches = ((1, 2), (3, 4))
         self._by_name = {str(table.table): table for table in self.made}
         self._numbers = itertools.count(1)
         self._state = ServiceState(now() - 7500 * SECONDS, "0.1.0", "shop", "leads", looked_at=now())
@@ -218,6 +224,22 @@ class FakeService:
         if operation.name in answers:
             return answers[operation.name](tables_known, given_arguments)
         return Answer({"row": {"id": 1, "note": "<b>"}, "files_opened": 1, "bytes_read": 1234}, ("id: 1",))
+
+    def open_changes(self, table: str, start: str | None, end: str | None) -> ChangeRows:
+        """As many batches of two rows as `batches` has, each of which may be an error to raise."""
+        self.asked.append(("changes", table, start, end))
+        if self.failure is not None:
+            raise self.failure
+        self._known(table)
+        schema = pa.schema([("id", pa.int64()), ("_action", pa.string())])
+
+        def read() -> Iterator[pa.RecordBatch]:
+            for ids in self.batches:
+                if isinstance(ids, Exception):
+                    raise ids
+                yield pa.RecordBatch.from_pylist([{"id": one, "_action": "insert"} for one in ids], schema)
+
+        return ChangeRows(schema, read(), Version("t", 42, 7))
 
     def submit_operation(self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any]) -> Job:
         self.asked.append(("submit", operation.name, tuple(tables), dict(given_arguments)))

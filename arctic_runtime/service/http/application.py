@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from arctic_runtime.operations.operation import Answer
+from arctic_runtime.service.http.exports.change_routes import build_change_routes
 from arctic_runtime.service.http.feed import EventFeed
 from arctic_runtime.service.http.guard import OPEN_PATHS, Guard
 from arctic_runtime.service.http.operation_routes import build_operation_routes
@@ -56,6 +57,7 @@ def build_application(
     )
     app.state.feed = feed
     app.include_router(build_service_routes(service, feed, settings, thresholds))
+    app.include_router(build_change_routes(service, thresholds))
     app.include_router(build_operation_routes(service))
     _add_health(app, service)
     if metrics is not None:

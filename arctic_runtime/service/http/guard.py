@@ -85,6 +85,8 @@ class Guard:
         limit = None if scope["path"] == EVENTS_PATH else self._settings.request_seconds
         started = time.monotonic()
         with anyio.move_on_after(limit) as time_limit:
+            if limit is not None and _is_export(scope["path"]):
+                send.renew_limit = lambda: _move_deadline(time_limit, limit)
             await self._answer_request(scope, receive, send)
         if time_limit.cancelled_caught and not send.has_started:
             seconds = time.monotonic() - started
@@ -104,18 +106,32 @@ class Guard:
                 await answer(scope, receive, send)
 
 
+def _is_export(path: str) -> bool:
+    """Whether the response to a request may take long, but not each of its parts."""
+    return path.startswith("/api/tables/") and path.endswith("/changes")
+
+
+def _move_deadline(time_limit: anyio.CancelScope, seconds: float) -> None:
+    time_limit.deadline = anyio.current_time() + seconds
+
+
 class _Sender:
-    """Sends a response with security headers, and remembers whether the response has begun."""
+    """Sends a response with security headers, and remembers whether the response has begun.
+
+    `renew_limit` is called after each part that was sent.
+    """
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.has_started = False
+        self.renew_limit: Callable[[], None] = lambda: None
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.has_started = True
             message = {**message, "headers": [*message["headers"], *_HEADERS]}
         await self._send(message)
+        self.renew_limit()
 
 
 class _TooLarge(Exception):

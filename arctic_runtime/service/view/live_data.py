@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
+from arctic_runtime.catalog.change_rows.read import ChangeRows
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness
 from arctic_runtime.operations.operation import Answer, Operation
@@ -167,6 +168,13 @@ class Requests(Protocol):
         """Performs an operation that needs no Spark, or returns its plan if `plan`.
 
         Raises the same errors as `Operation.run_operation`.
+        """
+
+    def open_changes(self, table: str, start: str | None, end: str | None) -> ChangeRows:
+        """Opens the change rows of a table after version `start` and up to `end`, without Spark.
+
+        None for `start` means all change rows that are kept, None for `end` the newest version. Raises ConfigError for
+        an unknown table or version, or if the table has no primary key.
         """
 
     def submit_operation(self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any]) -> Job:

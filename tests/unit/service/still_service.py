@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from arctic_runtime.catalog.change_rows.read import ChangeRows
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness
 from arctic_runtime.operations.operation import Answer, Operation
@@ -113,6 +114,9 @@ class StillService:
     def answer_operation(
         self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any], plan: bool
     ) -> Answer:
+        raise NotImplementedError
+
+    def open_changes(self, table: str, start: str | None, end: str | None) -> ChangeRows:
         raise NotImplementedError
 
     def submit_operation(self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any]) -> Job:

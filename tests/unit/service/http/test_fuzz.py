@@ -17,7 +17,13 @@ CHECKS = pytest.importorskip("schemathesis.checks").CHECKS
 
 TOKEN = "a-token-that-nobody-guesses"
 ENDLESS = "/api/events"
-TELLING = ("/api/tables/{table}", "/api/pause", "/api/operations/status", "/api/operations/savepoint")
+TELLING = (
+    "/api/tables/{table}",
+    "/api/tables/{table}/changes",
+    "/api/pause",
+    "/api/operations/status",
+    "/api/operations/savepoint",
+)
 """A route of each kind."""
 
 Serve = Callable[..., Client]

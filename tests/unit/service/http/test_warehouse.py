@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from arctic_runtime.catalog.service_table import ServiceTable
@@ -66,6 +67,26 @@ def test_questions_and_plans_need_no_spark(warehouse: Client) -> None:
         found = warehouse.get(f"/api/operations/{name}/plan?table=dwd")
         assert found.status == 200, found.body
     assert warehouse.get("/api/operations/lookup?table=dwd&key=3").json["data"]["row"]["note"] == "c"
+
+
+def test_a_client_that_polls_gets_each_change_row_once(warehouse: Client, shop: Any) -> None:
+    versions = [str(version.snapshot) for version in shop[1]["dwd"]]
+    rows: list[tuple[int, str]] = []
+    asked = ""
+    for newest in versions:
+        answer = warehouse.get(f"/api/tables/dwd/changes?to={newest}{asked}")
+        table = pa.ipc.open_stream(answer.body).read_all()
+        rows += zip(table["id"].to_pylist(), table["_action"].to_pylist(), strict=True)
+        assert answer.headers["arctic-next-version"] == newest
+        asked = f"&from={newest}"
+    changed = [(1, "update"), (2, "delete"), (4, "insert"), (4, "update")]
+    assert rows == [(1, "insert"), (2, "insert"), (3, "insert"), *changed]
+    nothing = warehouse.get(f"/api/tables/dwd/changes?from={versions[-1]}")
+    assert (pa.ipc.open_stream(nothing.body).read_all().num_rows, nothing.headers["arctic-next-version"]) == (
+        0,
+        versions[-1],
+    )
+    assert warehouse.get("/api/tables/dwd/changes?from=7").status == 422
 
 
 def test_a_service_that_stands_by_says_so(warehouse: Client) -> None:

@@ -1,0 +1,1 @@
+"""Streams rows over HTTP in formats that other programs read."""
