@@ -19,6 +19,10 @@ IS_CURRENT: Final = "_is_current"
 RECORDED_FROM: Final = "_recorded_from"
 RECORDED_TO: Final = "_recorded_to"
 
+CHANGE_TYPE: Final = "_change_type"
+COMMIT_VERSION: Final = "_commit_version"
+COMMIT_TIMESTAMP: Final = "_commit_timestamp"
+
 CHANGE_COLUMNS: Final = (ACTION, TIMESTAMP, SEQUENCE, BEFORE)
 METADATA: Final = ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number")
 OWN_PREFIX: Final = "__arctic_"
@@ -34,6 +38,14 @@ class Column:
 
     name: str
     type: str
+
+
+FEED_COLUMNS: Final = (
+    Column(CHANGE_TYPE, "string"),
+    Column(COMMIT_VERSION, "bigint"),
+    Column(COMMIT_TIMESTAMP, "timestamp"),
+)
+"""Columns of a change data feed in addition to those of the table, with the names that Delta gives them."""
 
 
 def is_same_name(left: str, right: str) -> bool:

@@ -14,6 +14,7 @@ TOTALS_SUFFIX = "__totals"
 FORGET_SUFFIX = "__forget"
 STAGED_SUFFIX = "__snapshot"
 CURRENT_SUFFIX = "_current"
+CHANGES_VIEW_SUFFIX = "_cdf"
 
 _REFUSED = re.compile(r"[/\\\x00-\x1f\x7f]")
 _ESCAPED = re.compile(r"[%.`()$]")

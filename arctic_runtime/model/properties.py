@@ -72,6 +72,7 @@ PAUSED: Final = "arctic.paused"
 RUN_AT_PREFIX: Final = "arctic.run-at."
 KEEP: Final = "arctic.keep"
 CURRENT_VIEW: Final = "arctic.current-view"
+CHANGES_VIEW: Final = "arctic.changes-view"
 
 KIND: Final = "arctic.kind"
 PRIMARY_KEY: Final = "arctic.primary-key"
@@ -94,6 +95,7 @@ BASE_REWRITE_PREFIX: Final = "arctic_renew_"
 VIEW_TAG_PREFIX: Final = "arctic_view_"
 
 CURRENT_VIEW_KIND: Final = "current"
+CHANGES_VIEW_KIND: Final = "feed"
 CLONE_KIND: Final = "clone"
 APPENDED_KIND: Final = "appended"
 FORGOTTEN_KEYS_KIND: Final = "forget"
@@ -133,8 +135,8 @@ STORED_NAMES: Final = (
             "property of a table of keys that are being forgotten",
         ),
         "`changes`, `base`, `view`, `totals` for the aggregate state, `current` for a view of the current versions of "
-        "a table with history, `clone` for a view that `dbt clone` made, "
-        "`forget` for a table of keys that are being forgotten, or "
+        "a table with history, `feed` for a view of the change rows as a change data feed, "
+        "`clone` for a view that `dbt clone` made, `forget` for a table of keys that are being forgotten, or "
         "`appended` for a table that events of a source without a primary key are appended to",
     ),
     StoredName(PRIMARY_KEY, _OWN_TABLES, "the columns of the primary key"),
@@ -143,6 +145,11 @@ STORED_NAMES: Final = (
         CURRENT_VIEW,
         ("property of the change table",),
         "the name of the view of the current versions, written before the view is made; empty for none",
+    ),
+    StoredName(
+        CHANGES_VIEW,
+        ("property of the change table",),
+        "the name of the view of the change rows, written before the view is made; empty for none",
     ),
     StoredName(
         LAYOUT,

@@ -169,7 +169,7 @@ class ViewState:
 
 @dataclass(frozen=True)
 class CurrentViewState:
-    """The relation that exists under the name of a view of current versions.
+    """The relation that exists under the name of a view of current versions, or of a view of change rows.
 
     `is_own` says whether the model created it.
     """
@@ -200,8 +200,9 @@ class TableState:
 
     `aggregate_state` is the snapshot of the aggregate state that belongs to the newest run, None if it kept none.
     `appended` is a table without a key, to which events are appended; such a model has no other parts. `current_views`
-    are the relations that have the current or the former name of the view of current versions. `unfinished` are tables
-    without a snapshot, whose creation was begun in another attempt or by another writer; their parts are None.
+    are the relations that have the current or the former name of the view of current versions, and `changes_views`
+    those of the view of change rows. `unfinished` are tables without a snapshot, whose creation was begun in another
+    attempt or by another writer; their parts are None.
     """
 
     changes: ChangeTableState | None = None
@@ -211,6 +212,7 @@ class TableState:
     aggregate_state: int | None = None
     appended: ChangeTableState | None = None
     current_views: tuple[CurrentViewState, ...] = ()
+    changes_views: tuple[CurrentViewState, ...] = ()
     unfinished: frozenset[TableName] = frozenset()
 
     @property

@@ -181,6 +181,29 @@ class DropCurrentView:
 
 
 @dataclass(frozen=True)
+class NoteChangesView:
+    """Store the name of the view of change rows in the change table's properties; an empty name for no view."""
+
+    table: TableName
+    view: str
+
+
+@dataclass(frozen=True)
+class ReplaceChangesView:
+    """Create or replace the view of the change rows of a table, with the current columns of the table."""
+
+    view: TableName
+    table: TableName
+
+
+@dataclass(frozen=True)
+class DropChangesView:
+    """Drop a view of change rows that the model no longer has, or that now has another name."""
+
+    view: TableName
+
+
+@dataclass(frozen=True)
 class DropTable:
     """Drop a base table before it is created again; Iceberg can't replace a table by one of an older format version."""
 
@@ -232,6 +255,9 @@ Step = (
     | NoteCurrentView
     | ReplaceCurrentView
     | DropCurrentView
+    | NoteChangesView
+    | ReplaceChangesView
+    | DropChangesView
     | SetProperties
     | SetWriteOrder
     | RewriteFiles
@@ -277,6 +303,12 @@ def describe_step(step: Step | AppendChanges) -> str:  # noqa: C901 - one case f
             return f"replace view {view} of the current versions of {table}"
         case DropCurrentView(view):
             return f"drop view {view} of current versions"
+        case NoteChangesView(table, name):
+            return f"note in {table} that {name or 'no view'} shows the change rows"
+        case ReplaceChangesView(view, table):
+            return f"replace view {view} of the change rows of {table}"
+        case DropChangesView(view):
+            return f"drop view {view} of change rows"
         case SetProperties(_, table, values):
             return f"set {', '.join(values)} of {table}"
         case SetWriteOrder(table):

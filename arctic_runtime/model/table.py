@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from arctic_runtime.model.columns import RECORDED_FROM, VALID_FROM, Column, is_same_name
-from arctic_runtime.model.names import CURRENT_SUFFIX, TableName
+from arctic_runtime.model.names import CHANGES_VIEW_SUFFIX, CURRENT_SUFFIX, TableName
 from arctic_runtime.model.sources.ingestion import ChangeSource
 
 Merge = Literal["on_write", "on_read"]
@@ -121,6 +121,8 @@ class ModelConfig:
     keep_deleted: bool = True
     current_view: bool | str = False
     """Whether there is a view of the current versions; a text is the name of this view."""
+    changes_view: bool | str = False
+    """Whether there is a view of the change rows with the columns of Delta's change data feed; a text is its name."""
     changelog: Changelog = "lookup"
     keep: Keep = "net"
     on_schema_change: OnSchemaChange = "append_new_columns"
@@ -195,10 +197,17 @@ class Model:
     @property
     def current_view(self) -> TableName | None:
         """Name of the view of the current versions; None if the model has none."""
-        asked = self.config.current_view
+        return self._get_view_name(self.config.current_view, CURRENT_SUFFIX)
+
+    @property
+    def changes_view(self) -> TableName | None:
+        """Name of the view of the change rows as a change data feed; None if the model has none."""
+        return self._get_view_name(self.config.changes_view, CHANGES_VIEW_SUFFIX)
+
+    def _get_view_name(self, asked: bool | str, suffix: str) -> TableName | None:
         if not asked:
             return None
-        return self.table.with_name(asked if isinstance(asked, str) else self.table.name + CURRENT_SUFFIX)
+        return self.table.with_name(asked if isinstance(asked, str) else self.table.name + suffix)
 
     @property
     def base(self) -> TableName:

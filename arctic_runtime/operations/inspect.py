@@ -94,10 +94,12 @@ class HistoryEntry:
     """One version of a table: the run that committed it, and the names of its savepoints.
 
     `consumed` has the version of each upstream that the run read. `columns` says how the table's columns differ from
-    those of the version before; it is empty if those are not known.
+    those of the version before; it is empty if those are not known. `sequence` is the sequence number of the commit,
+    which is the `_commit_version` of its change rows.
     """
 
     version: str
+    sequence: int
     at: str
     mode: str
     reason: str
@@ -309,6 +311,7 @@ def _build_entry(commit: Commit, names: Sequence[str], changed: SchemaChange) ->
     run = RunSummary.decode(commit.summary)
     return HistoryEntry(
         version=str(commit.version.snapshot),
+        sequence=commit.version.sequence,
         at=_format_commit_time(commit),
         mode=run.mode or "",
         reason=run.reason or "",

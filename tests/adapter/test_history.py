@@ -107,16 +107,17 @@ class TestHistory:
 
 
 PLAIN = "{{ config(materialized='table') }}\nselect 1 as customer_id"
-NAMED = WITH_VIEW.replace("current_view=true", "current_view='customers'")
+BOTH = WITH_VIEW.replace("current_view=true", "current_view=true, changes_view=true")
+NAMED = BOTH.replace("current_view=true", "current_view='customers'")
 
 
 @pytest.mark.slow
 class TestCurrentView:
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
-        return {"sources.yml": SOURCES, "dim_customers.sql": WITH_VIEW}
+        return {"sources.yml": SOURCES, "dim_customers.sql": BOTH}
 
-    def test_dbt_knows_the_view_of_current_rows_as_a_part_of_its_model(self, project: Any) -> None:
+    def test_dbt_knows_views_of_current_rows_and_changes_as_parts_of_their_model(self, project: Any) -> None:
         changes = table(project, "customer_changes")
         project.run_sql(
             f"create table {changes} (customer_id int, segment string, city string, op string, changed_at timestamp) "
@@ -124,7 +125,11 @@ class TestCurrentView:
         )
         project.run_sql(f"insert into {changes} values (1, 'a', 'x', 'c', timestamp '2026-01-01 00:00:00')")
         run_dbt(["run"])
-        assert self.relations(project) == {"dim_customers": "table", "dim_customers_current": "view"}
+        assert self.relations(project) == {
+            "dim_customers": "table",
+            "dim_customers_cdf": "view",
+            "dim_customers_current": "view",
+        }
         catalog = run_dbt(["docs", "generate"])
         described = {(node.metadata.name, node.metadata.type) for node in catalog.nodes.values()}
         assert ("dim_customers", "arctic table") in described
@@ -132,7 +137,7 @@ class TestCurrentView:
         assert rows(project, f"select segment from {table(project, 'dim_customers_current')}") == [("a",)]
         write_file(NAMED, project.project_root, "models", "dim_customers.sql")
         assert messages(run_dbt(["run"])) == {"dim_customers": "unchanged"}
-        assert self.relations(project) == {"dim_customers": "table", "customers": "view"}
+        assert self.relations(project) == {"dim_customers": "table", "dim_customers_cdf": "view", "customers": "view"}
         write_file(PLAIN, project.project_root, "models", "customers.sql")
         with pytest.raises(CompilationError, match=r"have the name .*\.customers,(.|\n)* of .*dim_customers"):
             run_dbt(["run"])

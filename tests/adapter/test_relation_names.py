@@ -10,6 +10,7 @@ from dbt.tests.util import rm_file, run_dbt, write_file
 
 ARCTIC = "{{ config(materialized='arctic', primary_key='id'%s) }} select 1 as id"
 PLAIN = "{{ config(materialized='%s'%s) }} select 1 as id"
+WITH_FEED = ARCTIC % ", changes_view='o__base'"
 WITH_VIEW = ARCTIC % ", current_view='o__base', input='changes', sequence_by='id', history='scd2'"
 SNAPSHOT = (
     "{%% snapshot %s %%}{{ config(target_schema=target.schema, unique_key='id', strategy='check', check_cols='all') }}"
@@ -41,6 +42,7 @@ class TestNamesOfRelations:
             ("models/o__forget.sql", PLAIN % ("incremental", ""), "the table of keys to forget of model.test.o"),
             ("models/m.sql", PLAIN % ("table", ", alias='O__Changes'"), "the change table of model.test.o"),
             ("models/m.sql", WITH_VIEW, "`current_view` of model.test.m"),
+            ("models/m.sql", WITH_FEED, "`changes_view` of model.test.m"),
             ("seeds/o__base.csv", "id\n1\n", "the base of model.test.o"),
             ("snapshots/o__changes.sql", SNAPSHOT % "o__changes", "the change table of model.test.o"),
             ("models/orders.sql", PLAIN % ("table", ""), "the ingested table of source shop.orders"),
@@ -61,7 +63,7 @@ class TestNamesOfRelations:
         finally:
             rm_file(*place)
         assert kept_for in str(error.value)
-        assert path in str(error.value) or "current_view" in kept_for
+        assert path in str(error.value) or "_view`" in kept_for
 
     def test_what_has_another_place_is_no_collision(self, project: Any) -> None:
         """An ephemeral model has no relation, another schema is another place, and a source is what there is."""

@@ -287,10 +287,11 @@ def started_over() -> Scenario:
 
 
 def current_rows() -> Scenario:
-    """A view of the current versions comes, or takes another name."""
+    """A view of the current versions comes, or takes another name, and so does a view of the change rows."""
 
     def model(lake: Warehouse, view: bool | str) -> Model:
-        return event_model(lake, history="scd2", merge="on_write", current_view=view)
+        feed = view if view is True else f"{view}_feed"
+        return event_model(lake, history="scd2", merge="on_write", current_view=view, changes_view=feed)
 
     def build(lake: Warehouse) -> None:
         events(lake, *[(key, f"v{key % 3}", "c", key) for key in range(10)])
@@ -301,7 +302,7 @@ def current_rows() -> Scenario:
         return model(lake, view=True)
 
     return Scenario(
-        ("current_view.drop", "current_view.mark", "current_view.replace"),
+        tuple(f"{key}.{effect}" for key in ("current_view", "changes_view") for effect in ("drop", "mark", "replace")),
         build,
         lambda lake: lake.run(now(lake)),
         of(now),

@@ -15,6 +15,7 @@ from arctic_runtime.catalog.observation.manifests import (
     list_added_files,
     read_entries,
 )
+from arctic_runtime.model.columns import COMMIT_VERSION
 from arctic_runtime.model.state import Commit
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 LINEAGE_FIELD = 2147483539
 """The field id that Iceberg reserves for the sequence number of a row's last update."""
-
-COMMIT_VERSION = "_commit_version"
-"""The column with the sequence number of the commit that added a change row."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.change_rows.log_files import (
-    COMMIT_VERSION,
     LogFile,
     LogReader,
     list_appended_files,
@@ -16,7 +15,7 @@ from arctic_runtime.catalog.change_rows.log_files import (
 )
 from arctic_runtime.catalog.change_rows.projection import build_arrow_fields
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.model.columns import SEQUENCE
+from arctic_runtime.model.columns import COMMIT_VERSION, SEQUENCE
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.version import Version, Window

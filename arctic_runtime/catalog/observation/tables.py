@@ -14,7 +14,7 @@ from arctic_runtime.catalog.observation.conflicts import (
     is_kind,
     is_unfinished,
 )
-from arctic_runtime.catalog.observation.views import observe_current_views, observe_reader_view
+from arctic_runtime.catalog.observation.views import observe_named_views, observe_reader_view
 from arctic_runtime.catalog.reader import CatalogReader, UnsupportedType, to_spark_type
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.branch import BranchCommit, BranchState, list_abandoned_branches
@@ -26,8 +26,11 @@ from arctic_runtime.model.properties import (
     APPENDED_KIND,
     ATTEMPT,
     BRANCH_PREFIX,
+    CHANGES_VIEW,
+    CHANGES_VIEW_KIND,
     COMPACTED_UNTIL,
     CURRENT_VIEW,
+    CURRENT_VIEW_KIND,
     FORGOTTEN_KEYS_KIND,
     FORGOTTEN_UNTIL,
     KEEP,
@@ -82,11 +85,12 @@ def observe_model(reader: CatalogReader, model: Model) -> TableState:
     has_log = changes is not None and is_kind(changes, "changes") and model.table.changes not in unfinished
     log = _change_table(changes) if changes is not None and has_log else None
     has_base = base is not None and is_kind(base, "base") and model.base not in unfinished
-    noted = log.properties.get(CURRENT_VIEW) if log else None
-    named = {
-        relation
-        for relation in (model.current_view, model.table.with_name(noted) if noted else None)
-        if relation is not None
+    views = {
+        kind: _list_view_names(model.table, wanted, log, key)
+        for kind, key, wanted in (
+            (CURRENT_VIEW_KIND, CURRENT_VIEW, model.current_view),
+            (CHANGES_VIEW_KIND, CHANGES_VIEW, model.changes_view),
+        )
     }
     return TableState(
         changes=log,
@@ -94,9 +98,18 @@ def observe_model(reader: CatalogReader, model: Model) -> TableState:
         view=view,
         conflicting=find_conflicting_table(model, own, changes, base, totals) or find_conflicting_view(model, view),
         aggregate_state=_find_aggregate_state(totals, find_last_run(log)),
-        current_views=tuple(observe_current_views(reader, model.table, named)),
+        current_views=tuple(observe_named_views(reader, model.table, views[CURRENT_VIEW_KIND], CURRENT_VIEW_KIND)),
+        changes_views=tuple(observe_named_views(reader, model.table, views[CHANGES_VIEW_KIND], CHANGES_VIEW_KIND)),
         unfinished=unfinished,
     )
+
+
+def _list_view_names(
+    table: TableName, wanted: TableName | None, log: ChangeTableState | None, key: str
+) -> set[TableName]:
+    """Returns the name that a view of a model has, and the one that its change table notes under the property `key`."""
+    noted = log.properties.get(key) if log else None
+    return {*([wanted] if wanted else []), *([table.with_name(noted)] if noted else [])}
 
 
 def _build_keyless_state(model: Model, own: Table | None, view: ViewState | None, changes: Table | None) -> TableState:
@@ -139,14 +152,14 @@ def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelatio
         (table.changes, "changes"),
     )
     loaded = [(name, kind, _load_table(reader, name)) for name, kind in parts]
-    noted = [
-        view_name.properties.get(CURRENT_VIEW, "")
-        for name, _, view_name in loaded
-        if view_name is not None and name == table.changes
-    ]
-    current = observe_current_views(reader, table, [table.with_name(view_name) for view_name in noted if view_name])
+    log = next((_change_table(found) for name, _, found in loaded if found is not None and name == table.changes), None)
+    views = (
+        view
+        for kind, key in ((CURRENT_VIEW_KIND, CURRENT_VIEW), (CHANGES_VIEW_KIND, CHANGES_VIEW))
+        for view in observe_named_views(reader, table, _list_view_names(table, None, log, key), kind)
+    )
     return (
-        *(ConflictingRelation(view_name.name, "view") for view_name in current if view_name.is_own),
+        *(ConflictingRelation(view.name, "view") for view in views if view.is_own),
         *shown,
         *(
             ConflictingRelation(name, "table")

@@ -9,7 +9,6 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import (
     CLONE_KIND,
-    CURRENT_VIEW_KIND,
     KIND,
     MODEL_TABLE,
     PINNED_BASE,
@@ -58,17 +57,17 @@ def _load_view(reader: CatalogReader, name: TableName) -> RelationInfo | None:
         return None
 
 
-def observe_current_views(
-    reader: CatalogReader, table: TableName, named: Iterable[TableName]
+def observe_named_views(
+    reader: CatalogReader, table: TableName, named: Iterable[TableName], kind: str
 ) -> Iterator[CurrentViewState]:
-    """Yields the existing view or table for each name in `named`: the names that a view of current versions has or had.
+    """Yields the existing view or table for each name in `named`: the names that a view of `table` has or had.
 
-    Such a view shows the current rows of `table`, a table with history; `is_own` says whether a relation is this view.
+    `kind` says which view: that of current versions or that of change rows. `is_own` says whether a relation is it.
     """
     for name in sorted(named):
         view = _load_view(reader, name)
         if view is not None:
-            own = {KIND: CURRENT_VIEW_KIND, MODEL_TABLE: str(table)}
+            own = {KIND: kind, MODEL_TABLE: str(table)}
             is_own = all(view.properties.get(key) == value for key, value in own.items())
             columns = tuple(Column(column.name, column.type) for column in view.columns)
             yield CurrentViewState(name, "view", columns, is_own)

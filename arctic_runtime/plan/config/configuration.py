@@ -281,6 +281,16 @@ CONFIGURATION = (
         read=read_view_name,
     ),
     ConfigKey(
+        "changes_view",
+        "`true`, `false`, a name",
+        "`false`",
+        (
+            "whether a [view of the change rows](readers.md#change-data-feed) with the columns of Delta's change data "
+            "feed is in the schema of the model. `true` names it as the model with `_cdf` behind it"
+        ),
+        read=read_view_name,
+    ),
+    ConfigKey(
         "changelog",
         "`lookup`, `input`",
         "`lookup`",

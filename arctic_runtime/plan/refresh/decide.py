@@ -148,7 +148,7 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
             ),
             fix=f"drop or rename that relation, or give the model another alias{refresh}",
         )
-    _check_current_view(model, state)
+    _check_view_names(model, state)
     if state.changes is None and state.base is not None:
         raise CorruptState(
             f"{model.table}: its change table is missing.",
@@ -173,22 +173,31 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
         )
 
 
-def _check_current_view(model: Model, state: TableState) -> None:
-    """Raises ConfigError if another relation already has the name of the view of current versions."""
+def _check_view_names(model: Model, state: TableState) -> None:
+    """Raises ConfigError if another relation already has the name of a view of the model."""
+    views = (
+        ("current_view", "current versions", model.config.current_view, model.current_view, state.current_views),
+        ("changes_view", "change rows", model.config.changes_view, model.changes_view, state.changes_views),
+    )
     table = model.table
-    if model.current_view in (table, table.changes, table.base, table.totals, table.forget_keys_name):
+    if model.current_view is not None and model.current_view == model.changes_view:
         raise ConfigError(
-            f"{table}: `current_view: {model.config.current_view}` is the name of one of the model's own tables.",
-            fix="give the view another name, or set `current_view: true`",
+            f"{table}: `current_view` and `changes_view` have the same name.", fix="give one of the two another name"
         )
-    for relation in state.current_views:
-        if relation.name == model.current_view and not relation.is_own:
+    for key, shown, configured, name, relations in views:
+        if name in (table, table.changes, table.base, table.totals, table.forget_keys_name):
             raise ConfigError(
-                f"{model.table}: another relation has the name of its view of current versions.",
-                expected="no relation of that name",
-                actual=f"the {relation.kind} {relation.name}, which was not created by this model",
-                fix="drop or rename that relation, or give the view another name with `current_view`",
+                f"{table}: `{key}: {configured}` is the name of one of the model's own tables.",
+                fix=f"give the view another name, or set `{key}: true`",
             )
+        for relation in relations:
+            if relation.name == name and not relation.is_own:
+                raise ConfigError(
+                    f"{table}: another relation has the name of its view of {shown}.",
+                    expected="no relation of that name",
+                    actual=f"the {relation.kind} {relation.name}, which was not created by this model",
+                    fix=f"drop or rename that relation, or give the view another name with `{key}`",
+                )
 
 
 def _check_history(model: Model, key: str) -> None:

@@ -8,22 +8,35 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.branch import list_abandoned_branches
+from arctic_runtime.model.columns import FEED_COLUMNS, Column, strip_change_columns
 from arctic_runtime.model.files.layout import NEWEST_FORMAT, format_of, is_laid_out
-from arctic_runtime.model.properties import CURRENT_VIEW
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import CHANGES_VIEW, CURRENT_VIEW
 from arctic_runtime.model.run_summary import is_run
-from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, ConflictingRelation, TableState
+from arctic_runtime.model.state import (
+    BaseState,
+    ChangeTableState,
+    Commit,
+    ConflictingRelation,
+    CurrentViewState,
+    TableState,
+)
 from arctic_runtime.model.step import (
     CreateBase,
     DropBranches,
+    DropChangesView,
     DropConflictingRelation,
     DropCurrentView,
     DropTable,
     MergeBase,
+    NoteChangesView,
     NoteCurrentView,
+    ReplaceChangesView,
     ReplaceCurrentView,
     ReplaceView,
     SetWriteOrder,
@@ -59,7 +72,7 @@ def plan_reconciliation(
         return (merge,)
     view = _plan_view(model, changes, base, state)
     if view is None:
-        return _plan_current_view(model, changes, base, state)
+        return (*_plan_current_view(model, changes, base, state), *_plan_changes_view(model, changes, state))
     return (DropConflictingRelation(state.conflicting), view) if state.conflicting is not None else (view,)
 
 
@@ -182,19 +195,60 @@ def _plan_view(model: Model, changes: ChangeTableState, base: BaseState, state: 
 
 
 def _plan_current_view(model: Model, changes: ChangeTableState, base: BaseState, state: TableState) -> tuple[Step, ...]:
-    """Plans how to create, replace or drop the view of current versions, which `current_view` asks for.
+    """Plans how to create, replace or drop the view of current versions, which `current_view` asks for."""
+    named = _NamedView(model.current_view, changes.properties.get(CURRENT_VIEW, ""), state.current_views, base.columns)
+    return _plan_named_view(
+        model,
+        named,
+        drop=DropCurrentView,
+        note=lambda name: NoteCurrentView(model.table.changes, name),
+        replace=lambda view: ReplaceCurrentView(view, model.table),
+    )
+
+
+def _plan_changes_view(model: Model, changes: ChangeTableState, state: TableState) -> tuple[Step, ...]:
+    """Plans how to create, replace or drop the view of change rows, which `changes_view` asks for."""
+    columns = (*strip_change_columns(changes.columns), *FEED_COLUMNS)
+    named = _NamedView(model.changes_view, changes.properties.get(CHANGES_VIEW, ""), state.changes_views, columns)
+    return _plan_named_view(
+        model,
+        named,
+        drop=DropChangesView,
+        note=lambda name: NoteChangesView(model.table.changes, name),
+        replace=lambda view: ReplaceChangesView(view, model.table),
+    )
+
+
+@dataclass(frozen=True)
+class _NamedView:
+    """A view of a model under a name of its own: the wanted name and columns, the noted name, and what exists."""
+
+    wanted: TableName | None
+    noted: str
+    views: tuple[CurrentViewState, ...]
+    columns: tuple[Column, ...]
+
+
+def _plan_named_view(
+    model: Model,
+    named: _NamedView,
+    drop: Callable[[TableName], Step],
+    note: Callable[[str], Step],
+    replace: Callable[[TableName], Step],
+) -> tuple[Step, ...]:
+    """Plans the steps for a view of a model, each built by a function.
 
     Its name is stored in the change table before the view is created, so that a later run finds the view to drop.
     """
-    wanted, noted = model.current_view, changes.properties.get(CURRENT_VIEW, "")
-    own = {view.name: view for view in state.current_views if view.is_own}
-    former = model.table.with_name(noted) if noted else None
-    steps: list[Step] = [DropCurrentView(former)] if former in own and former not in (None, wanted) else []
-    if noted != (wanted.name if wanted else ""):
-        steps.append(NoteCurrentView(model.table.changes, wanted.name if wanted else ""))
-    is_free = all(view.is_own for view in state.current_views if view.name == wanted)
-    if wanted and is_free and (wanted not in own or own[wanted].columns != base.columns):
-        steps.append(ReplaceCurrentView(wanted, model.table))
+    wanted = named.wanted
+    own = {view.name: view for view in named.views if view.is_own}
+    former = model.table.with_name(named.noted) if named.noted else None
+    steps = [drop(former)] if former is not None and former in own and former != wanted else []
+    if named.noted != (wanted.name if wanted else ""):
+        steps.append(note(wanted.name if wanted else ""))
+    is_free = all(view.is_own for view in named.views if view.name == wanted)
+    if wanted and is_free and (wanted not in own or own[wanted].columns != named.columns):
+        steps.append(replace(wanted))
     return tuple(steps)
 
 

@@ -9,20 +9,23 @@ from typing_extensions import assert_never
 from arctic_runtime.model.files.compaction import ResizeBuckets, RewriteBase, RewriteFiles
 from arctic_runtime.model.files.expiry import CompactChangelog, DropTags, ExpireSnapshots
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import CURRENT_VIEW
+from arctic_runtime.model.properties import CHANGES_VIEW, CURRENT_VIEW
 from arctic_runtime.model.savepoint import SetTag
 from arctic_runtime.model.step import (
     CreateAppended,
     CreateBase,
     CreateChangeTable,
     DropBranches,
+    DropChangesView,
     DropConflictingRelation,
     DropCurrentView,
     DropRelation,
     DropTable,
     EvolveSchema,
     MergeBase,
+    NoteChangesView,
     NoteCurrentView,
+    ReplaceChangesView,
     ReplaceCurrentView,
     ReplaceView,
     SetLayout,
@@ -78,6 +81,12 @@ def perform_step(step: Step, context: Context) -> None:  # noqa: C901 - one case
             views.replace_current(context.spark, context.model, context.state, step)
         case DropCurrentView(view):
             perform_statement("current_view.drop", context.spark, _drop_statement(view, "view"))
+        case NoteChangesView(table, noted):
+            set_properties("changes_view.mark", context.spark, table, {CHANGES_VIEW: noted})
+        case ReplaceChangesView():
+            views.replace_changes_view(context.spark, context.model, context.state, step)
+        case DropChangesView(view):
+            perform_statement("changes_view.drop", context.spark, _drop_statement(view, "view"))
         case SetProperties(effect, table, values):
             set_properties(effect, context.spark, table, values)
         case SetWriteOrder(table):

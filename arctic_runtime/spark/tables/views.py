@@ -1,18 +1,31 @@
-"""Creates the views of tables that are merged on read, and of the current versions of tables with history.
+"""Creates the views of tables that are merged on read, of the current versions of tables with history, and of changes.
 
 A view reads, or *pins*, fixed snapshots of the base table and the change table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.columns import IS_CURRENT, Column, Names, find_column, format_key
+from arctic_runtime.model.columns import (
+    BEFORE,
+    FEED_COLUMNS,
+    IS_CURRENT,
+    Column,
+    Names,
+    find_column,
+    format_key,
+    is_same_name,
+    strip_change_columns,
+)
 from arctic_runtime.model.files.expiry import format_view_tag
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import (
+    CHANGES_VIEW_KIND,
     CURRENT_VIEW_KIND,
     KIND,
     MODEL_TABLE,
@@ -22,7 +35,7 @@ from arctic_runtime.model.properties import (
     PRIMARY_KEY,
 )
 from arctic_runtime.model.state import BaseState, TableState
-from arctic_runtime.model.step import ReplaceCurrentView, ReplaceView
+from arctic_runtime.model.step import ReplaceChangesView, ReplaceCurrentView, ReplaceView
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS, is_view_refusal
 from arctic_runtime.spark.engine.statement import (
@@ -86,16 +99,37 @@ def replace_current(spark: SparkSession, model: Model, state: TableState, step: 
 
     Raises ConfigError if the catalog supports no views.
     """
-    try:
+    instead = "leave `current_view` out, and read `arctic_current(ref(…))` or the rows with `_is_current`"
+    with _explain_refusal(model, "current_view", step.view, instead):
         perform_statement("current_view.replace", spark, _write_current_view_statement(model, state, step))
+
+
+def replace_changes_view(spark: SparkSession, model: Model, state: TableState, step: ReplaceChangesView) -> None:
+    """Creates or replaces the view of a table's change rows.
+
+    Raises ConfigError if the catalog supports no views, or if the table has a column that the view adds.
+    """
+    instead = f"leave `changes_view` out, and read the change table {model.table.changes}"
+    with _explain_refusal(model, "changes_view", step.view, instead):
+        perform_statement("changes_view.replace", spark, _write_changes_view_statement(model, state, step))
+
+
+@contextmanager
+def _explain_refusal(model: Model, key: str, view: TableName, instead: str) -> Iterator[None]:
+    """Raises ConfigError if the catalog refuses to create `view`, which the configuration key `key` asks for.
+
+    `instead` is what the user can do without the view.
+    """
+    try:
+        yield
     except SPARK_ERRORS as error:
         if not is_view_refusal(error):
             raise
         raise ConfigError(
-            f"{model.table}: `current_view` needs a catalog with views; the rows of the table are written.",
-            expected=f"the catalog {step.view.catalog} creates the view {step.view}",
+            f"{model.table}: `{key}` needs a catalog with views; the rows of the table are written.",
+            expected=f"the catalog {view.catalog} creates the view {view}",
             actual=str(error).strip().splitlines()[0],
-            fix="leave `current_view` out, and read `arctic_current(ref(…))` or the rows with `_is_current`",
+            fix=instead,
         ) from error
 
 
@@ -112,6 +146,54 @@ def _write_current_view_statement(model: Model, state: TableState, step: Replace
         columns=join_parts(quote_name(column.name) for column in state.base.columns),
         table=quote_name(*step.table.parts),
         current=quote_name(IS_CURRENT),
+    )
+
+
+def _write_changes_view_statement(model: Model, state: TableState, step: ReplaceChangesView) -> Sql:
+    assert state.changes is not None
+    columns, added = strip_change_columns(state.changes.columns), {column.name for column in FEED_COLUMNS}
+    if taken := [column.name for column in columns if column.name.lower() in added]:
+        raise ConfigError(
+            f"{model.table}: `changes_view` adds columns that the table has itself.",
+            expected=f"no columns {', '.join(sorted(added))}",
+            actual=", ".join(taken),
+            fix="rename these columns of the query, or leave `changes_view` out",
+        )
+    own = {KIND: CHANGES_VIEW_KIND, MODEL_TABLE: str(step.table)}
+    return fill_statement(
+        "CREATE OR REPLACE VIEW {view} ({described}){comment} TBLPROPERTIES ({own}) AS "
+        "SELECT {columns}, f._change_type, t.__arctic_commit AS _commit_version, t._ts AS _commit_timestamp "
+        "FROM (SELECT *, _last_updated_sequence_number AS __arctic_commit FROM {changes}) t "
+        "LATERAL VIEW explode({images}) f AS _change_type",
+        view=quote_name(*step.view.parts),
+        described=_write_column_comments(model, (*columns, *FEED_COLUMNS)),
+        comment=_add_comment(Sql(""), model.comment),
+        own=write_properties(own.items()),
+        columns=join_parts(_write_image(column, model.config.primary_key) for column in columns),
+        changes=quote_name(*step.table.changes.parts),
+        images=_write_change_types(find_column(state.changes.columns, BEFORE) is not None),
+    )
+
+
+def _write_image(column: Column, key: Sequence[str]) -> Sql:
+    """Builds the expression for a column of a change data feed: its value before an update, or else the row's own."""
+    name = quote_name(column.name)
+    if any(is_same_name(column.name, part) for part in key):
+        return fill_statement("t.{c}", c=name)
+    return fill_statement(
+        "CASE WHEN f._change_type = 'update_preimage' THEN t._before.{c} ELSE t.{c} END AS {c}", c=name
+    )
+
+
+def _write_change_types(has_before: bool) -> Sql:
+    """Builds the array of a change row's types of change; an update has two if its old row is known."""
+    images = Sql("array('update_preimage', 'update_postimage')")
+    after = Sql("array('update_postimage')")
+    return fill_statement(
+        "CASE WHEN t._action <> 'update' THEN array(t._action) WHEN {known} THEN {images} ELSE {after} END",
+        known=Sql("t._before IS NOT NULL" if has_before else "false"),
+        images=images,
+        after=after,
     )
 
 

@@ -31,7 +31,14 @@ from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.ingest.source import Origin
 from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, list_changes_read
-from arctic_runtime.model.properties import CLONE_KIND, CURRENT_VIEW, CURRENT_VIEW_KIND, KIND
+from arctic_runtime.model.properties import (
+    CHANGES_VIEW,
+    CHANGES_VIEW_KIND,
+    CLONE_KIND,
+    CURRENT_VIEW,
+    CURRENT_VIEW_KIND,
+    KIND,
+)
 from arctic_runtime.operations.operation import OperationContext
 from arctic_runtime.operations.registry import get_operation
 from arctic_runtime.plan.refresh.decide import Request
@@ -199,10 +206,11 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_list
     def build_maintained_relations(self, relation: BaseRelation, node: dict[str, Any]) -> list[BaseRelation]:
-        """The relations of an arctic model for its readers: its own, and its view of current versions if it has one."""
-        view = maintenance.to_model(relation, node, "").current_view
-        shown = relation.incorporate(path={"identifier": view.name}, type=RelationType.View) if view else None
-        return [self.build_maintained_relation(relation, node), *([cast(BaseRelation, shown)] if shown else [])]
+        """The relations of an arctic model for its readers: its own, and its views of current versions and changes."""
+        model = maintenance.to_model(relation, node, "")
+        views = [view for view in (model.current_view, model.changes_view) if view is not None]
+        shown = [relation.incorporate(path={"identifier": view.name}, type=RelationType.View) for view in views]
+        return [self.build_maintained_relation(relation, node), *cast(list[BaseRelation], shown)]
 
     @available.parse_list
     def arctic_operation(self, name: str, target: BaseRelation | str, arguments: Mapping[str, Any]) -> list[str]:
@@ -347,7 +355,7 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_list
     def arctic_parts(self, relation: BaseRelation | None) -> list[BaseRelation]:
-        """The existing helper relations of an arctic model: current versions, change table, base, aggregate state.
+        """The existing helper relations of an arctic model: its views, change table, base, aggregate state.
 
         Empty if `relation` is None or no arctic model.
         """
@@ -355,9 +363,10 @@ class ArcticAdapter(SparkAdapter):
             return []
         names = [f"{relation.identifier}{suffix}" for suffix in _PARTS]
         parts = [part for part in map(partial(self._get_sibling, relation), names) if part is not None]
-        noted = (self._list_arctic_properties(part).get(CURRENT_VIEW) for part in parts)
+        noted = (self._list_arctic_properties(part).get(key) for part in parts for key in (CURRENT_VIEW, CHANGES_VIEW))
         views = [self._get_sibling(relation, name) for name in noted if name]
-        own = [view for view in views if view and self._list_arctic_properties(view).get(KIND) == CURRENT_VIEW_KIND]
+        kinds = (CURRENT_VIEW_KIND, CHANGES_VIEW_KIND)
+        own = [view for view in views if view and self._list_arctic_properties(view).get(KIND) in kinds]
         return [*own, *parts]
 
     def _get_sibling(self, relation: BaseRelation, name: str) -> BaseRelation | None:

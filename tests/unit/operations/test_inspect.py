@@ -73,6 +73,7 @@ def test_history_lists_runs_newest_first_with_what_they_read(shop) -> None:
     entries = read_history(warehouse.reader, DWD)
     assert [entry.version for entry in entries] == [str(v.snapshot) for v in reversed(made["dwd"])]
     assert [entry.rows for entry in entries] == [1, 2, 1, 3]
+    assert [entry.sequence for entry in entries] == [v.sequence for v in reversed(made["dwd"])]
     assert [entry.mode for entry in entries] == ["full", "full", "full", "create"]
     assert entries[0].consumed == {"lake.dwd.ods": str(made["ods"][2].snapshot)}
     assert entries[3].consumed == {}

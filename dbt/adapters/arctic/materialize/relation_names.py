@@ -69,6 +69,8 @@ def _list_model_claims(models: Mapping[str, Model]) -> Iterator[Claim]:
         yield from (Claim(table, owner, role) for role, table in model.table.helpers.items())
         if model.current_view is not None:
             yield Claim(model.current_view, owner, "`current_view`")
+        if model.changes_view is not None:
+            yield Claim(model.changes_view, owner, "`changes_view`")
 
 
 def _list_source_claims(sources: Mapping[str, Iterable[DeclaredTable]]) -> Iterator[Claim]:

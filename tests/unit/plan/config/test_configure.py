@@ -47,6 +47,7 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "track": ({**KEY, "history": "scd2"}, "segment"),
     "valid_time": ({**EVENTS, "history": "scd2", "sequence_by": "lsn"}, "true_from"),
     "keep_deleted": ({**KEY, "history": "scd2"}, False),
+    "changes_view": (KEY, True),
     "current_view": ({**KEY, "history": "scd2"}, True),
     "changelog": (EVENTS, "input"),
     "keep": (EVENTS, "all"),

@@ -614,6 +614,17 @@ def test_a_decision_without_windows_consumes_nothing() -> None:
     assert Decision("unchanged", "NOTHING_NEW").consumed == {}
 
 
+def test_a_view_of_change_rows_takes_no_name_of_another_relation() -> None:
+    model = a_model(changes_view=True)
+    own, other = (CurrentViewState(TABLE.with_name("orders_cdf"), "view", (), is_own) for is_own in (True, False))
+    assert decide_refresh(model, TableState(changes_views=(own,)), reading(a_source(1)), RUN_AGAIN).mode == "create"
+    with pytest.raises(ConfigError, match=r"view of change rows[\s\S]*the view lake\.dwd\.orders_cdf, which was not"):
+        decide_refresh(model, TableState(changes_views=(other,)), reading(a_source(1)), REFRESH)
+    both = a_model(history="scd2", primary_key=("id", "_valid_from"), current_view="same", changes_view="same")
+    with pytest.raises(ConfigError, match="`current_view` and `changes_view` have the same name"):
+        decide_refresh(both, TableState(), reading(a_source(1)), RUN_AGAIN)
+
+
 def test_a_view_of_current_versions_takes_no_name_of_another_relation() -> None:
     model = a_model(history="scd2", primary_key=("id", "_valid_from"), current_view="orders_now")
     own, other = (CurrentViewState(TABLE.with_name("orders_now"), "view", (), is_own) for is_own in (True, False))

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import CorruptState
-from arctic_runtime.model.columns import Column
+from arctic_runtime.model.columns import FEED_COLUMNS, Column
 from arctic_runtime.model.files.layout import format_layout
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import CURRENT_VIEW, KEEP, LAYOUT, REPAIRED, RUN
+from arctic_runtime.model.properties import CHANGES_VIEW, CURRENT_VIEW, KEEP, LAYOUT, REPAIRED, RUN
 from arctic_runtime.model.state import (
     BaseState,
     ChangeTableState,
@@ -29,10 +29,13 @@ from arctic_runtime.model.state import (
 from arctic_runtime.model.step import (
     CreateBase,
     DropBranches,
+    DropChangesView,
     DropConflictingRelation,
     DropCurrentView,
     MergeBase,
+    NoteChangesView,
     NoteCurrentView,
+    ReplaceChangesView,
     ReplaceCurrentView,
     ReplaceView,
     SetWriteOrder,
@@ -475,3 +478,33 @@ def test_the_view_of_current_versions_has_the_name_and_the_columns_that_it_shoul
     log = replace(a_log(5), properties={CURRENT_VIEW: noted} if noted else {})
     base = replace(a_base(v(1)), properties={LAYOUT: format_layout(model.config)})
     assert plan_reconciliation(model, TableState(log, base, current_views=states), MERGE) == steps
+
+
+FED = Model(TABLE, "select 1", ModelConfig(("id",), hash_key="id", changes_view=True))
+FEED = TABLE.with_name(f"{TABLE.name}_cdf")
+FEED_VIEW = CurrentViewState(FEED, "view", (*COLUMNS, *FEED_COLUMNS), is_own=True)
+CREATE_FEED = ReplaceChangesView(FEED, TABLE)
+
+
+def note(name: str) -> NoteChangesView:
+    return NoteChangesView(TABLE.changes, name)
+
+
+@pytest.mark.parametrize(
+    ("view", "noted", "states", "steps"),
+    [
+        (True, "", (), (note(FEED.name), CREATE_FEED)),
+        (True, FEED.name, (FEED_VIEW,), ()),
+        (True, FEED.name, (replace(FEED_VIEW, columns=COLUMNS),), (CREATE_FEED,)),
+        (True, FEED.name, (replace(FEED_VIEW, is_own=False),), ()),
+        ("former", FEED.name, (FEED_VIEW,), (DropChangesView(FEED), note("former"), ReplaceChangesView(FORMER, TABLE))),
+        (False, FEED.name, (FEED_VIEW,), (DropChangesView(FEED), note(""))),
+    ],
+)
+def test_the_view_of_change_rows_has_the_name_and_the_columns_that_it_should_have(
+    view: bool | str, noted: str, states: tuple[CurrentViewState, ...], steps: tuple[Step, ...]
+) -> None:
+    model = replace(FED, config=replace(FED.config, changes_view=view))
+    log = replace(a_log(5), columns=COLUMNS, properties={CHANGES_VIEW: noted} if noted else {})
+    base = replace(a_base(v(1)), properties={LAYOUT: format_layout(model.config)})
+    assert plan_reconciliation(model, TableState(log, base, changes_views=states), MERGE) == steps
