@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from arctic_runtime.catalog.embedded_warehouse import prepare_warehouse
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.storage.embedded_warehouse import prepare_warehouse
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.joined_session import find_session

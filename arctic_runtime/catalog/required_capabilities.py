@@ -41,7 +41,9 @@ def _find_view_key(config: ModelConfig) -> str:
     """Returns the setting of a model that needs views; empty if there is none."""
     if config.merge == "on_read":
         return "merge: on_read"
-    return "current_view" if config.current_view else ""
+    if config.current_view:
+        return "current_view"
+    return "changes_view" if config.changes_view else ""
 
 
 def _build_unread_error(profile: Profile, model: Model) -> ConfigError:

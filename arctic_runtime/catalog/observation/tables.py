@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.lease import find_newest_lease
+from arctic_runtime.catalog.observation.columns import list_columns, list_reassigned_columns, map_former_names
 from arctic_runtime.catalog.observation.conflicts import (
     find_conflicting_table,
     find_conflicting_view,
@@ -15,10 +15,10 @@ from arctic_runtime.catalog.observation.conflicts import (
     is_unfinished,
 )
 from arctic_runtime.catalog.observation.views import observe_named_views, observe_reader_view
-from arctic_runtime.catalog.reader import CatalogReader, UnsupportedType, to_spark_type
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.branch import BranchCommit, BranchState, list_abandoned_branches
-from arctic_runtime.model.columns import BEFORE, Column, Names, is_same_name, parse_key
+from arctic_runtime.model.columns import BEFORE, Column, parse_key
 from arctic_runtime.model.files.expiry import Snapshot as KeptSnapshot
 from arctic_runtime.model.files.expiry import Snapshots, read_trimmed_age
 from arctic_runtime.model.names import TableName
@@ -57,11 +57,9 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, decode_versions
 
 if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.refs import SnapshotRef
     from pyiceberg.table.snapshots import Snapshot
-    from pyiceberg.types import IcebergType
 
 _UNSORTED = 0
 """The id of the sort order without columns, in Iceberg's specification."""
@@ -241,7 +239,7 @@ def observe_columns(reader: CatalogReader, name: TableName) -> dict[int, dict[in
     if table is None:
         return {}
     columns = {
-        number: {field.field_id: column for field, column in zip(schema.fields, _list_columns(schema), strict=True)}
+        number: {field.field_id: column for field, column in zip(schema.fields, list_columns(schema), strict=True)}
         for number, schema in table.schemas().items()
     }
     known = ((snapshot_entry.snapshot_id, snapshot_entry.schema_id) for snapshot_entry in table.metadata.snapshots)
@@ -391,13 +389,13 @@ def _find_aggregate_state(table: Table | None, last: RunSummary | None) -> int |
 def _change_table(table: Table) -> ChangeTableState:
     return ChangeTableState(
         uuid=str(table.metadata.table_uuid),
-        columns=_list_columns(table.schema()),
+        columns=list_columns(table.schema()),
         commits=tuple(_list_commits(table)),
         properties=dict(table.properties),
         branches=_list_branches(table),
         parents=_map_parents(table),
         times=_map_times(table),
-        formerly=_map_former_names(table),
+        formerly=map_former_names(table),
     )
 
 
@@ -413,7 +411,7 @@ def _build_base_state(table: Table) -> BaseState:
     merged = next((text for snapshot in lineage if (text := _get_summary(snapshot).get(MERGED))), None)
     return BaseState(
         uuid=str(table.metadata.table_uuid),
-        columns=_list_columns(table.schema()),
+        columns=list_columns(table.schema()),
         snapshot=lineage[0].snapshot_id,
         merged=decode_versions(merged).get("changes"),
         rows=_count_live_rows(_get_summary(lineage[0])),
@@ -421,7 +419,7 @@ def _build_base_state(table: Table) -> BaseState:
         branches=_list_branches(table),
         parents=_map_parents(table),
         times=_map_times(table),
-        formerly=_map_former_names(table),
+        formerly=map_former_names(table),
         sequence=lineage[0].sequence_number if table.metadata.format_version >= 3 else None,
         has_write_order=table.metadata.default_sort_order_id != _UNSORTED,
     )
@@ -436,15 +434,15 @@ def _build_source_state(name: TableName, kind: str, table: Table) -> SourceState
         kind=kind,
         version=_find_newest_version(commits) if kind == "changes" else commits[-1].version,
         commits=commits,
-        columns=_list_columns(table.schema()),
+        columns=list_columns(table.schema()),
         format_version=table.format_version,
         snapshots=frozenset(snapshot.snapshot_id for snapshot in table.metadata.snapshots),
         rows=_count_live_rows(commits[-1].summary),
         not_null=tuple(field.name for field in table.schema().fields if field.required),
         trimmed=read_trimmed_age(table.properties).sequence,
         forgotten=int(table.properties.get(FORGOTTEN_UNTIL, 0)),
-        formerly=_map_former_names(table),
-        moved=tuple(_list_reassigned_columns(table)),
+        formerly=map_former_names(table),
+        moved=tuple(list_reassigned_columns(table)),
         keeps_all=table.properties.get(KEEP) == "all",
         key_only_until=_find_key_only_until(table),
     )
@@ -557,74 +555,3 @@ def _get_summary(snapshot: Snapshot) -> Mapping[str, str]:
 
 def _count_live_rows(summary: Mapping[str, str]) -> int:
     return int(summary.get("total-records", 0)) - int(summary.get("total-position-deletes", 0))
-
-
-def _list_columns(schema: Schema) -> tuple[Column, ...]:
-    return tuple(Column(field.name, _get_spark_type(field.field_type)) for field in schema.fields)
-
-
-def _get_spark_type(kind: IcebergType) -> str:
-    """Returns Spark's name of a type; `unsupported` if it has none, since Spark refuses to read such a column."""
-    try:
-        return to_spark_type(kind)
-    except UnsupportedType:
-        return "unsupported"
-
-
-def _map_former_names(table: Table) -> dict[int, Names]:
-    """Maps each snapshot with other column names to a dict of present names and the names at that snapshot.
-
-    Iceberg finds columns in old files by their ids, not by these names. The former name is empty if the column did not
-    exist then and its present name was that of another column.
-    """
-    today, schemas = table.schema(), table.schemas()
-    if len(schemas) == 1:
-        return {}
-    names = {number: _map_names_then(today, schema) for number, schema in schemas.items()}
-    names_by_snapshot = (
-        (snapshot_entry.snapshot_id, names.get(snapshot_entry.schema_id or 0, {}))
-        for snapshot_entry in table.metadata.snapshots
-    )
-    return {snapshot: then for snapshot, then in names_by_snapshot if then}
-
-
-def _map_names_then(today: Schema, schema: Schema) -> Names:
-    then = {field.field_id: field.name for field in schema.fields}
-    known = {name.lower() for name in then.values()}
-    pairs = [(field.name, then.get(field.field_id, "")) for field in today.fields]
-    return {now: old for now, old in pairs if not is_same_name(now, old) and (old or now.lower() in known)}
-
-
-def _list_reassigned_columns(table: Table) -> Iterator[str]:
-    """Yields a text for each column, also nested ones, whose name, id or type has changed.
-
-    It is `name=id` if the name has had several ids, or the id several names, and `name:type` if the type has changed.
-    """
-    schemas = table.schemas()
-    if len(schemas) == 1:
-        return
-    ever = {
-        (name.lower(), schema.find_field(name).field_id) for schema in schemas.values() for name in schema.column_names
-    }
-    ids, names = Counter(name for name, _ in ever), Counter(number for _, number in ever)
-    types = _collect_types(schemas.values())
-    today = table.schema()
-    for name in map(str.lower, today.column_names):
-        field = today.find_field(name, case_sensitive=False)
-        if ids[name] > 1 or names[field.field_id] > 1:
-            yield f"{name}={field.field_id}"
-        if len(types[field.field_id]) > 1:
-            yield f"{name}:{field.field_type}"
-
-
-def _collect_types(schemas: Iterable[Schema]) -> dict[int, set[str]]:
-    """Maps the id of each field to the texts of the types that it has had.
-
-    All structs, lists and maps count as one type, the empty text.
-    """
-    types_by_field: dict[int, set[str]] = defaultdict(set)
-    for schema in schemas:
-        for name in schema.column_names:
-            field = schema.find_field(name)
-            types_by_field[field.field_id].add(str(field.field_type) if field.field_type.is_primitive else "")
-    return types_by_field

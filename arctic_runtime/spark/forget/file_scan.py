@@ -9,8 +9,8 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog.disk_files import DiskFile, DiskFiles
 from arctic_runtime.catalog.observation.tables import observe_savepoints, observe_snapshots
+from arctic_runtime.catalog.storage.disk_files import DiskFile, DiskFiles
 from arctic_runtime.effects import perform_effect
 from arctic_runtime.model.forgetting import TableToForget
 from arctic_runtime.model.names import TableName

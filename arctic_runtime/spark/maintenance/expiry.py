@@ -9,8 +9,8 @@ from contextlib import suppress
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog.disk_files import list_store_files
 from arctic_runtime.catalog.observation.tables import observe_snapshots, read_last_offsets
+from arctic_runtime.catalog.storage.disk_files import list_store_files
 from arctic_runtime.catalog_kinds.store_warehouse import is_store_address
 from arctic_runtime.effects import perform_effect, retry_on_conflict, wait_for_lock
 from arctic_runtime.errors import CommitConflict, ConfigError

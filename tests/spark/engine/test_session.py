@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from arctic_runtime.catalog.embedded_warehouse import prepare_warehouse
+from arctic_runtime.catalog.storage.embedded_warehouse import prepare_warehouse
 from arctic_runtime.errors import CatalogError, ConfigError
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import connection as connecting

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType
 
-from arctic_runtime.catalog.disk_files import DiskFiles
+from arctic_runtime.catalog.storage.disk_files import DiskFiles
 from arctic_runtime.model.names import TableName
 
 T = TableName("lake", "dwd", "t")

@@ -7,8 +7,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from arctic_runtime.catalog.store_check import check_store
-from arctic_runtime.catalog.store_claim import claim_store
+from arctic_runtime.catalog.storage.store_check import check_store
+from arctic_runtime.catalog.storage.store_claim import claim_store
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.profile import Profile
 

@@ -1,0 +1,87 @@
+"""Columns of an Iceberg table: Spark's types, earlier names, and names, ids or types that have changed."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from arctic_runtime.catalog.reader import UnsupportedType, to_spark_type
+from arctic_runtime.model.columns import Column, Names, is_same_name
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.types import IcebergType
+
+
+def list_columns(schema: Schema) -> tuple[Column, ...]:
+    """Lists a schema's columns with Spark's types."""
+    return tuple(Column(field.name, _get_spark_type(field.field_type)) for field in schema.fields)
+
+
+def _get_spark_type(kind: IcebergType) -> str:
+    """Returns Spark's name of a type; `unsupported` if it has none, since Spark refuses to read such a column."""
+    try:
+        return to_spark_type(kind)
+    except UnsupportedType:
+        return "unsupported"
+
+
+def map_former_names(table: Table) -> dict[int, Names]:
+    """Maps each snapshot with other column names to a dict of present names and the names at that snapshot.
+
+    Iceberg finds columns in old files by their ids, not by these names. The former name is empty if the column did not
+    exist then and its present name was that of another column.
+    """
+    today, schemas = table.schema(), table.schemas()
+    if len(schemas) == 1:
+        return {}
+    names = {number: _map_names_then(today, schema) for number, schema in schemas.items()}
+    names_by_snapshot = (
+        (snapshot_entry.snapshot_id, names.get(snapshot_entry.schema_id or 0, {}))
+        for snapshot_entry in table.metadata.snapshots
+    )
+    return {snapshot: then for snapshot, then in names_by_snapshot if then}
+
+
+def _map_names_then(today: Schema, schema: Schema) -> Names:
+    then = {field.field_id: field.name for field in schema.fields}
+    known = {name.lower() for name in then.values()}
+    pairs = [(field.name, then.get(field.field_id, "")) for field in today.fields]
+    return {now: old for now, old in pairs if not is_same_name(now, old) and (old or now.lower() in known)}
+
+
+def list_reassigned_columns(table: Table) -> Iterator[str]:
+    """Yields a text for each column, also nested ones, whose name, id or type has changed.
+
+    It is `name=id` if the name has had several ids, or the id several names, and `name:type` if the type has changed.
+    """
+    schemas = table.schemas()
+    if len(schemas) == 1:
+        return
+    ever = {
+        (name.lower(), schema.find_field(name).field_id) for schema in schemas.values() for name in schema.column_names
+    }
+    ids, names = Counter(name for name, _ in ever), Counter(number for _, number in ever)
+    types = _collect_types(schemas.values())
+    today = table.schema()
+    for name in map(str.lower, today.column_names):
+        field = today.find_field(name, case_sensitive=False)
+        if ids[name] > 1 or names[field.field_id] > 1:
+            yield f"{name}={field.field_id}"
+        if len(types[field.field_id]) > 1:
+            yield f"{name}:{field.field_type}"
+
+
+def _collect_types(schemas: Iterable[Schema]) -> dict[int, set[str]]:
+    """Maps the id of each field to the texts of the types that it has had.
+
+    All structs, lists and maps count as one type, the empty text.
+    """
+    types_by_field: dict[int, set[str]] = defaultdict(set)
+    for schema in schemas:
+        for name in schema.column_names:
+            field = schema.find_field(name)
+            types_by_field[field.field_id].add(str(field.field_type) if field.field_type.is_primitive else "")
+    return types_by_field
