@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dbt_common.exceptions import DbtRuntimeError
@@ -77,19 +79,20 @@ def _list_jar_lines(adapter: CheckedAdapter) -> Iterator[str]:
         yield f"jar: {check.path.name} has the recorded hash"
 
 
-def _remove_empty_folders(adapter: CheckedAdapter, schema: str, pattern: str) -> None:
-    """Removes the empty folders that purged tables leave in an embedded warehouse, and then that of the schema.
+def _remove_trial_folders(adapter: CheckedAdapter, schema: str, pattern: str) -> None:
+    """Removes the folders of dropped trials in an embedded warehouse, and then that of the schema if it is empty.
 
-    An object store has no folders.
+    A purge leaves empty folders, and a dropped view its metadata. An object store has no folders.
     """
     profile = adapter.profile
     if profile.sqlite_file is None or find_store(profile.catalog_properties) is not None:
         return
     home = profile.sqlite_file.parent / schema
-    parts = [part for table in sorted(home.glob(pattern)) for part in (table / "data", table / "metadata", table)]
-    for folder in (*parts, home):
-        with suppress(OSError):
-            perform_effect("debug.remove_folders", folder.rmdir, f"remove {folder}")
+    for folder in sorted(home.glob(pattern)):
+        remove = partial(shutil.rmtree, folder, ignore_errors=True)
+        perform_effect("debug.remove_folders", remove, f"remove {folder}")
+    with suppress(OSError):
+        perform_effect("debug.remove_folders", home.rmdir, f"remove {home}")
 
 
 def _try_writes(adapter: CheckedAdapter) -> Iterator[str]:
@@ -110,7 +113,7 @@ def _try_writes(adapter: CheckedAdapter) -> Iterator[str]:
     finally:
         if not has_schema:
             adapter.drop_namespace(place)
-        _remove_empty_folders(adapter, str(place.schema), f"arctic_*_{token}")
+        _remove_trial_folders(adapter, str(place.schema), f"arctic_*_{token}")
 
 
 def _try_write(spark: SparkSession, table: Sql) -> str:
