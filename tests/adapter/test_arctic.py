@@ -245,7 +245,7 @@ class TestConfiguration:
             ("materialized='arctic', primary_key='id', merge='on_raed'", "did you mean `on_read`"),
             ("materialized='arctic', primary_key='id', history='scd1'", "did you mean `scd2`"),
             ("materialized='arctic', primary_key='id', delete_when='x'", "needs `input: changes`"),
-            ("materialized='arctic', primary_key='id', incremental_strategy='merge'", "is not supported"),
+            ("materialized='arctic', primary_key='id', incremental_predicates=['id > 1']", "has no counterpart"),
             ("materialized='arctic', primary_key='id', retention={'changes': 7}", "must be an age"),
             ("materialized='arctic', primary_key='id', freshness='30s'", "use `target_lag`"),
         ],
