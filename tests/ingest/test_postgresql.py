@@ -17,6 +17,7 @@ from arctic_runtime.ingest.transports.debezium.transport import DebeziumTranspor
 from arctic_runtime.thresholds import SHIPPED
 from tests.ingest.reading import Reading, drain, drained, opened
 from tests.ingest.servers import PostgreSQLServer
+from tests.spark.serving import until
 
 SMALL = replace(SHIPPED.debezium, poll_events=100, batch_bytes=1)
 """Batches that end inside of transactions."""
@@ -425,9 +426,13 @@ def test_a_snapshot_that_did_not_finish_is_made_again(
     assert drain(connection, batch.position).ids == list(range(1, 11))
 
 
-def test_a_second_reader_of_a_slot_is_informed_of_the_first(connection: DebeziumConnection) -> None:
+def test_a_second_reader_of_a_slot_is_informed_of_the_first(
+    postgresql: PostgreSQLServer, connection: DebeziumConnection
+) -> None:
     impatient = replace(SHIPPED.debezium, release_seconds=0.3)
+    is_active = f"select active from pg_replication_slots where slot_name = '{connection.slot}'"
     with opened(connection) as transport:
         position = drained(transport).position
+        until(lambda: postgresql.sql(is_active).strip() == "t")
         with pytest.raises(SourceError, match=rf"slot {connection.slot} is in use by process \d+"):
             DebeziumTransport(connection, impatient).open_at(position)
