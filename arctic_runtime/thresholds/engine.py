@@ -21,6 +21,9 @@ class CommitThresholds:
     lock_poll_seconds: float = 0.2
     """Pause between two attempts to get the lock of the catalog's database."""
 
+    observation_rounds: int = 5
+    """How often the snapshots of several tables are looked up until no commit came between."""
+
 
 @dataclass(frozen=True)
 class ReportThresholds:

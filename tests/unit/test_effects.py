@@ -44,7 +44,7 @@ READING = {
 }
 """Texts of `….sql(text)` that are no effect of ours: users' statements, temporary views, queries that are compared."""
 
-READERS = tuple(f"fill_statement('{verb}" for verb in ("DESCRIBE", "EXPLAIN", "USE"))
+READERS = tuple(f"fill_statement('{verb}" for verb in ("DESCRIBE", "EXPLAIN", "SELECT", "USE"))
 QUERIES = ("render_sql(", "replace_with_history(", "trust_query(", *READERS, "'SHOW")
 CHANGES = re.compile(r"\b(ALTER|CALL|CREATE|DELETE|DROP|INSERT|MERGE|REPLACE|TRUNCATE|UPDATE)\b", re.IGNORECASE)
 WRITES_WITHOUT_ARGUMENTS = {"append", "create", "replace", "merge"}

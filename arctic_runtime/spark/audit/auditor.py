@@ -33,7 +33,7 @@ from arctic_runtime.spark.audit.compared_rows import ColumnChoice, choose_column
 from arctic_runtime.spark.audit.moment import Moment, observe_moment
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
-from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_name, quote_number, trust_query
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_number, trust_query
 
 Progress = Callable[[str], None]
 
@@ -183,8 +183,9 @@ class Auditor:
         name = quote_name(*table.parts)
         if snapshot is None:
             return self.spark.table(name)
-        pinned = fill_statement("SELECT * FROM {name} VERSION AS OF {at}", name=name, at=quote_number(snapshot))
-        return self.spark.sql(pinned)
+        return self.spark.sql(
+            fill_statement("SELECT * FROM {name} VERSION AS OF {at}", name=name, at=quote_number(snapshot))
+        )
 
     def _register_next(self, model: AuditedModel, own: Pins, choice: ColumnChoice) -> tuple[bool, tuple[str, ...]]:
         """Registers the rows of the next incremental run; notes why not if that is not possible."""
@@ -236,8 +237,8 @@ class Auditor:
         return examples
 
     def _run_sql(self, sql: str) -> DataFrame:
-        """Runs SQL that sqlglot wrote from an expression."""
-        return self.spark.sql(Sql(sql))
+        """Runs a query that sqlglot wrote from an expression, with conditions of the model's own query."""
+        return self.spark.sql(trust_query(sql))
 
 
 def _build_group(row: Row, examples: Mapping[tuple[str, str], list[Example]]) -> Group:

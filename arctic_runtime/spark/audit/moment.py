@@ -13,12 +13,9 @@ from arctic_runtime.audit.pinned_query import fold_name
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.model.names import TableName
-from arctic_runtime.spark.engine.statement import fill_statement, quote_name
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_text
 
 RelationState = Literal["pinned", "empty", "view", "unversioned", "missing"]
-
-_ROUNDS = 5
-"""How often snapshots are looked up again while other processes commit."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ def observe_moment(spark: SparkSession, reader: CatalogReader, tables: Iterable[
     """Looks up the current snapshots of all tables until two rounds in a row are equal: these were current together."""
     known = {fold_name(table): table for table in tables}
     before: dict[TableName, tuple[RelationState, int | None]] = {}
-    for _ in range(_ROUNDS):
+    for _ in range(reader.thresholds.commits.observation_rounds):
         states = {name: _observe_relation(spark, reader, table) for name, table in known.items()}
         is_steady = states == before
         if is_steady:
@@ -71,9 +68,13 @@ def _observe_relation(spark: SparkSession, reader: CatalogReader, table: TableNa
 def _observe_by_spark(spark: SparkSession, table: TableName) -> tuple[RelationState, int | None]:
     """Looks a relation up by Spark, for catalogs and tables that pyiceberg can't read."""
     name = quote_name(*table.parts)
-    heads = fill_statement("SELECT snapshot_id FROM {name}.refs WHERE name = 'main'", name=name)
     try:
-        rows = spark.sql(heads).collect()
+        heads = spark.sql(
+            fill_statement(
+                "SELECT snapshot_id FROM {name}.refs WHERE name = {main}", name=name, main=quote_text("main")
+            )
+        )
+        rows = heads.collect()
         return ("pinned", int(rows[0]["snapshot_id"])) if rows else ("empty", None)
     except PySparkException:
         return ("unversioned" if spark.catalog.tableExists(name) else "missing"), None
