@@ -80,6 +80,7 @@ class TestKeys(Landed):
             "odd.sql": LANDED,
             "below.sql": "{{ config(primary_key='id') }}" + by_ref,
             "ids.sql": "select id from {{ ref('odd') }}",
+            "by_query.sql": "with rows as (select * from {{ ref('by_tests') }}) select * from rows where amount > 0",
         }
 
     @pytest.fixture(scope="class", autouse=True)
@@ -96,9 +97,9 @@ class TestKeys(Landed):
 
     def test_keyless_models_that_are_not_selected_do_not_matter(self, project: Any) -> None:
         run_dbt(["compile"])
-        names = ["by_constraint", "by_tests", "by_combination"]
+        names = ["by_constraint", "by_tests", "by_combination", "by_query"]
         assert messages(run_dbt(["run", "--select", *names])) == dict.fromkeys(names, "create +3 ~0 -0")
-        keys = {"by_constraint": "id", "by_tests": "id", "by_combination": "customer,id"}
+        keys = {"by_constraint": "id", "by_tests": "id", "by_combination": "customer,id", "by_query": "id"}
         for name in names:
             described = project.adapter.catalog_reader.describe_relation(project.test_schema, f"{name}__changes")
             assert described.properties["arctic.primary-key"] == keys[name]

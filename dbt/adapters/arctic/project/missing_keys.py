@@ -1,4 +1,4 @@
-"""Keys of arctic models that configure none: taken from constraints and tests, or missing in one error for all."""
+"""Keys of arctic models that configure none: from constraints, tests and queries, or missing in one error for all."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from arctic_runtime.plan.config.configure import lacks_key
 from dbt.adapters.arctic.materialize.maintain import is_arctic, select_written_keys
 from dbt.adapters.arctic.materialize.readers import list_words
 from dbt.adapters.arctic.project.model_keys import Declaration, DeclaredModel, Key, Promise, find_keys, guess_key
+from dbt.adapters.arctic.project.passed_rows import PassedRows, find_passed_rows
 
 logger = AdapterLogger("Arctic")
 
@@ -53,6 +54,9 @@ _PROMISES: Final[Mapping[str, Promise]] = {
 }
 """Types of constraints that say something about a key."""
 
+_OLD_TIME_SPINE: Final = "metricflow_time_spine"
+"""Name of the model that is the time spine of projects without `time_spine` in their YAML."""
+
 _INDENT: Final = "  "
 _BUILDING: Final = ("run", "build", "retry")
 """Commands of dbt that build models, and so need their keys."""
@@ -61,14 +65,15 @@ _BUILDING: Final = ("run", "build", "retry")
 def complete_keys(nodes: Iterable[Any]) -> frozenset[str]:
     """Sets `primary_key` of arctic models without a key to the one that their constraints and tests promise.
 
-    A model that has none either, and `on_missing_key: table`, becomes a table of dbt; the ids of these are returned.
+    If these promise none and the query returns rows of one other model, keys of that one count. A model that has no
+    key, and `on_missing_key: table`, becomes a table of dbt; the ids of these are returned.
     """
     nodes = tuple(nodes)
     keyless = [node for node in nodes if _is_keyless(node)]
-    tests_by_model = _group_tests(nodes) if keyless else {}
+    finder = _KeyFinder(nodes) if keyless else None
     tables = set[str]()
     for node in keyless:
-        keys = find_keys(_describe_model(node, tests_by_model))
+        keys = finder.find_keys(node) if finder else ()
         if keys:
             node.config["primary_key"] = list(keys[0].columns)
             others = "".join(f"; not used: {list(key.columns)}" for key in keys[1:])
@@ -119,9 +124,47 @@ def _is_keyless(node: Any) -> bool:
 
 def _may_be_table(node: Any) -> bool:
     """Whether a model may be a table without a key; changes and versions of rows can't be kept in one."""
-    config = node.config
-    is_plain = config.get("input", "state") == "state" and config.get("history", "none") == "none"
-    return bool(is_plain and config.get("on_missing_key") == "table")
+    return _shows_state(node) and node.config.get("on_missing_key") == "table"
+
+
+def _shows_state(node: Any) -> bool:
+    """Whether the rows of a model are those of its query; otherwise they are changes or versions of them."""
+    return bool(node.config.get("input", "state") == "state" and node.config.get("history", "none") == "none")
+
+
+class _KeyFinder:
+    """Finds the keys of models in what their project declares, of them and of the models whose rows they return."""
+
+    def __init__(self, nodes: Sequence[Any]) -> None:
+        self._tests_by_model = _group_tests(nodes)
+        self._nodes_by_name: dict[str, list[Any]] = defaultdict(list)
+        for node in nodes:
+            if str(node.resource_type) in ("model", "seed", "snapshot"):
+                self._nodes_by_name[node.name].append(node)
+
+    def find_keys(self, node: Any, passed: tuple[Any, ...] = ()) -> tuple[Key, ...]:
+        """The keys of a model, the preferred one first; `passed` are the models whose keys depend on them."""
+        declared = find_keys(_describe_model(node, self._tests_by_model))
+        if declared or not _shows_state(node) or node in passed:
+            return declared
+        rows = find_passed_rows(node.raw_code or "") if getattr(node, "language", "sql") == "sql" else None
+        sources = self._list_sources(rows) if rows else []
+        if rows is None or len(sources) != 1:
+            return ()
+        keys = (*_list_written_keys(sources[0]), *self.find_keys(sources[0], (*passed, node)))
+        renamed = ((rows.rename(key.columns), key.reason) for key in keys)
+        return tuple(Key(columns, f"{reason} of `{rows.name}`") for columns, reason in renamed if columns)
+
+    def _list_sources(self, rows: PassedRows) -> list[Any]:
+        named = self._nodes_by_name[rows.name]
+        return [node for node in named if not rows.package or node.package_name == rows.package]
+
+
+def _list_written_keys(node: Any) -> tuple[Key, ...]:
+    """The primary key that users wrote for an arctic model."""
+    written = node.config.get("primary_key") or node.config.get("unique_key") if is_arctic(node) else None
+    columns = (written,) if isinstance(written, str) else tuple(written or ())
+    return (Key(columns, "primary key"),) if columns and _shows_state(node) else ()
 
 
 def _describe_model(node: Any, tests_by_model: Mapping[str, Sequence[Any]]) -> DeclaredModel:
@@ -129,7 +172,11 @@ def _describe_model(node: Any, tests_by_model: Mapping[str, Sequence[Any]]) -> D
     return DeclaredModel(
         node.name,
         tuple(node.columns),
-        (*_list_constraints(node), *(declared for test in tests for declared in _read_test(test))),
+        (
+            *_list_constraints(node),
+            *_list_periods(node),
+            *(declared for test in tests for declared in _read_test(test)),
+        ),
         frozenset(list_words(node.raw_code or "")),
     )
 
@@ -140,7 +187,15 @@ def _list_constraints(node: Any) -> Iterator[Declaration]:
     for constraint, columns in (*own, *of_columns):
         kind = str(getattr(constraint.type, "value", constraint.type))
         if kind in _PROMISES:
-            yield Declaration(_PROMISES[kind], tuple(columns), kind, is_test=False)
+            yield Declaration(_PROMISES[kind], tuple(columns), kind, kind="constraint")
+
+
+def _list_periods(node: Any) -> Iterator[Declaration]:
+    """Yields the column of a time spine that has one row for each period, as dbt's semantic layer defines it."""
+    spine = getattr(node, "time_spine", None)
+    column = "date_day" if node.name == _OLD_TIME_SPINE else getattr(spine, "standard_granularity_column", None)
+    if column:
+        yield Declaration("primary_key", (column,), column, kind="time spine")
 
 
 def _group_tests(nodes: Iterable[Any]) -> dict[str, list[Any]]:

@@ -11,20 +11,20 @@ Promise = Literal["primary_key", "unique", "not_null"]
 
 @dataclass(frozen=True)
 class Declaration:
-    """A constraint or test: its `columns` are unique together, each of them is not null, or both (`primary_key`).
+    """A promise about columns: they are unique together, each of them is not null, or both (`primary_key`).
 
-    `is_test` tells a test from a constraint; `name` is the name of the test or the type of the constraint.
+    `kind` says what makes the promise; `name` is the name of the test, or the type of the constraint.
     """
 
     promise: Promise
     columns: tuple[str, ...]
     name: str
-    is_test: bool = True
+    kind: Literal["test", "constraint", "time spine"] = "test"
 
     @property
     def origin(self) -> str:
         """The declaration in words."""
-        return f"test `{self.name}`" if self.is_test else f"constraint `{self.name}`"
+        return f"{self.kind} `{self.name}`"
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _build_candidate(declaration: Declaration, never_null: set[str]) -> _Candida
     if declaration.promise == "not_null" or not columns:
         return None
     if declaration.promise == "primary_key":
-        return _Candidate(Key(columns, declaration.origin), int(declaration.is_test))
+        return _Candidate(Key(columns, declaration.origin), int(declaration.kind != "constraint"))
     is_complete = all(column.lower() in never_null for column in columns)
     if len(columns) == 1:
         return _Candidate(Key(columns, f"{declaration.origin} and not null"), 2) if is_complete else None

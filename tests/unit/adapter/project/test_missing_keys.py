@@ -104,6 +104,60 @@ def test_a_primary_key_among_the_constraints_is_set_in_its_order() -> None:
     assert complete(a_model("m", "day", "shop", constraints=(primary,))) == ["shop", "day"]
 
 
+BY_REF = "select *, 1 as one from {{ ref('m') }}"
+
+
+def a_model_below(code: str = BY_REF, **config: Any) -> Any:
+    model = a_model("below", **config)
+    model.raw_code = code
+    return model
+
+
+@pytest.mark.parametrize("materialized", ["arctic", "view", "ephemeral"])
+def test_a_model_has_the_key_of_the_one_whose_rows_it_returns(materialized: str) -> None:
+    below = a_model_below("select id as order_id from {{ ref('m') }} where id > 1")
+    complete_keys([below, a_model("m", "id", materialized=materialized), *list_key_tests()])
+    assert below.config["primary_key"] == ["order_id"]
+
+
+def test_a_key_comes_through_several_models_and_from_a_configured_one() -> None:
+    below, middle = a_model_below("select * from {{ ref('middle') }}"), a_model_below()
+    middle.name = middle.unique_id = "middle"
+    complete_keys([below, middle, a_model("m", primary_key="id")])
+    assert below.config["primary_key"] == middle.config["primary_key"] == ["id"]
+
+
+@pytest.mark.parametrize(
+    ("code", "upstream"),
+    [
+        ("select one from {{ ref('m') }}", {}),
+        (BY_REF, {"history": "scd2", "primary_key": "id"}),
+        (BY_REF, {"materialized": "incremental", "unique_key": "id"}),
+        ("select * from {{ ref('below') }}", {}),
+    ],
+)
+def test_no_key_comes_from_a_model_that_has_or_passes_none(code: str, upstream: dict[str, Any]) -> None:
+    below = a_model_below(code)
+    complete_keys([below, a_model("m", **upstream)])
+    assert "primary_key" not in below.config
+
+
+def test_no_key_comes_through_changes_or_from_one_of_two_models_with_a_name() -> None:
+    below, other = a_model_below(input="changes"), a_model("m")
+    complete_keys([below, a_model("m", "id"), *list_key_tests()])
+    assert "primary_key" not in below.config
+    below = a_model_below()
+    complete_keys([below, a_model("m", "id"), other, *list_key_tests()])
+    assert "primary_key" not in below.config
+
+
+def test_a_time_spine_has_its_period_as_the_key() -> None:
+    spine = a_model("days")
+    spine.time_spine = Namespace(standard_granularity_column="day")
+    assert complete(spine) == ["day"]
+    assert complete(a_model("metricflow_time_spine")) == ["date_day"]
+
+
 @pytest.mark.parametrize("config", [{"primary_key": "x"}, {"unique_key": "x"}, {"primary_key": None}])
 def test_a_configured_key_stays(config: dict[str, Any]) -> None:
     model = a_model("m", "id", **config)

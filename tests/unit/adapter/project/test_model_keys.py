@@ -28,7 +28,7 @@ def guess(name: str, *columns: str, words: str = "", declarations: tuple[Declara
         (UNIQUE_ID,),
         (ID_NOT_NULL,),
         (UNIQUE_ID, DAY_NOT_NULL),
-        (Declaration("primary_key", (), "primary_key", is_test=False),),
+        (Declaration("primary_key", (), "primary_key", kind="constraint"),),
         (),
     ],
 )
@@ -41,7 +41,7 @@ def test_a_unique_column_that_is_never_null_is_a_key_in_any_case_of_letters() ->
 
 
 def test_a_declared_primary_key_comes_first_and_says_why() -> None:
-    declared = Declaration("primary_key", ("shop", "day"), "primary_key", is_test=False)
+    declared = Declaration("primary_key", ("shop", "day"), "primary_key", kind="constraint")
     found = find_keys(DeclaredModel("m", (), (UNIQUE_ID, ID_NOT_NULL, declared)))
     assert [key.columns for key in found] == [("shop", "day"), ("id",)]
     assert [key.reason for key in found] == ["constraint `primary_key`", "test `unique` and not null"]
@@ -49,7 +49,10 @@ def test_a_declared_primary_key_comes_first_and_says_why() -> None:
 
 def test_a_primary_key_by_a_constraint_comes_before_one_by_a_test() -> None:
     by_test = Declaration("primary_key", ("a",), "primary_key")
-    assert keys(by_test, Declaration("primary_key", ("a", "b"), "primary_key", is_test=False)) == [("a", "b"), ("a",)]
+    assert keys(by_test, Declaration("primary_key", ("a", "b"), "primary_key", kind="constraint")) == [
+        ("a", "b"),
+        ("a",),
+    ]
 
 
 def test_a_combination_is_a_key_and_comes_after_one_that_is_never_null() -> None:
