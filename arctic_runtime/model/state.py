@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from arctic_runtime.errors import ConfigError
@@ -39,8 +40,11 @@ class Commit:
     removed: tuple[Removed, ...] | None = None
 
     def count_removed_after(self, version: Version) -> int | None:
-        """Number of removed rows that were added after `version`; None if that is not known."""
-        if self.removed is None:
+        """Number of removed rows that were added after `version`; None if that is not known.
+
+        All rows from a time when the table had format version 1 have the sequence number 0, so their order is unknown.
+        """
+        if self.removed is None or any(removal.sequence == version.sequence == 0 for removal in self.removed):
             return None
         return sum(removal.rows for removal in self.removed if removal.sequence > version.sequence)
 
@@ -253,6 +257,8 @@ class SourceState:
     moved: tuple[str, ...] = ()
     keeps_all: bool = False
     """Whether a commit of the change table may have several rows of the same key, in the order of `_seq`."""
+    missing_defaults: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    """By snapshot, the columns that have a default value and that the snapshot's schema lacks, in lower case."""
     key_only_until: int = 0
     """The sequence number up to which change rows have no `_before`, since all columns were in the key."""
 
@@ -321,9 +327,20 @@ class SourceState:
         return self.count_rows_in(Window(str(self.name), base[1], version)) if base else 0
 
     def list_commits_between(self, window: Window) -> tuple[Commit, ...]:
-        """Returns the commits in a window of versions, oldest first."""
-        after = window.start.sequence if window.start else -1
-        return tuple(commit for commit in self.commits if after < commit.version.sequence <= window.end.sequence)
+        """Returns the commits in a window of versions, oldest first.
+
+        They begin after the snapshot of the window's start. If that has expired, sequence numbers are compared; those
+        are 0 for all snapshots from a time when the table had format version 1.
+        """
+        start, end = window.start, window.end.sequence
+        first = 0 if start is None else self._positions.get(start.snapshot, -1) + 1
+        after = start.sequence if start is not None and not first else -1
+        return tuple(commit for commit in self.commits[first:] if after < commit.version.sequence <= end)
+
+    @cached_property
+    def _positions(self) -> Mapping[int, int]:
+        """Maps the snapshot of each commit to its index in `commits`."""
+        return {commit.version.snapshot: index for index, commit in enumerate(self.commits)}
 
     def count_rows_in(self, window: Window) -> int:
         """Number of rows that the commits in a window of versions added."""

@@ -12,7 +12,7 @@ from arctic_runtime.model.columns import Column, Names, is_same_name
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
-    from pyiceberg.types import IcebergType
+    from pyiceberg.types import IcebergType, NestedField
 
 
 def list_columns(schema: Schema) -> tuple[Column, ...]:
@@ -53,9 +53,10 @@ def _map_names_then(today: Schema, schema: Schema) -> Names:
 
 
 def list_reassigned_columns(table: Table) -> Iterator[str]:
-    """Yields a text for each column, also nested ones, whose name, id or type has changed.
+    """Yields a text for each column, also nested ones, whose name, id or type has changed, or that has a default value.
 
-    It is `name=id` if the name has had several ids, or the id several names, and `name:type` if the type has changed.
+    It is `name=id` if the name has had several ids, or the id several names, `name:type` if the type has changed, and
+    `name=default value` if rows from before the column was added have that value in it.
     """
     schemas = table.schemas()
     if len(schemas) == 1:
@@ -72,6 +73,32 @@ def list_reassigned_columns(table: Table) -> Iterator[str]:
             yield f"{name}={field.field_id}"
         if len(types[field.field_id]) > 1:
             yield f"{name}:{field.field_type}"
+        if field.initial_default is not None:
+            yield f"{name}=default {field.initial_default!r}"
+
+
+def map_missing_defaults(table: Table) -> dict[int, frozenset[str]]:
+    """Maps each snapshot whose schema lacks columns that have a default value to the names of these, in lower case.
+
+    Iceberg reads the default value in the rows of that time, but time travel to the snapshot does not know the column.
+    A nested column counts as the column that it is in.
+    """
+    ids = [(field.name.lower(), number) for field in table.schema().fields for number in _list_ids_with_default(field)]
+    lacking = {
+        number: frozenset(name for name, field_id in ids if field_id not in schema.field_ids)
+        for number, schema in table.schemas().items()
+    }
+    by_snapshot = ((snapshot.snapshot_id, snapshot.schema_id) for snapshot in table.metadata.snapshots)
+    return {snapshot: names for snapshot, schema in by_snapshot if (names := lacking.get(schema or 0))}
+
+
+def _list_ids_with_default(column: NestedField) -> list[int]:
+    """Lists the ids of a column and of the fields in it, of those that have a default value."""
+    from pyiceberg.schema import Schema
+
+    alone = Schema(column)
+    fields = (alone.find_field(name) for name in alone.column_names)
+    return [field.field_id for field in fields if field.initial_default is not None]
 
 
 def _collect_types(schemas: Iterable[Schema]) -> dict[int, set[str]]:

@@ -7,7 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.lease import find_newest_lease
-from arctic_runtime.catalog.observation.columns import list_columns, list_reassigned_columns, map_former_names
+from arctic_runtime.catalog.observation.columns import (
+    list_columns,
+    list_reassigned_columns,
+    map_former_names,
+    map_missing_defaults,
+)
 from arctic_runtime.catalog.observation.conflicts import (
     find_conflicting_table,
     find_conflicting_view,
@@ -296,7 +301,8 @@ def _branch_commit(snapshot: Snapshot) -> BranchCommit:
 
 
 def _get_operation(snapshot: Snapshot) -> str:
-    return snapshot.summary.operation.value if snapshot.summary else "append"
+    """Returns the operation of a snapshot; `overwrite`, which may be anything, if its writer did not say."""
+    return snapshot.summary.operation.value if snapshot.summary else "overwrite"
 
 
 def observe_savepoints(reader: CatalogReader, model: Model) -> tuple[Savepoint, ...]:
@@ -444,6 +450,7 @@ def _build_source_state(name: TableName, kind: str, table: Table) -> SourceState
         formerly=map_former_names(table),
         moved=tuple(list_reassigned_columns(table)),
         keeps_all=table.properties.get(KEEP) == "all",
+        missing_defaults=map_missing_defaults(table),
         key_only_until=_find_key_only_until(table),
     )
 

@@ -177,6 +177,7 @@ def _build_increment(
             _check_window(source, window)
             _check_cost(model, source, window, limits)
     _check_images(list_scans(analysed.tree), upstreams, sources)
+    _check_defaults(list_scans(analysed.tree), upstreams, windows)
     facts = replace(
         _collect_facts(model, upstreams, analysed, state.base.rows if state.base else 0, limits),
         paired=_list_paired_sources(upstreams, changed),
@@ -492,6 +493,23 @@ def is_appended(state: SourceState, window: Window) -> bool:
 
 def _has_only_appends(state: SourceState, window: Window) -> bool:
     return all(commit.operation in ("append", "replace") for commit in state.list_commits_between(window))
+
+
+def _check_defaults(scans: Iterable[Scan], upstreams: Upstreams, windows: Mapping[str, Window]) -> None:
+    """Raises NotMaintained if the query reads a default value that a version in `windows` does not give."""
+    for scan in scans:
+        state, window = upstreams.states[str(scan.source)], windows[str(scan.source)]
+        if state is None or not state.missing_defaults:
+            continue
+        versions = (version for version in (window.start, window.end) if version is not None)
+        lacking = {name for version in versions for name in state.missing_defaults.get(version.snapshot, ())}
+        for _, name in scan.fields:
+            if name.lower() in lacking:
+                raise NotMaintained(
+                    "UNSUPPORTED",
+                    f"{scan.source}.{name} has a default value for rows from before the column was added, which a "
+                    "version that the run compares does not have",
+                )
 
 
 def _check_images(scans: Iterable[Scan], upstreams: Upstreams, changed: frozenset[TableName]) -> None:
