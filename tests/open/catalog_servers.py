@@ -12,6 +12,7 @@ from arctic_runtime.catalog_kinds.capabilities import Capabilities
 from arctic_runtime.profile import Profile
 from tests.open.glue_catalog import run_glue_catalog
 from tests.open.hive_catalog import run_hive_catalog
+from tests.open.iceberg_rest_catalog import run_iceberg_rest_catalog
 from tests.open.postgres_catalog import run_postgres_catalog
 from tests.rest_catalog import serve
 
@@ -64,6 +65,7 @@ CATALOGS = {
     "glue": ServedCatalog(run_glue_catalog, WITHOUT_VIEWS),
     "hive": ServedCatalog(run_hive_catalog, WITHOUT_VIEWS),
     "rest": ServedCatalog(serve_rest()),
+    "iceberg_rest": ServedCatalog(run_iceberg_rest_catalog, replace(ALL, table_transactions=True)),
     "rest_that_stages_nothing": ServedCatalog(
         serve_rest(stages=False),
         replace(ALL, staged_creation=False),

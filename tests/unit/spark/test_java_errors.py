@@ -9,6 +9,7 @@ from arctic_runtime.effects import FailureKind
 from arctic_runtime.spark.engine.java.java_errors import JavaException, classify_failure, walk_java_exceptions
 
 ICEBERG = "org.apache.iceberg.exceptions"
+OLDER = "with sequence number 10 older than last sequence number 10"
 QUOTED = "The value 'already exists: SQLITE_BUSY, database is locked, Permission denied' can't be cast"
 
 
@@ -38,6 +39,8 @@ def kind_of(error: Exception) -> FailureKind | None:
         (Sent(f"({ICEBERG}.CommitFailedException) any words"), "conflict"),
         (Sent(f"({ICEBERG}.ValidationException) Found conflicting files that can contain rows"), "conflict"),
         (Sent(f"({ICEBERG}.ValidationException) Invalid metadata"), None),
+        (Sent(f"({ICEBERG}.BadRequestException) Malformed request: Cannot add snapshot {OLDER}"), "conflict"),
+        (Sent(f"({ICEBERG}.BadRequestException) Malformed request: Invalid metadata"), None),
         (Sent("(java.io.IOException) Permission denied"), "unwritable"),
         (Sent("(java.nio.file.AccessDeniedException) /warehouse/m"), "unwritable"),
         (Sent("(org.sqlite.SQLiteException) [SQLITE_READONLY] Attempt to write"), "unwritable"),

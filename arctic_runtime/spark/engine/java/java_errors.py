@@ -81,6 +81,12 @@ _RULES = (
             "Still referenced by refs",
         ),
     ),
+    # A REST server on Iceberg 1.10 or older answers so if another commit came first, in place of a conflict.
+    _Rule(
+        "conflict",
+        re.compile("BadRequestException|.*ValidationException"),
+        ("older than last sequence number", "is behind table next-row-id"),
+    ),
     _Rule("unwritable", re.compile(".*SQL.*Exception"), ("SQLITE_READONLY",)),
     _Rule("unwritable", re.compile("AccessDenied.*|AccessControlException")),
     _Rule(
