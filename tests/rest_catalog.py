@@ -22,6 +22,8 @@ from urllib.parse import unquote, urlsplit
 Json = dict[str, Any]
 ADDED_SCHEMA = "added-schema"
 """Which schema a commit added last, while it is applied."""
+COUNTERS = {"last-assigned-field-id": "last-column-id", "last-assigned-partition-id": "last-partition-id"}
+"""The names that metadata has for counters which requirements name otherwise."""
 NAMESPACES = "/v1/{prefix}/namespaces"
 ENDPOINTS = (
     *(f"{verb} {NAMESPACES}" for verb in ("GET", "POST")),
@@ -217,7 +219,7 @@ def check(requirement: Json, base: Json, kind: str) -> None:
         snapshot, wanted = base["table-uuid" if kind == "tables" else "view-uuid"], requirement["uuid"]
     else:
         key = what.removeprefix("assert-")
-        snapshot, wanted = base[key], requirement[key]
+        snapshot, wanted = base[COUNTERS.get(key, key)], requirement[key]
     if snapshot != wanted:
         raise Refused(409, "CommitFailedException", f"Requirement failed: {what}: expected {wanted}, found {snapshot}")
 
