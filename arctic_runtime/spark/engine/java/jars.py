@@ -99,6 +99,12 @@ class Java:
     executable: Path
     version: str
 
+    @property
+    def major(self) -> int:
+        """The first number of the version, such as 17; 8 for 1.8, and 0 if it can't be read."""
+        number = re.match(r"(?:1\.)?(\d+)", self.version)
+        return int(number.group(1)) if number else 0
+
 
 JARS = (
     Jar(
@@ -250,16 +256,16 @@ def find_java() -> Java:
     """
     fitting: list[Java] = []
     others: list[Java] = []
-    for java in _list_installed_javas():
-        if _parse_major_version(java.version) in JAVA_VERSIONS:
+    for java in list_installed_javas():
+        if java.major in JAVA_VERSIONS:
             return java
-        (fitting if JAVA_OLDEST <= _parse_major_version(java.version) <= JAVA_NEWEST else others).append(java)
+        (fitting if JAVA_OLDEST <= java.major <= JAVA_NEWEST else others).append(java)
     if fitting:
         return fitting[0]
     raise _build_no_java_error(others)
 
 
-def _list_installed_javas() -> Iterator[Java]:
+def list_installed_javas() -> Iterator[Java]:
     """Yields each Java of this machine once: from JAVA_HOME, then the PATH, then the usual system folders."""
     home, path = os.environ.get("JAVA_HOME"), os.environ.get("PATH", os.defpath)
     places = [Path(home) / "bin"] if home else []
@@ -438,11 +444,6 @@ def _build_no_java_error(others: Sequence[Java]) -> ConfigError:
         actual=versions_found,
         fix=f"{format_install_command()}; it can be installed beside another Java",
     )
-
-
-def _parse_major_version(version: str) -> int:
-    number = re.match(r"(?:1\.)?(\d+)", version)
-    return int(number.group(1)) if number else 0
 
 
 def _read_java_version(executable: Path) -> str:
