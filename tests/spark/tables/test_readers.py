@@ -43,6 +43,11 @@ NAMES = ("id", "a b.c", "region", "at", "local", "day", "amount", "is_ok", "rati
 NESTED = ("tags", "counts", "place", "raw")
 REGIONS = ("eu", "it's", None)
 LAID_OUT: dict[str, Any] = {"primary_key": "id", "partition_by": ["region"], "nodes": 4}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "dwd_orders": LAID_OUT,
+    "positions": {**LAID_OUT, "format_version": 2},
+    "on_read": {**LAID_OUT, "merge": "on_read"},
+}
 FIRST_READ = 100
 """Reads with a condition ask for keys from here on."""
 
@@ -78,14 +83,10 @@ class Read(NamedTuple):
 class Shop:
     """Models over one source, run three times; in the last run their query has a column more and a wider one."""
 
-    def __init__(self, lake: Warehouse) -> None:
+    def __init__(self, lake: Warehouse, configs: Mapping[str, dict[str, Any]] = CONFIGS) -> None:
         self.lake = lake
         self.rows = {key: source_row(key, 0) for key in range(240)}
-        self.configs: dict[str, dict[str, Any]] = {
-            "dwd_orders": LAID_OUT,
-            "positions": {**LAID_OUT, "format_version": 2},
-            "on_read": {**LAID_OUT, "merge": "on_read"},
-        }
+        self.configs = configs
         self.run("n")
         self.change(1)
         self.run("n")
