@@ -1,0 +1,176 @@
+"""A Trino that reads tables of a REST catalog, in a process of its own on a free port of the loopback."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import requests
+
+from arctic_runtime.spark.engine.java.jars import find_java, get_cache_directory, list_installed_javas
+from arctic_runtime.spark.engine.java.jvm import find_spark_home
+from sample_project.servers import ServerError, free_port, start_server, wait_until
+
+VERSION = "476"
+OLDEST_JAVA = 24
+CATALOG = "lake"
+PLUGINS = ("iceberg",)
+"""The plugins that are kept of dozens: each costs room on the disk and time at the start."""
+
+JAVA_OPTIONS = (
+    *("-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=256m"),
+    *("-Duser.timezone=UTC", "-Djdk.attach.allowAttachSelf=true", "--add-modules=jdk.incubator.vector"),
+    *("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow"),
+)
+
+
+@dataclass(frozen=True)
+class TrinoServer:
+    """A running server that has the tables of one catalog of Iceberg in its own catalog `lake`."""
+
+    port: int
+
+    def query(self, sql: str) -> list[dict[str, Any]]:
+        """Runs a statement; returns its rows by the names of their columns. Raises TrinoError if Trino refuses it."""
+        from trino.dbapi import connect
+
+        connection = connect(host="127.0.0.1", port=self.port, user="tests", catalog=CATALOG, timezone="UTC")
+        with closing(connection), closing(connection.cursor()) as cursor:
+            cursor.execute(sql)
+            rows = cursor.fetchall()
+            names = [column.name for column in cursor.description]
+            return [dict(zip(names, map(name_fields, row), strict=True)) for row in rows]
+
+
+def name_fields(value: Any) -> Any:
+    """Returns a value whose structs, at any level, are dictionaries: the client makes tuples of them."""
+    from trino.types import NamedRowTuple
+
+    match value:
+        case NamedRowTuple():
+            return dict(zip(value.__annotations__["names"], map(name_fields, value), strict=True))
+        case list():
+            return [name_fields(part) for part in value]
+        case dict():
+            return {key: name_fields(part) for key, part in value.items()}
+    return value
+
+
+def find_trino_java() -> Path | None:
+    """Finds the program of a Java that runs Trino, which needs a newer one than Spark; None if there is none."""
+    return next((java.executable for java in list_installed_javas() if java.major >= OLDEST_JAVA), None)
+
+
+@contextmanager
+def run_trino(folder: Path, catalog: Mapping[str, str]) -> Iterator[TrinoServer]:
+    """Starts a Trino whose files are in `folder`, and whose catalog `lake` is the REST catalog of these properties."""
+    java = find_trino_java()
+    assert java is not None, f"Trino {VERSION} needs Java {OLDEST_JAVA} or newer"
+    program, port = resolve_trino(), free_port()
+    write_settings(
+        folder / "etc" / "config.properties",
+        {
+            "coordinator": "true",
+            "node-scheduler.include-coordinator": "true",
+            "http-server.http.port": str(port),
+            "node.environment": "tests",
+            "node.bind-ip": "127.0.0.1",
+            "node.internal-address": "127.0.0.1",
+            "discovery.uri": f"http://127.0.0.1:{port}",
+            "plugin.dir": str(program / "plugin"),
+        },
+    )
+    write_settings(
+        folder / "etc" / "catalog" / f"{CATALOG}.properties",
+        {
+            "connector.name": "iceberg",
+            "iceberg.catalog.type": "rest",
+            "iceberg.rest-catalog.uri": catalog["uri"],
+            "iceberg.rest-catalog.warehouse": catalog["warehouse"],
+            "fs.hadoop.enabled": "true",
+        },
+    )
+    options = (*JAVA_OPTIONS, "-Dconfig=etc/config.properties", "-cp", str(program / "lib" / "*"))
+    server = start_server([str(java), *options, "io.trino.server.TrinoServer"], folder, None)
+    try:
+        wait_until(lambda: is_ready(port), server, folder)
+        yield TrinoServer(port)
+    finally:
+        server.kill()
+        server.wait(30)
+
+
+def write_settings(file: Path, values: Mapping[str, str]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+
+
+def is_ready(port: int) -> bool:
+    """Whether the server has loaded its catalogs, before which it refuses queries."""
+    with suppress(requests.RequestException):
+        return requests.get(f"http://127.0.0.1:{port}/v1/info", timeout=5).json()["starting"] is False
+    return False
+
+
+def resolve_trino() -> Path:
+    """Returns the folder of Trino's programs, which Ivy downloads once into the cache of all JARs."""
+    target = get_cache_directory() / f"trino-{VERSION}"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix="resolving-") as scratch:
+            archive = download_trino(Path(scratch))
+            shutil.unpack_archive(archive, scratch, filter="data")
+            kept = Path(scratch) / f"trino-server-{VERSION}"
+            for plugin in (kept / "plugin").iterdir():
+                if plugin.name not in PLUGINS:
+                    shutil.rmtree(plugin)
+            kept.rename(target)
+    return target
+
+
+def download_trino(folder: Path) -> Path:
+    """Downloads Trino's archive by the Ivy that Spark has, alone: the POM of Trino would bring hundreds of others."""
+    settings, module = folder / "settings.xml", folder / "ivy.xml"
+    settings.write_bytes(ElementTree.tostring(build_resolver()))
+    module.write_bytes(ElementTree.tostring(build_module()))
+    (ivy,) = (find_spark_home() / "jars").glob("ivy-[0-9]*.jar")
+    arguments = {
+        "-settings": settings,
+        "-ivy": module,
+        "-cache": folder / "cache",
+        "-retrieve": folder / "[artifact].[ext]",
+    }
+    options = [str(part) for pair in arguments.items() for part in pair]
+    command = [str(find_java().executable), "-cp", str(ivy), "org.apache.ivy.Main", *options, "-warn"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    archive = folder / "trino-server.tar.gz"
+    if not archive.exists():
+        raise ServerError(f"Trino {VERSION} could not be downloaded:\n{done.stdout}{done.stderr}")
+    return archive
+
+
+def build_resolver() -> ElementTree.Element:
+    """Builds Ivy's settings: Maven's repository as Ivy knows it, without POMs."""
+    settings = ElementTree.Element("ivysettings")
+    ElementTree.SubElement(settings, "settings", defaultResolver="maven")
+    resolvers = ElementTree.SubElement(settings, "resolvers")
+    ElementTree.SubElement(resolvers, "ibiblio", name="maven", m2compatible="true", usepoms="false")
+    return settings
+
+
+def build_module() -> ElementTree.Element:
+    """Builds Ivy's description of a module that depends on the archive of Trino alone."""
+    module = ElementTree.Element("ivy-module", version="2.0")
+    ElementTree.SubElement(module, "info", organisation="tests", module="trino")
+    dependencies = ElementTree.SubElement(module, "dependencies")
+    named = {"org": "io.trino", "name": "trino-server", "rev": VERSION, "transitive": "false"}
+    dependency = ElementTree.SubElement(dependencies, "dependency", named)
+    ElementTree.SubElement(dependency, "artifact", name="trino-server", type="tar.gz", ext="tar.gz")
+    return module
