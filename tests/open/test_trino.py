@@ -4,30 +4,46 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.profile import Profile
+from arctic_runtime.profile import JARS_SETTING, Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.maintenance.compaction import compact_table
 from docs.generate_readers import SAME, TRINO_READS
 from tests.java import INTERPRETED
 from tests.open.catalog_servers import CATALOGS
-from tests.open.trino_server import CATALOG, OLDEST_JAVA, VERSION, TrinoServer, find_trino_java, run_trino
-from tests.spark.tables.test_readers import FIRST_READ, LAID_OUT, Row, Shop, comparable, files, source_row
+from tests.open.trino_server import OLDEST_JAVA, VERSION, TrinoServer, find_trino_java, run_trino
+from tests.spark.tables.test_readers import (
+    FIRST_READ,
+    LAID_OUT,
+    Row,
+    Shop,
+    comparable,
+    files,
+    source_row,
+    write_two_specs,
+)
 from tests.spark.warehouse import Warehouse
 from tests.thresholds import STEADY
+
+if TYPE_CHECKING:
+    from arctic_runtime.model.names import TableName
 
 pytestmark = pytest.mark.skipif(
     find_trino_java() is None, reason=f"Trino {VERSION} needs Java {OLDEST_JAVA} or newer, and none is installed"
 )
 
 WRONG = "other rows than Spark"
-REFUSED_VECTORS = "Unexpected PUFFIN file format"
-REFUSED_VIEW = "Cannot read unsupported dialect 'spark' for view"
+REFUSED_VECTORS = "ICEBERG_BAD_DATA: Unexpected PUFFIN file format"
+REFUSED_VIEW = "ICEBERG_UNSUPPORTED_VIEW_DIALECT: Cannot read unsupported dialect 'spark' for view 'dev.m'"
+KINDS = {"rest": "rest", "postgresql": "jdbc_postgresql"}
+"""The catalogs that Trino has, each with its name in `CATALOGS`."""
+
 CONFIGS: dict[str, dict[str, Any]] = {
     f"{merge}_{version}": {**LAID_OUT, "merge": merge, "format_version": version}
     for merge in ("on_write", "on_read")
@@ -53,8 +69,9 @@ class Asked:
     expect: Callable[[list[Row]], list[Row]]
 
 
+EVERY_ROW = Asked("select * from {table}", lambda rows: rows)
 QUERIES = (
-    Asked("select * from {table}", lambda rows: rows),
+    EVERY_ROW,
     Asked(
         f"select * from {{table}} where id >= {FIRST_READ}",
         lambda rows: [row for row in rows if row["id"] >= FIRST_READ],
@@ -73,42 +90,68 @@ def sort_rows(rows: list[Row]) -> list[Row]:
     return sorted(comparable(rows), key=lambda row: repr(sorted(row.items())))
 
 
+@dataclass(frozen=True)
+class Served:
+    """A Trino with a schema in each of its catalogs, which Spark writes."""
+
+    trino: TrinoServer
+    lakes: dict[str, Warehouse]
+
+    def ask(self, catalog: str, asked: Asked, table: TableName, rows: list[Row]) -> str:
+        """Describes what Trino answers to a query of a table that has these rows: `SAME`, an error, or `WRONG`."""
+        from trino.exceptions import TrinoQueryError
+
+        try:
+            answer = self.trino.query(asked.sql.format(table=f'{catalog}.{table.schema}."{table.name}"'))
+        except TrinoQueryError as error:
+            return f"{error.error_name}: {error.message}"
+        return SAME if sort_rows(answer) == sort_rows(asked.expect(rows)) else f"{asked.sql}: {WRONG}"
+
+    def ask_all(self, catalog: str, table: TableName, rows: list[Row]) -> str:
+        """Describes Trino's answer to all queries, or all its answers if they differ."""
+        return "; ".join({self.ask(catalog, asked, table, rows): None for asked in QUERIES})
+
+
 @pytest.fixture(scope="module")
-def shop_and_trino(
-    spark_settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Shop, TrinoServer]]:
-    """A shop in a REST catalog, in which all bases have deleted rows and views read unmerged changes, and a Trino."""
+def served(spark_settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A Trino and a Spark that share a REST catalog and a catalog in PostgreSQL."""
     folder = tmp_path_factory.mktemp("trino")
-    (folder / "lake").mkdir()
-    with CATALOGS["rest"].run(folder / "lake") as properties, run_trino(folder / "server", properties) as trino:
-        settings = {**spark_settings, **INTERPRETED}
-        environment = SparkEnvironment(Profile("lake", properties, settings=settings, thresholds=STEADY))
-        spark, reader = environment.new_session(), CatalogReader(environment.profile)
-        reader.create_namespace("dev")
-        shop = Shop(Warehouse(environment, reader, spark, "dev"), CONFIGS)
-        merge_unmerged(shop)
-        shop.rows |= {3: source_row(3, 4), 2000: source_row(2000, 4)}
-        del shop.rows[7]
-        shop.run("cast(n as bigint) as n, n * 2L as twice")
-        yield shop, trino
-        environment.stop_spark()
+    settings = {**spark_settings, **INTERPRETED, JARS_SETTING: "postgresql", "spark.hadoop.fs.defaultFS": "file:///"}
+    with ExitStack() as stack:
+        catalogs = {name: stack.enter_context(CATALOGS[kind].run(folder)) for name, kind in KINDS.items()}
+        trino = stack.enter_context(run_trino(folder, catalogs))
+        yield Served(trino, {name: open_schema(catalogs[name], settings) for name in catalogs})
+        SparkEnvironment(Profile.for_embedded(folder / "end", settings=settings)).stop_spark()
 
 
-def merge_unmerged(shop: Shop) -> None:
+def open_schema(properties: dict[str, str], settings: dict[str, str]) -> Warehouse:
+    """Creates the schema `dev` in a catalog."""
+    environment = SparkEnvironment(Profile("lake", properties, settings=settings, thresholds=STEADY))
+    spark, reader = environment.new_session(), CatalogReader(environment.profile)
+    reader.create_namespace("dev")
+    return Warehouse(environment, reader, spark, "dev")
+
+
+@pytest.fixture(scope="module")
+def findings(served: Served) -> list[dict[str, Any]]:
+    """What Trino answers, by relation, before and after a full compaction."""
+    shop = Shop(served.lakes["rest"], CONFIGS)
+    leave_changes_unmerged(shop)
+    assert_readers_stumble(shop)
+    before = read_all(served, shop, compacted=False)
+    for model in shop.models.values():
+        compact_table(shop.lake.session_of(model), "full")
+    return before + read_all(served, shop, compacted=True)
+
+
+def leave_changes_unmerged(shop: Shop) -> None:
+    """Merges all changes, and then runs with a few more, which are too few to be merged on read."""
     for model in shop.models.values():
         session = shop.lake.session_of(model)
         session.reconcile_until_done(session.observe_state(), fold=True)
-
-
-@pytest.fixture(scope="module")
-def findings(shop_and_trino: tuple[Shop, TrinoServer]) -> list[dict[str, Any]]:
-    """What Trino answers, by relation, before and after a full compaction."""
-    shop, trino = shop_and_trino
-    assert_readers_stumble(shop)
-    before = read_all(shop, trino, compacted=False)
-    for model in shop.models.values():
-        compact_table(shop.lake.session_of(model), "full")
-    return before + read_all(shop, trino, compacted=True)
+    shop.rows |= {3: source_row(3, 4), 2000: source_row(2000, 4)}
+    del shop.rows[7]
+    shop.run("cast(n as bigint) as n, n * 2L as twice")
 
 
 def assert_readers_stumble(shop: Shop) -> None:
@@ -122,33 +165,17 @@ def assert_readers_stumble(shop: Shop) -> None:
         assert (view is not None) == name.startswith("on_read")
 
 
-def read_all(shop: Shop, trino: TrinoServer, compacted: bool) -> list[dict[str, Any]]:
+def read_all(served: Served, shop: Shop, compacted: bool) -> list[dict[str, Any]]:
     """Reads all relations by Trino, and compares each with what Spark reads."""
     findings = []
     for name in shop.models:
         merge, _, version = name.rpartition("_")
         for kind, part in RELATIONS[merge].items():
             table, rows = shop.relation(f"{name} {part}".strip())
-            answer = describe_answer(trino, table.name, rows)
+            answer = served.ask_all("rest", table, rows).replace(f"'dev.{table.name}'", "'dev.m'")
             described = {"relation": kind, "merge": merge, "format_version": int(version), "compacted": compacted}
-            findings.append({**described, "answer": answer.replace(f"'dev.{table.name}'", "'dev.m'")})
+            findings.append({**described, "answer": answer})
     return findings
-
-
-def describe_answer(trino: TrinoServer, table: str, rows: list[Row]) -> str:
-    """Returns Trino's answer to all queries: Spark's rows or a message, or all answers if they differ."""
-    answers = {ask(trino, asked, table, rows): None for asked in QUERIES}
-    return "; ".join(answers)
-
-
-def ask(trino: TrinoServer, asked: Asked, table: str, rows: list[Row]) -> str:
-    from trino.exceptions import TrinoQueryError
-
-    try:
-        answer = trino.query(asked.sql.format(table=f'{CATALOG}.dev."{table}"'))
-    except TrinoQueryError as error:
-        return f"{error.error_name}: {error.message}"
-    return SAME if sort_rows(answer) == sort_rows(asked.expect(rows)) else f"{asked.sql}: {WRONG}"
 
 
 def select_answers(findings: list[dict[str, Any]], **wanted: Any) -> set[str]:
@@ -172,7 +199,7 @@ def test_trino_reads_bases_of_version_2(findings: list[dict[str, Any]]) -> None:
 def test_trino_refuses_bases_with_deletion_vectors_until_they_are_compacted(findings: list[dict[str, Any]]) -> None:
     for merge in ("on_write", "on_read"):
         base = {"relation": "base", "merge": merge, "format_version": 3}
-        assert select_answers(findings, **base, compacted=False) == {f"ICEBERG_BAD_DATA: {REFUSED_VECTORS}"}
+        assert select_answers(findings, **base, compacted=False) == {REFUSED_VECTORS}
         assert select_answers(findings, **base, compacted=True) == {SAME}
 
 
@@ -181,8 +208,24 @@ def test_trino_reads_small_bases_that_each_run_rewrites(findings: list[dict[str,
 
 
 def test_trino_refuses_views_of_spark(findings: list[dict[str, Any]]) -> None:
-    (answer,) = select_answers(findings, relation="view")
-    assert answer == f"ICEBERG_UNSUPPORTED_VIEW_DIALECT: {REFUSED_VIEW} 'dev.m'"
+    assert select_answers(findings, relation="view") == {REFUSED_VIEW}
+
+
+@pytest.mark.parametrize(("version", "answer"), [(3, REFUSED_VECTORS), (2, SAME)])
+def test_trino_reads_no_deletes_of_two_partition_specs_wrongly(served: Served, version: int, answer: str) -> None:
+    lake = replace(served.lakes["rest"], namespace=f"specs{version}")
+    lake.reader.create_namespace(lake.namespace)
+    model, rows = write_two_specs(lake, version)
+    assert served.ask("rest", EVERY_ROW, model.base, rows) == answer
+    compact_table(lake.session_of(model), "full")
+    assert served.ask("rest", EVERY_ROW, model.base, rows) == SAME
+
+
+def test_trino_reads_tables_of_a_catalog_in_postgresql(served: Served) -> None:
+    shop = Shop(served.lakes["postgresql"], {"orders": CONFIGS["on_write_2"]})
+    for name in ("orders base", "orders changes"):
+        table, rows = shop.relation(name)
+        assert served.ask_all("postgresql", table, rows) == SAME, name
 
 
 def test_the_page_shows_what_trino_answers(findings: list[dict[str, Any]]) -> None:

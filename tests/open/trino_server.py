@@ -1,4 +1,4 @@
-"""A Trino that reads tables of a REST catalog, in a process of its own on a free port of the loopback."""
+"""A Trino that reads tables of Iceberg catalogs, in a process of its own on a free port of the loopback."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from sample_project.servers import ServerError, free_port, start_server, wait_un
 
 VERSION = "476"
 OLDEST_JAVA = 24
-CATALOG = "lake"
 PLUGINS = ("iceberg",)
 """The plugins that are kept of dozens: each costs room on the disk and time at the start."""
 
@@ -33,7 +32,7 @@ JAVA_OPTIONS = (
 
 @dataclass(frozen=True)
 class TrinoServer:
-    """A running server that has the tables of one catalog of Iceberg in its own catalog `lake`."""
+    """A running server."""
 
     port: int
 
@@ -41,7 +40,7 @@ class TrinoServer:
         """Runs a statement; returns its rows by the names of their columns. Raises TrinoError if Trino refuses it."""
         from trino.dbapi import connect
 
-        connection = connect(host="127.0.0.1", port=self.port, user="tests", catalog=CATALOG, timezone="UTC")
+        connection = connect(host="127.0.0.1", port=self.port, user="tests", timezone="UTC")
         with closing(connection), closing(connection.cursor()) as cursor:
             cursor.execute(sql)
             rows = cursor.fetchall()
@@ -68,9 +67,34 @@ def find_trino_java() -> Path | None:
     return next((java.executable for java in list_installed_javas() if java.major >= OLDEST_JAVA), None)
 
 
+def describe_rest_catalog(properties: Mapping[str, str]) -> dict[str, str]:
+    """Translates the properties of a REST catalog to those of Trino."""
+    return {
+        "iceberg.catalog.type": "rest",
+        "iceberg.rest-catalog.uri": properties["uri"],
+        "iceberg.rest-catalog.warehouse": properties["warehouse"],
+    }
+
+
+def describe_jdbc_catalog(properties: Mapping[str, str]) -> dict[str, str]:
+    """Translates the properties of a catalog in PostgreSQL, which Spark calls `lake`, to those of Trino."""
+    return {
+        "iceberg.catalog.type": "jdbc",
+        "iceberg.jdbc-catalog.catalog-name": "lake",
+        "iceberg.jdbc-catalog.driver-class": "org.postgresql.Driver",
+        "iceberg.jdbc-catalog.connection-url": properties["uri"],
+        "iceberg.jdbc-catalog.connection-user": properties["jdbc.user"],
+        "iceberg.jdbc-catalog.connection-password": properties["jdbc.password"],
+        "iceberg.jdbc-catalog.default-warehouse-dir": properties["warehouse"],
+    }
+
+
+DESCRIPTIONS = {"rest": describe_rest_catalog, "jdbc": describe_jdbc_catalog}
+
+
 @contextmanager
-def run_trino(folder: Path, catalog: Mapping[str, str]) -> Iterator[TrinoServer]:
-    """Starts a Trino whose files are in `folder`, and whose catalog `lake` is the REST catalog of these properties."""
+def run_trino(folder: Path, catalogs: Mapping[str, Mapping[str, str]]) -> Iterator[TrinoServer]:
+    """Starts a Trino whose files are in `folder`; `catalogs` are properties of catalogs by their names in Trino."""
     java = find_trino_java()
     assert java is not None, f"Trino {VERSION} needs Java {OLDEST_JAVA} or newer"
     program, port = resolve_trino(), free_port()
@@ -87,16 +111,10 @@ def run_trino(folder: Path, catalog: Mapping[str, str]) -> Iterator[TrinoServer]
             "plugin.dir": str(program / "plugin"),
         },
     )
-    write_settings(
-        folder / "etc" / "catalog" / f"{CATALOG}.properties",
-        {
-            "connector.name": "iceberg",
-            "iceberg.catalog.type": "rest",
-            "iceberg.rest-catalog.uri": catalog["uri"],
-            "iceberg.rest-catalog.warehouse": catalog["warehouse"],
-            "fs.hadoop.enabled": "true",
-        },
-    )
+    for name, properties in catalogs.items():
+        described = DESCRIPTIONS[properties["type"]](properties)
+        local = {"connector.name": "iceberg", "fs.hadoop.enabled": "true", **described}
+        write_settings(folder / "etc" / "catalog" / f"{name}.properties", local)
     options = (*JAVA_OPTIONS, "-Dconfig=etc/config.properties", "-cp", str(program / "lib" / "*"))
     server = start_server([str(java), *options, "io.trino.server.TrinoServer"], folder, None)
     try:
@@ -108,6 +126,7 @@ def run_trino(folder: Path, catalog: Mapping[str, str]) -> Iterator[TrinoServer]
 
 
 def write_settings(file: Path, values: Mapping[str, str]) -> None:
+    """Writes a file of Java's properties, with its folder."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
 
