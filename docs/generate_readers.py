@@ -19,39 +19,45 @@ RELATIONS: Mapping[tuple[str, bool], str] = {
 """Names of relations, by their kind and by whether their base is small and without partitions."""
 
 VERSIONS = (3, 2)
-STATES = {False: "with updated and deleted rows", True: "after `arctic compact m --mode full`"}
+STATES = {
+    "runs": "after runs",
+    "changelog compaction": "after [changelog compaction](maintenance.md#expiry)",
+    "full compaction": "after `arctic compact m --mode full`",
+}
+"""What was done to a model last, as it is recorded and as the page says it."""
 
 
 def describe_trino_reads() -> str:
     """Describes which relations Trino reads and which it refuses, as a table of Markdown."""
     recorded = json.loads(TRINO_READS.read_text(encoding="utf-8"))
     lines = [
-        f"| Trino {recorded['trino']} reads | | {' | '.join(f'`format_version: {v}`' for v in VERSIONS)} |",
+        f"| Trino {recorded['trino']} reads | | {' | '.join(f'`format_version: {version}`' for version in VERSIONS)} |",
         "|---|---|---|---|",
     ]
-    for (kind, is_small), name in RELATIONS.items():
-        reads = [r for r in recorded["reads"] if (r["relation"], r["merge"] == "small") == (kind, is_small)]
-        states = {state: _write_cells(reads, compacted) for compacted, state in STATES.items()}
-        if len(set(states.values())) == 1:
-            states = {"always": next(iter(states.values()))}
-        lines += [f"| {name} | {state} | {cells} |" for state, cells in states.items()]
+    for (relation, is_small), name in RELATIONS.items():
+        reads = [
+            read for read in recorded["reads"] if (read["relation"], read["model"] == "small") == (relation, is_small)
+        ]
+        lines += [f"| {name} | {states} | {' | '.join(cells)} |" for cells, states in _group_states(reads).items()]
     return "\n".join(lines)
 
 
-def _write_cells(reads: Sequence[Mapping[str, Any]], compacted: bool) -> str:
-    """Writes the answers of one state of a relation, a cell for each format version."""
-    return " | ".join(
-        "; ".join(
-            sorted(
-                {
-                    _describe_answer(read["answer"])
-                    for read in reads
-                    if (read["format_version"], read["compacted"]) == (version, compacted)
-                }
-            )
-        )
+def _group_states(reads: Sequence[Mapping[str, Any]]) -> dict[tuple[str, ...], str]:
+    """Groups the states of a relation by its answers; `always` if these never differ."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for after, state in STATES.items():
+        if cells := _write_cells(reads, after):
+            groups.setdefault(cells, []).append(state)
+    return {cells: ", ".join(states) if len(groups) > 1 else "always" for cells, states in groups.items()}
+
+
+def _write_cells(reads: Sequence[Mapping[str, Any]], after: str) -> tuple[str, ...]:
+    """Writes the answers of one state of a relation, a cell for each format version; nothing if it was not read."""
+    answers = {
+        version: {read["answer"] for read in reads if (read["format_version"], read["after"]) == (version, after)}
         for version in VERSIONS
-    )
+    }
+    return tuple("; ".join(map(_describe_answer, sorted(texts))) for texts in answers.values() if texts)
 
 
 def _describe_answer(answer: str) -> str:
