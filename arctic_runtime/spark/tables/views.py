@@ -51,6 +51,12 @@ from arctic_runtime.spark.tables.commit import perform_statement, set_tag
 from arctic_runtime.spark.tables.rows.frames import cast_as, list_frame_columns, read_table
 from arctic_runtime.thresholds import PruningThresholds
 
+_REPLACEABLE = {"replace.drop-dialect.allowed": "true"}
+"""Property by which a run can replace a view to which somebody has added a query in the SQL of another engine.
+
+The new version of the view has only Spark's query, so the other engine refuses the view instead of reading old rows.
+"""
+
 
 def replace_view(
     spark: SparkSession, model: Model, state: TableState, step: ReplaceView, thresholds: PruningThresholds
@@ -83,6 +89,7 @@ def write_view_statement(
         PINNED_BASE: str(step.base_snapshot),
         PINNED_MERGED: str(step.merged.snapshot),
         PINNED_HEAD: str(step.head.snapshot),
+        **_REPLACEABLE,
     }
     return fill_statement(
         "CREATE OR REPLACE VIEW {view} ({columns}){comment} TBLPROPERTIES ({pins}) AS {query}",
@@ -135,7 +142,7 @@ def _explain_refusal(model: Model, key: str, view: TableName, instead: str) -> I
 
 def _write_current_view_statement(model: Model, state: TableState, step: ReplaceCurrentView) -> Sql:
     assert state.base is not None
-    own = {KIND: CURRENT_VIEW_KIND, MODEL_TABLE: str(step.table)}
+    own = {KIND: CURRENT_VIEW_KIND, MODEL_TABLE: str(step.table), **_REPLACEABLE}
     return fill_statement(
         "CREATE OR REPLACE VIEW {view} ({described}){comment} TBLPROPERTIES ({own}) AS "
         "SELECT {columns} FROM {table} WHERE {current}",
@@ -159,7 +166,7 @@ def _write_changes_view_statement(model: Model, state: TableState, step: Replace
             actual=", ".join(taken),
             fix="rename these columns of the query, or leave `changes_view` out",
         )
-    own = {KIND: CHANGES_VIEW_KIND, MODEL_TABLE: str(step.table)}
+    own = {KIND: CHANGES_VIEW_KIND, MODEL_TABLE: str(step.table), **_REPLACEABLE}
     return fill_statement(
         "CREATE OR REPLACE VIEW {view} ({described}){comment} TBLPROPERTIES ({own}) AS "
         "SELECT {columns}, f._change_type, t.__arctic_commit AS _commit_version, t._ts AS _commit_timestamp "

@@ -307,3 +307,24 @@ def test_a_full_compaction_and_version_2_help_where_duckdb_misreads_vectors_of_t
     assert who_is_wrong() <= ({"by_duckdb"} if version == 3 else set())
     compact_table(lake.session_of(model), "full")
     assert who_is_wrong() == set()
+
+
+def test_a_view_to_which_somebody_has_added_another_dialect_is_replaced_by_the_next_run(lake: Warehouse) -> None:
+    if not hasattr(lake.spark, "_jvm"):
+        pytest.skip("a dialect is added by Iceberg's own API, in the Java of this process")
+    lake.load("s", [(1, "a")], "id int, v string")
+    model = lake.model("m", "select id, v from {s}", primary_key="id", merge="on_read")
+    lake.run(model)
+    iceberg, session = lake.spark._jvm.org.apache.iceberg, lake.spark._jsparkSession
+    name = iceberg.catalog.TableIdentifier.parse(f"{lake.namespace}.m")
+    spark_catalog = session.sessionState().catalogManager().catalog(model.table.catalog)
+    view = spark_catalog.icebergCatalog().loadView(name)
+    version = view.replaceVersion().withSchema(view.schema()).withDefaultNamespace(name.namespace())
+    for query in view.currentVersion().representations():
+        version = version.withQuery(query.dialect(), query.sql())
+    version.withQuery("trino", "SELECT 1 AS id, 'a' AS v").commit()
+    assert len(spark_catalog.icebergCatalog().loadView(name).currentVersion().representations()) == 2
+    lake.load("s", [(1, "b"), (2, "c")], "id int, v string")
+    lake.run(model)
+    assert lake.rows(model) == [(1, "b"), (2, "c")]
+    assert len(spark_catalog.icebergCatalog().loadView(name).currentVersion().representations()) == 1
