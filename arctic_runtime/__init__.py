@@ -1,4 +1,4 @@
-"""Runtime of dbt-arctic: keyed tables on Apache Iceberg, kept fresh by their changes.
+"""Runtime of dbt-arctic: Apache Iceberg tables with primary keys, kept up to date by incremental view maintenance.
 
     import arctic_runtime as arctic
 
@@ -7,8 +7,8 @@
         flights.refresh()
         flights.read().show()
 
-`open_project` opens the tables of a dbt project instead. The library is everything in `__all__`. Names are loaded when
-they are first used, and Spark starts with the first work that needs it. docs/notebook.md describes the library.
+`open_project` opens the tables of a dbt project instead. The public interface is `__all__`. Modules are imported when
+their names are first used, and Spark starts with the first work that needs it. docs/notebook.md describes the library.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _MODULES = {
     "open_project": "arctic_runtime.api.project",
     "open_warehouse": "arctic_runtime.api.warehouse",
 }
-"""Module of each name that is loaded when it is first used, to keep `import arctic_runtime` cheap."""
+"""Maps names that are imported when they are first used to their modules, to keep `import arctic_runtime` cheap."""
 
 
 def __getattr__(name: str) -> Any:

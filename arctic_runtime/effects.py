@@ -1,12 +1,12 @@
 """Performs all effects on a catalog or on storage, in one function, `perform_effect`.
 
-An effect creates, changes or deletes a table, a view, a branch, a tag, a namespace or files. Each has a name in the
-registry `EFFECTS`. Since all pass through one function, waiting for locks is written only once, and a test can kill the
-process, or raise an error, before or after any effect by its name (a failpoint). Without failpoints this costs one
-comparison with None.
+An effect creates, changes or deletes a table, a view, a branch, a tag, a namespace or files. Each effect has a name in
+the registry `EFFECTS`. Because one function performs all effects, waits for locks are implemented in one place, and a
+test can kill the process, or raise an error, before or after any effect by its name (a failpoint). Without failpoints
+this costs one comparison with None.
 
-This module depends on no engine: the modules for Spark and pyiceberg each define an `Engine`, which classifies the
-errors of that library.
+This module imports neither Spark nor pyiceberg: the modules for these libraries each define an `Engine`, which
+classifies the library's errors.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ T = TypeVar("T")
 Kind = Literal["repeatable", "once"]
 FailureKind = Literal["locked", "conflict", "unwritable"]
 Failpoint = Callable[[str, Callable[[], Any]], Any]
-"""Called instead of an effect's action, with the effect's name and the action; may call the action or not."""
+"""Function that is called in place of an effect's action, with the effect's name and the action; it may call this."""
 
 VARIABLE = "ARCTIC_FAILPOINTS"
-"""Name of the environment variable with failpoints for `parse_failpoints`; read once, when a process starts."""
+"""Name of the environment variable with failpoints for `parse_failpoints`, which is read when a process starts."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """An entry of the registry: a description of the effect, and whether its action may be performed twice.
+    """An entry of the registry of effects: a description, and whether the effect's action may be performed twice.
 
     A `repeatable` action has the same result if it is performed twice, or fails the second time; while the catalog is
     locked, it is tried again. An action of the kind `once` writes rows to its own branch, or commits on top of a
-    certain snapshot. If it meets a locked catalog, the write may have been accepted nevertheless, so it is not tried
-    again, but treated as a commit conflict.
+    certain snapshot. If the catalog is locked, its write may have been accepted nevertheless; so it is not tried again,
+    and a CommitConflict is raised.
     """
 
     kind: Kind
@@ -148,7 +148,7 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Failure:
-    """The kind of failure that an engine's error means, and the error's message.
+    """Classification of an error of Spark or pyiceberg: the kind of failure, and the error's message.
 
     `locked`: the catalog's database was locked. `conflict`: another writer committed first. `unwritable`: the warehouse
     can't be written.
@@ -162,8 +162,8 @@ class Failure:
 class Engine:
     """Classifies the errors of one library that performs effects, such as Spark or pyiceberg.
 
-    `errors` are the types of its errors. `failure_of` classifies an error; it returns None for an error that is passed
-    on to the caller unchanged. `unlock` is advice to the user if the catalog stays locked.
+    `errors` are the types of the library's errors. `failure_of` classifies an error; it returns None for an error that
+    is passed to the caller unchanged. `unlock` is advice to the user if the catalog stays locked.
     """
 
     errors: tuple[type[Exception], ...] = ()
@@ -173,15 +173,15 @@ class Engine:
 
 
 SILENT = Engine()
-"""Engine without rules, for actions whose errors are explained elsewhere."""
+"""Engine that classifies no errors: all are passed to the caller unchanged."""
 
 
 def perform_effect(name: str, action: Callable[[], T], what: str, engine: Engine = SILENT) -> T:
-    """Performs the effect `name` by calling `action`, and returns its result; `what` describes it in error messages.
+    """Performs the effect `name` by a call of `action`, and returns the result of the call.
 
-    Raises KeyError for a name that is not in `EFFECTS`. Raises CommitConflict if another writer was faster, or if an
-    effect of the kind `once` met a locked catalog. Raises CatalogError if the catalog stays locked or the warehouse
-    can't be written.
+    `what` describes the effect in error messages. Raises KeyError for a name that is not in `EFFECTS`. Raises
+    CommitConflict if another writer committed first, or if the catalog was locked during an effect of the kind `once`.
+    Raises CatalogError if the catalog stays locked or the warehouse can't be written.
     """
     kind = EFFECTS[name].kind
     guarded: Callable[[], T] = action if _failpoint is None else partial(_failpoint, name, action)
@@ -196,11 +196,11 @@ def perform_effect(name: str, action: Callable[[], T], what: str, engine: Engine
 
 
 def wait_for_lock(action: Callable[[], T], what: str, engine: Engine) -> T:
-    """Calls `action`, again and again while the catalog is locked, and returns its result.
+    """Calls `action`, repeatedly while the catalog is locked, and returns its result.
 
-    It is for reads and repeatable effects, since Iceberg itself does not wait for a locked SQLite database. Raises
-    CatalogError if the catalog stays locked, and other errors as `perform_effect`; `what` describes the action in error
-    messages.
+    This is for reads and repeatable effects, because Iceberg does not wait for a locked SQLite database. Raises
+    CatalogError if the catalog stays locked, and other errors as `perform_effect` does. `what` describes the action in
+    error messages.
     """
     deadline = time.monotonic() + engine.thresholds.lock_wait_seconds
     while True:
@@ -224,8 +224,8 @@ def wait_for_lock(action: Callable[[], T], what: str, engine: Engine) -> T:
 def _perform_once(action: Callable[[], T], what: str, engine: Engine) -> T:
     """Calls `action` once and returns its result; raises CommitConflict if the catalog is locked.
 
-    The action must not be repeated, since the failed call may have written. No other process uses its branch, so the
-    caller can start a new attempt.
+    The action must not be repeated, because the failed call may have written. The caller can start a new attempt, with
+    a branch of its own.
     """
     try:
         return action()
@@ -259,7 +259,7 @@ def _explain_failure(failure: Failure, what: str) -> CommitConflict | CatalogErr
 def retry_on_conflict(action: Callable[[], T], attempts: int) -> T:
     """Returns the result of `action`; calls it again after a CommitConflict, at most `attempts` times in all.
 
-    `action` has to observe the tables anew in each call. Raises the CommitConflict of the last call.
+    `action` must observe the tables again in each call. Raises the CommitConflict of the last call.
     """
     for _ in range(attempts - 1):
         with suppress(CommitConflict):
@@ -271,12 +271,12 @@ def retry_on_conflict(action: Callable[[], T], attempts: int) -> T:
 
 
 Watcher = Callable[[str], AbstractContextManager[Any]]
-"""Called with the name of an effect or of a step; returns a context manager, in which the thread does the work."""
+"""Function that is called with the name of an effect or step, and returns a context manager for its execution."""
 
 
 @contextmanager
 def watch_effects(watcher: Watcher) -> Iterator[None]:
-    """Until the block ends, calls `watcher` for every effect and step that any thread of this process performs."""
+    """Lets `watcher` be called, until the block ends, for every effect and step in any thread of this process."""
     global _watcher
     before, _watcher = _watcher, watcher
     try:
@@ -286,9 +286,9 @@ def watch_effects(watcher: Watcher) -> Iterator[None]:
 
 
 def observe_effect(name: str) -> AbstractContextManager[Any]:
-    """Returns the context manager in which the effect or step `name` is performed, so that the current watcher sees it.
+    """Returns the context manager in which the effect or step `name` must be performed.
 
-    It is the one that the watcher returns; without a watcher, one that does nothing.
+    It is the one that the current watcher returns; without a watcher, one that does nothing.
     """
     return _UNWATCHED if _watcher is None else _watcher(name)
 
@@ -302,7 +302,7 @@ _watcher: Watcher | None = None
 
 @contextmanager
 def set_failpoint(hook: Failpoint) -> Iterator[None]:
-    """Until the block ends, calls `hook` in place of the action of every effect in any thread of this process."""
+    """Lets `hook` be called, until the block ends, in place of the action of every effect in any thread."""
     global _failpoint
     before, _failpoint = _failpoint, hook
     try:
@@ -314,9 +314,10 @@ def set_failpoint(hook: Failpoint) -> Iterator[None]:
 def parse_failpoints(text: str) -> Failpoint | None:
     """Parses failpoints, written as `NAME=MODE`, comma-separated: `commit.publish=kill,base.create=raise-after@2`.
 
-    NAME is that of an effect. MODE is `kill` or `raise`, by which the process kills itself or an error is raised
-    instead of the effect; with `-after` this happens after it. `@N` restricts the failpoint to the N-th time that the
-    effect is performed. Returns None for an empty text; raises ConfigError for a text that can't be parsed.
+    NAME is the name of an effect. With MODE `kill` the process kills itself in place of the effect, and with `raise` an
+    error is raised; with `kill-after` and `raise-after` this happens after the effect. `@N` restricts the failpoint to
+    the N-th time that the effect is performed. Returns None for an empty text; raises ConfigError for a text that can't
+    be parsed.
     """
     points = [_parse_failpoint(part) for part in text.split(",") if part.strip()]
     return _Points(tuple(points)) if points else None
@@ -346,9 +347,9 @@ def _parse_failpoint(text: str) -> _Point:
 
 
 class _Points:
-    """A failpoint that kills the process or raises where one of `points` says so.
+    """Failpoint that kills the process or raises an error for the effects in `points`.
 
-    It counts how often effects are performed.
+    It counts the performances of each effect, because a point may be restricted to one of them.
     """
 
     def __init__(self, points: tuple[_Point, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Every error that dbt-arctic raises on purpose.
+"""All errors that dbt-arctic raises on purpose.
 
 ArcticError
 ├── ConfigError       what the user wrote can't be used; nothing was read or written
@@ -29,15 +29,15 @@ __all__ = [
 
 
 _LABELS = {"where": "where", "expected": "expected", "actual": "found", "fix": "what to do"}
-"""The label of each field of an error in the error's text."""
+"""Maps the fields of an error to their labels in the error's text."""
 
 
 class ArcticError(Exception):
     """Base class of all errors that dbt-arctic raises on purpose.
 
-    `message` names the fault; further lines may have examples. `where` names the setting, column or file, `expected`
-    and `actual` are the expected and the actual value, and `fix` is advice to the user; each of these is None if it is
-    not known. The error's text has a line for each part that is not None. Pickling keeps the parts.
+    `message` describes the fault; further lines may have examples. `where` names the setting, column or file,
+    `expected` and `actual` are the expected and the actual value, and `fix` is advice to the user; each of these is
+    None if it is not known. The error's text has a line for each part that is not None. Pickling keeps the parts.
     """
 
     def __init__(
@@ -62,45 +62,45 @@ class ArcticError(Exception):
 
     @property
     def details(self) -> dict[str, str]:
-        """The parts besides the message that are not None, by field name: `where`, `expected`, `actual`, `fix`."""
+        """Parts besides the message that are not None, by field name: `where`, `expected`, `actual`, `fix`."""
         parts = {"where": self.where, "expected": self.expected, "actual": self.actual, "fix": self.fix}
         return {name: text for name, text in parts.items() if text is not None}
 
 
 class ConfigError(ArcticError):
-    """A profile, a model's configuration or an argument can't be used; the user has to change it."""
+    """Raised if a profile, a model's configuration or an argument can't be used; the user has to change it."""
 
 
 class SourceError(ArcticError):
-    """An upstream can't be read as needed: it was dropped, recreated or rewritten, so its changes are unknown."""
+    """Raised if an upstream can't be read as needed; for example, it was recreated, so its changes are not known."""
 
 
 class DataError(ArcticError):
-    """Rows violate a declaration of the model, such as its key; nothing was written."""
+    """Raised if rows violate a declaration of the model, such as its primary key; nothing was written."""
 
 
 class PlanError(ArcticError):
-    """The model can't be refreshed in the way that its configuration demands, such as incrementally."""
+    """Raised if a model can't be refreshed in the way that its configuration requires, such as incrementally."""
 
 
 class CommitConflict(ArcticError):
-    """Another writer committed after this attempt observed the table.
+    """Raised if another writer committed after this attempt observed the table.
 
     The attempt changed nothing and can be retried.
     """
 
 
 class CommitUnknown(ArcticError):
-    """It is not known whether a commit succeeded, so its files must not be deleted yet."""
+    """Raised if it is not known whether a commit succeeded; the commit's files must then not be deleted yet."""
 
 
 class SparkEnded(ArcticError):
-    """Spark ended during the work; commits stay, and the next run does the rest."""
+    """Raised if Spark ended during a run or an operation; finished commits are kept, and the next run continues."""
 
 
 class CatalogError(ArcticError):
-    """The catalog or the warehouse can't be reached, read or written."""
+    """Raised if the catalog or the warehouse can't be reached, read or written."""
 
 
 class CorruptState(ArcticError):
-    """Two tables, or a table and its metadata, contradict each other; continuing could lose rows."""
+    """Raised if two tables, or a table and its metadata, contradict each other, so that a run could lose rows."""

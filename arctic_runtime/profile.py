@@ -1,4 +1,4 @@
-"""The profile: the catalog that has a project's tables, and the Spark that does the work."""
+"""The profile: settings of the catalog with a project's tables, and of the Spark that computes them."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ Setting = str | int | float | bool
 
 ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 JARS_SETTING = "spark.arctic.jars"
-"""Name of our own setting for the groups of further JARs with which Spark is started, comma-separated."""
+"""Spark setting of dbt-arctic's own: groups of further JARs with which Spark is started, comma-separated."""
 
 _JAR_SETTINGS = ("spark.driver.extraClassPath", "spark.jars", "spark.jars.packages")
-"""Settings of Spark that may name the JAR of an object store, which then is not added a second time."""
+"""Settings of Spark in which a user may have named the JAR of an object store, which is then not added again."""
 
 KEPT = "local"
-"""The `url` of this user's own Spark Connect server, which is started if it does not run, and keeps running."""
+"""Value of `url` for a Spark Connect server of this user on this machine, which is started and kept running."""
 
 # These allow joins and merges between tables whose partitions correspond, without a shuffle of the base.
 _STORAGE_PARTITIONED_JOINS = {
     "spark.sql.sources.v2.bucketing.enabled": "true",
     "spark.sql.sources.v2.bucketing.allowCompatibleTransforms.enabled": "true",
-    # To move rows of one side to the buckets of the other takes five times as long per row as to move them by hash, and
-    # Spark may move the larger side. Our own statements turn it on if few rows are moved.
+    # A shuffle of one side to the buckets of the other takes five times as long per row as a shuffle by hash, and Spark
+    # may shuffle the larger side. The runtime's own statements turn this on if few rows are shuffled.
     "spark.sql.sources.v2.bucketing.shuffle.enabled": "false",
     # Spark 4.1 fails with an internal error if one of these two is on and a query broadcasts a bare scan below such a
-    # join. Only our own statements, which contain no such broadcast, turn them on.
+    # join. Only the runtime's own statements, which have no such broadcast, turn them on.
     "spark.sql.sources.v2.bucketing.pushPartValues.enabled": "false",
     "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled": "false",
     "spark.sql.sources.v2.bucketing.partiallyClusteredDistribution.enabled": "false",
@@ -70,17 +70,17 @@ _SECRET_IN_VALUE = re.compile(
 _USER_IN_URL = re.compile(r"(?P<user>//[^/@:\s]*:|jdbc:oracle:\w+:[^/@\s]*/)[^\s,]*@")
 _MASK = "***"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-"""The scheme at the beginning of a URI; a single letter is a drive of Windows instead."""
+"""Matches the scheme at the beginning of a URI; a scheme of one letter may be a drive of Windows instead."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The settings by which a process reaches the catalog, and starts Spark or connects to it.
+    """Settings by which a process reaches the catalog, and starts Spark or connects to it.
 
-    `catalog_properties` are Iceberg's own (type, uri, warehouse, …). They may be empty only with the method `connect`,
-    since the server may have the catalog configured already. `settings` are further Spark settings and override every
-    default. `thresholds` apply to all work with this profile; they are ignored when profiles are compared. Raises
-    ConfigError if the settings contradict each other.
+    `catalog` is the catalog's name, and `catalog_properties` are Iceberg's own (type, uri, warehouse, …). They may be
+    empty only with the method `connect`, because the server may have the catalog configured already. `settings` are
+    further Spark settings and override every default. `thresholds` apply to all work with this profile; they are
+    ignored when profiles are compared. Raises ConfigError if the settings contradict each other.
     """
 
     catalog: str = "lake"
@@ -113,9 +113,9 @@ class Profile:
     ) -> Profile:
         """Builds a profile with Spark on this machine, and a catalog in the SQLite database `<warehouse>/catalog.db`.
 
-        The catalog of a warehouse in an object store, such as `s3://bucket/path`, is below `.arctic` of the current
-        folder, or where the `StoreWarehouse` says. Spark is started by this process; with the method `connect` and the
-        url `local` it is a server that keeps running. Raises ConfigError if the warehouse can't be used.
+        If the warehouse is in an object store, such as `s3://bucket/path`, the database is below `.arctic` in the
+        current folder, or at the path in the `StoreWarehouse`. This process starts Spark; with the method `connect` and
+        the url `local`, Spark is a server that keeps running. Raises ConfigError if the warehouse can't be used.
         """
         if method == "connect" and url != KEPT:
             raise _build_refusal(
@@ -146,7 +146,7 @@ class Profile:
 
     @property
     def is_local(self) -> bool:
-        """Whether this process starts Spark, with driver and executors in one JVM."""
+        """Whether this process starts Spark, in local mode (driver and executors in one JVM)."""
         return self.method == "session" and re.fullmatch(r"local(\[.*\])?", self.master) is not None
 
     @property
@@ -156,7 +156,7 @@ class Profile:
 
     @property
     def started(self) -> Profile:
-        """The profile by which Spark itself is started: for a kept server, the same with the method `session`.
+        """Profile by which Spark itself is started: for a kept server, this profile with the method `session`.
 
         For all other profiles it is this profile.
         """
@@ -164,7 +164,7 @@ class Profile:
 
     @property
     def jar_groups(self) -> tuple[str, ...]:
-        """Groups of further JARs with which Spark is started: those that are named, and those of catalog and store."""
+        """Groups of further JARs with which Spark is started: those in `settings`, and those for catalog and store."""
         named = [name for part in self.settings.get(JARS_SETTING, "").split(",") if (name := part.strip())]
         store = find_store(self.catalog_properties)
         # Iceberg's own JAR is on the class path of an embedded Spark, and finds nothing of what Spark adds by others.
@@ -180,7 +180,7 @@ class Profile:
 
     @property
     def catalog_kind(self) -> CatalogKind:
-        """The kind of the catalog, such as JDBC or REST; it says how the catalog is opened."""
+        """Kind of the catalog, such as JDBC or REST, which has the functions that open the catalog."""
         return select_catalog_kind(self.catalog_properties)
 
     @property
@@ -198,8 +198,8 @@ class Profile:
             "spark.sql.defaultCatalog": self.catalog,
             "spark.sql.session.timeZone": "UTC",
             **_PINNED,
-            # Else pyspark looks up where in a program each expression was made, which takes five times as long as
-            # making it.
+            # Otherwise pyspark determines for each expression the line of the program that created it, which takes
+            # five times as long as the creation.
             "spark.python.sql.dataFrameDebugging.enabled": "false",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
@@ -214,7 +214,7 @@ class Profile:
         return settings
 
     def build_session_settings(self) -> dict[str, str]:
-        """Builds only the settings that can be set in a session of a running Spark, such as a Spark Connect server."""
+        """Builds the settings that can be set in a session of a running Spark, such as a Spark Connect server."""
         properties = self.catalog_properties
         catalog = self.catalog_kind.build_spark_settings(self.catalog, properties) if properties else {}
         return {
@@ -252,9 +252,10 @@ class Profile:
 
 
 def place_warehouse(warehouse: Path | str, base: Path, store_config: Mapping[str, Setting]) -> Path | StoreWarehouse:
-    """Returns the folder of an embedded warehouse, or its place in an object store; relative paths begin at `base`.
+    """Returns the folder of an embedded warehouse, or its location in an object store.
 
-    `store_config` are the properties of the store. Raises ConfigError for what can't be used.
+    Relative paths begin at `base`. `store_config` are the properties of the object store. Raises ConfigError if the
+    warehouse can't be used.
     """
     properties = _read_settings(store_config, "catalog_config")
     if is_store_address(warehouse):
@@ -321,7 +322,7 @@ def _advise_on_scheme(scheme: str) -> str:
 
 
 def mask_secrets(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns a copy of the properties that can be printed: secret values, and secrets inside values, become `***`."""
+    """Returns a copy of `properties` that can be printed: secret values, and secrets inside values, become `***`."""
     return {key: _MASK if _SECRET_KEY.search(key) else _mask_value(value) for key, value in properties.items()}
 
 
@@ -331,7 +332,7 @@ def mask_text(text: str) -> str:
 
 
 def select_fixed_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Returns those of the Spark settings that can't be changed while Spark runs."""
+    """Returns the Spark settings in `settings` that can't be changed while Spark runs."""
     return {
         key: value
         for key, value in settings.items()
@@ -352,7 +353,7 @@ def _build_refusal(what: str, where: str, expected: str, actual: str, advice: st
 def _read_settings(values: Mapping[str, Setting], where: str) -> dict[str, str]:
     """Converts the values of settings to texts as Spark reads them, such as `true` or `4`.
 
-    Raises ConfigError for a value that is a list or a mapping; the message names `where` as its place.
+    Raises ConfigError for a value that is a list or a mapping; the message names `where` as the place of the setting.
     """
     texts = {}
     for key, value in values.items():
@@ -394,12 +395,12 @@ def _check_method(method: str, url: str | None) -> None:
             "write method: connect, or take the url away",
         )
     if method == "connect" and url != KEPT and not re.match(r"sc://.", url or ""):
-        url_found = "none" if url is None else repr(_mask_value(url))
+        actual_url = "none" if url is None else repr(_mask_value(url))
         raise _build_refusal(
             "The profile doesn't say which Spark Connect server to use",
             "url",
             "sc://host:port, or local for one that is kept on this machine",
-            url_found,
+            actual_url,
             "write url: sc://… or url: local into the profile",
         )
 
@@ -422,7 +423,7 @@ def _check_catalog(properties: Mapping[str, str], required: bool) -> None:
 
 
 _PINNED = {"spark.sql.parser.escapedStringLiterals": "false", "spark.sql.caseSensitive": "false"}
-"""Settings on which our statements and our analysis of queries rely: escapes in texts, and case of names."""
+"""Settings on which the runtime's SQL and its analysis of queries rely: escapes in texts, and case of names."""
 
 _INSTEAD = {
     "spark.sql.parser.escapedStringLiterals": "write r'…' for texts in which a backslash stands for itself",
@@ -474,14 +475,17 @@ _KEPT_FOR_PAGES = {
     "spark.ui.retainedTasks": "1000",
     "spark.sql.ui.retainedExecutions": "10",
 }
-"""Limits of what Spark keeps of finished work for its web pages, which are off. By default it keeps a thousand plans, a
-few minutes of ingestion, and garbage collection treats them as long-lived data."""
+"""Limits on the finished work that Spark remembers for its web pages, which are off.
+
+By default Spark remembers a thousand plans, a few minutes of ingestion, and garbage collection treats these as
+long-lived data.
+"""
 
 
 def _build_local_settings(master: str) -> dict[str, str]:
-    """Builds the default settings of a Spark in this process; `master` gives the number of cores.
+    """Builds the default settings of a Spark in local mode; `master` determines the number of cores.
 
-    Its cache of compiled code suffices for a few dozen models.
+    The cache of compiled code is large enough for a few dozen models.
     """
     partitions = max(8, 2 * _count_cores(master))
     return {

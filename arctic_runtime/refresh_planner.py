@@ -1,4 +1,4 @@
-"""Plans a run of a model from metadata, without Spark: most runs find nothing new and need not start it."""
+"""Plans a run of a model from metadata, without Spark, because most runs have nothing to do and need no Spark."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ NO_ROWS: Mapping[str, int] = {"insert": 0, "update": 0, "delete": 0, "upsert": 0
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a run: its mode, the reason for it, and the number of change rows by action.
+    """Outcome of a run: its mode, the reason for the mode, and the number of change rows by action (`rows`).
 
-    `because` explains the reason to people. `version` is the table's version after the run, and `consumed` the version
-    up to which each upstream was read, both as snapshot ids. `timings` has the seconds of each step. `estimates` has
-    the seconds that the planner estimated for each way to compute the rows.
+    `because` explains the reason to users. `version` is the table's version after the run, and `consumed` maps each
+    upstream to the version up to which it was read; both are snapshot ids. `timings` has the seconds of each step.
+    `estimates` has the seconds that the planner estimated for each mode.
     """
 
     mode: Mode
@@ -56,9 +56,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of the next run, which `explain` shows: the decision, and the steps on the tables as they are now.
+    """Plan of the next run, which `arctic explain` shows: the decision, and the steps for the present tables.
 
-    `joins` says for each join of the query whether a full refresh would shuffle its rows.
+    `joins` has a line of text for each join of two tables in the query: whether a full refresh would shuffle its rows.
     """
 
     decision: Decision
@@ -68,7 +68,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlannedRefresh:
-    """The observed state of a model's relations and of its upstreams, and the decision that was made from it."""
+    """Observed states of a model's relations and of its upstreams, and the decision on the next run."""
 
     state: TableState
     upstreams: Upstreams
@@ -76,10 +76,10 @@ class PlannedRefresh:
 
 
 class RefreshPlanner:
-    """Observes a model and its upstreams, and decides what the next run of the model does. Needs no Spark.
+    """Observes a model and its upstreams, and decides on the next run of the model, without Spark.
 
-    `request` has the flags of the run. `pins` are versions of upstreams that all models of one invocation read, so that
-    their tables fit together; upstreams that are not in it are pinned at their newest version.
+    `request` has the flags of the run. `pins` are the versions of upstreams that all models of one dbt invocation read,
+    so that their tables are consistent; an upstream without a pin is pinned at its newest version when it is observed.
     """
 
     def __init__(
@@ -101,8 +101,8 @@ class RefreshPlanner:
     def plan_refresh(self, request: Request | None = None) -> PlannedRefresh:
         """Observes the model and its upstreams, and decides on the next run, without changing anything.
 
-        `request` is used in place of the planner's own, if given. Raises ConfigError, SourceError, and CatalogError if
-        the catalog does not answer.
+        `request` is used in place of the planner's own, if given. Raises ConfigError or SourceError if the model can't
+        be run, and CatalogError if the catalog does not answer.
         """
         with self.timings.measure_step("observe"):
             check_needs(self.reader, self.model)
@@ -111,10 +111,10 @@ class RefreshPlanner:
             return PlannedRefresh(state, upstreams, decision)
 
     def _decide_and_observe(self, state: TableState, request: Request) -> tuple[Decision, Upstreams]:
-        """Returns the decision on a run, and the versions of the upstreams for which it was made.
+        """Returns the decision on a run, and the observed upstreams from which it follows.
 
-        It uses the newest versions for a full refresh, and if a pinned version is older than the one that the last run
-        has read. Otherwise it uses the pinned versions.
+        These have their newest versions for a full refresh, and if a pinned version is older than the one that the last
+        run has read; otherwise the pinned versions.
         """
         pinned = self.observe_upstreams(self.pins)
         if _is_behind(pinned, get_offsets(find_last_run(state.log))):
@@ -131,7 +131,7 @@ class RefreshPlanner:
         return decide_refresh(self.model, state, upstreams, request, self.reader.thresholds)
 
     def _add_removals(self, state: TableState, upstreams: Upstreams) -> Upstreams:
-        """Adds to each upstream which of its rows were deleted since the last run, if the model reads events."""
+        """Adds to each upstream the numbers of rows that were deleted since the last run, if the model reads events."""
         offsets = get_offsets(find_last_run(state.log))
         if self.model.config.input != "changes":
             return upstreams
@@ -142,9 +142,9 @@ class RefreshPlanner:
         return replace(upstreams, states=states)
 
     def report_unchanged(self, planned: PlannedRefresh) -> Outcome | None:
-        """Returns the outcome if there is nothing to do: no changes to read, no steps left undone by an earlier run.
+        """Returns the outcome of the run if it has nothing to do; otherwise None.
 
-        Otherwise returns None.
+        It has nothing to do if there are no changes to read and no steps that an earlier run left undone.
         """
         if planned.decision.mode != "unchanged" or plan_reconciliation(
             self.model, planned.state, self.reader.thresholds.merge
@@ -154,7 +154,7 @@ class RefreshPlanner:
         return self.build_outcome(planned.decision, NO_ROWS, planned.state)
 
     def explain_refresh(self) -> Plan:
-        """Plans the next run for people; changes nothing, and raises ConfigError for an ingested table."""
+        """Plans the next run for a display to users, without any effect; raises ConfigError for an ingested table."""
         if self.model.ingested_from is not None:
             raise ConfigError(
                 f"{self.model.table} is ingested from {self.model.ingested_from}, and no run of a model makes it.",
@@ -197,7 +197,8 @@ class RefreshPlanner:
     def observe_upstreams(self, pins: PinnedSnapshots | None = None) -> Upstreams:
         """Observes every table that the query reads, directly or through views.
 
-        A table's version is the one in `pins`, or the newest if it is not there; this version is then added to `pins`.
+        A table is observed at its version in `pins`. If it has none there, it is observed at its newest version, which
+        is added to `pins`.
         """
         known = pins or PinnedSnapshots()
         if self.model.config.input == "changes":
@@ -251,7 +252,7 @@ class RefreshPlanner:
 
 
 def _is_behind(upstreams: Upstreams, offsets: Mapping[str, Version]) -> bool:
-    """Whether an upstream's observed version is older than its version in `offsets`, which the last run has read."""
+    """Whether the observed version of an upstream is older than the version in `offsets` that the last run has read."""
     return any(
         state is not None and name in offsets and state.version.sequence < offsets[name].sequence
         for name, state in upstreams.states.items()
@@ -259,10 +260,10 @@ def _is_behind(upstreams: Upstreams, offsets: Mapping[str, Version]) -> bool:
 
 
 def with_day_texts(upstreams: Upstreams, last: RunSummary | None) -> Upstreams:
-    """Marks the query as not repeatable if the last run recorded that its result depends on the current day.
+    """Marks the query as volatile if the record of the last run says that its result depends on the current day.
 
-    This is so if the query converts texts with a time but no date, which Spark completes by the current day. Otherwise
-    returns `upstreams` unchanged.
+    This is so if the query converts texts with a time but no date to timestamps, to which Spark adds the current day.
+    Otherwise returns `upstreams` unchanged.
     """
     if last is None or last.day_texts is None or not upstreams.reads.day_columns:
         return upstreams

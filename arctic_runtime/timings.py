@@ -1,4 +1,4 @@
-"""Measures how long the steps of a run or of a maintenance operation take."""
+"""Measures the durations of the steps of a run or of a maintenance operation."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from arctic_runtime.effects import observe_effect
 
 
 class Timings:
-    """Seconds per step, by the step's name; a step that is performed several times counts with the sum."""
+    """Seconds of each step, by the step's name; those of a step that is performed several times are added up."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
 
     @contextmanager
     def measure_step(self, step: str) -> Iterator[None]:
-        """Adds the duration of the block to the seconds of `step`, and reports the step to the watcher of effects."""
+        """Adds the duration of the `with` block to the seconds of `step`; calls the watcher of effects for the step."""
         start = time.monotonic()
         try:
             with observe_effect(step):

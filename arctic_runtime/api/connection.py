@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """A profile's catalog, opened, and sessions on a Spark that starts when the first session is used.
+    """The opened catalog of a profile, and sessions on a Spark that starts when the first session is used.
 
-    `spark` is a session that the program has already; new sessions are created on its Spark and leave it unchanged. If
-    it is None, the program's active session is used in the same way, unless the profile names a Spark Connect server.
-    If there is none, Spark is started as the profile says.
+    `spark` is a session that the program has already; new sessions are created on its Spark, and the session itself
+    stays unchanged. If it is None, the program's active session is used in the same way, unless the profile names a
+    Spark Connect server. If there is no active session, Spark is started as the profile says.
     """
 
     def __init__(self, profile: Profile, spark: SparkSession | None = None) -> None:
@@ -44,9 +44,9 @@ class Connection:
         self._is_closed = False
 
     def get_session(self) -> SparkSession:
-        """Returns the session of all DataFrames that users get, created at the first call.
+        """Returns the session of all DataFrames that users get; the first call creates it.
 
-        Raises ConfigError if closed.
+        Raises ConfigError if the connection is closed.
         """
         with self._lock:
             self.check_open()
@@ -56,14 +56,14 @@ class Connection:
 
     @contextmanager
     def lend_session(self) -> Iterator[LentSession]:
-        """Yields a session that no other thread uses until the block ends; converts errors like `explain_errors`."""
+        """Yields a session that no other thread uses until the block ends; converts errors as `explain_errors` does."""
         self.check_open()
         with self.explain_errors(), lend_session(self._pool) as session:
             yield session
 
     @contextmanager
     def explain_errors(self) -> Iterator[None]:
-        """Replaces Spark's errors within the block: by SparkEnded if Spark has ended, by ConfigError for a bad query.
+        """Converts Spark's errors within the block: to SparkEnded if Spark has ended, to ConfigError for a bad query.
 
         All other errors pass unchanged.
         """

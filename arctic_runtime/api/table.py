@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RefreshModel = Callable[[Model, bool], Refreshed]
-"""Refreshes a model; in full if the second argument is True."""
+"""Function that refreshes a model; if its second argument is True, by a full refresh."""
 
 
 class Table:
-    """A table that a program can refresh, read and maintain; `Warehouse` and `Project` create it.
+    """A table that a program can refresh, read and maintain; a `Warehouse` or a `Project` creates it.
 
-    A version is given by its number, as in `Outcome.version` and `history`, or by the name of a savepoint. Operations
-    return an `Answer`: its `data` is for programs, and `print` shows its text.
+    A version is given by its snapshot id, as in `Outcome.version` and `history`, or by the name of a savepoint.
+    Operations return an `Answer`: its `data` is for programs, and `print` shows its text.
     """
 
     def __init__(
         self, connection: Connection, model: Model, models: Callable[[], Sequence[Model]], refresh: RefreshModel
     ) -> None:
-        """Takes the table's `model` and the two functions by which it depends on its program or project.
+        """Creates the table of `model`.
 
         `models` returns all models of the program or project, any of which may read the table. `refresh` runs a model.
         """
@@ -73,9 +73,9 @@ class Table:
     def changes(self, since: int | str | None = None, until: int | str | None = None) -> DataFrame:
         """Returns the change rows after version `since`, up to and including version `until`, in commit order.
 
-        They have the table's columns, `_action`, and further columns about the change. If `since` is None, they begin
-        with the oldest change row that is kept; if `until` is None, they end with the newest. Raises ConfigError for an
-        unknown version.
+        Change rows have the table's columns, `_action`, and further columns about the change. If `since` is None, they
+        begin with the oldest change row that is kept; if `until` is None, they end with the newest. Raises ConfigError
+        for an unknown version.
         """
         from arctic_runtime.spark.maintenance.changes_between import frame_changes_between
 
@@ -98,8 +98,8 @@ class Table:
     def status(self, *, tree: bool = False, partition: str | None = None) -> Answer:
         """Returns the table's version, unmerged changes and files, and how far each model that reads it lags behind.
 
-        `tree` adds the hash nodes of one partition with their bytes and files: those of `partition`, or if that is
-        None, of the largest partition.
+        `tree` adds the buckets of one partition with their bytes and files: those of `partition`, or if it is None, of
+        the largest partition.
         """
         return self._run("status", tree=tree, partition=partition)
 
@@ -122,7 +122,7 @@ class Table:
         most: str | int | None = None,
         plan: bool = False,
     ) -> Answer:
-        """Merges small files and removes deleted rows from files; with `plan` it only returns its plan.
+        """Merges small files and removes deleted rows from files; if `plan`, only returns its plan.
 
         `mode` says how much is rewritten: `auto`, `minor`, `major` or `full`. `most` limits the bytes of rewritten
         files, as a number or a text such as `50 GiB`; None is no limit.
@@ -130,25 +130,25 @@ class Table:
         return self._run("compact", plan, mode=mode, most=most)
 
     def split(self, *, plan: bool = False) -> Answer:
-        """Splits hash nodes that are too large and merges small ones; with `plan` it only returns its plan."""
+        """Splits buckets that are too large and merges small ones; if `plan`, only returns its plan."""
         return self._run("split", plan)
 
     def expire(self, *, orphans: bool = False, older_than: str | None = None, plan: bool = False) -> Answer:
-        """Deletes old snapshots that no reader needs, or with `orphans` instead files that belong to no snapshot.
+        """Deletes old snapshots that no reader needs; if `orphans`, deletes files that belong to no snapshot instead.
 
-        With `plan` it only returns its plan. Only tables of the same program or project count as readers. `older_than`
-        is the least age of the orphaned files to delete, such as `3d`.
+        If `plan`, it only returns its plan. Only tables of the same program or project count as readers. `older_than`
+        is the minimum age of the orphaned files to delete, such as `3d`.
         """
         return self._run("expire", plan, orphans=orphans, older_than=older_than)
 
     def restore(self, version: int | str) -> Answer:
-        """Sets the rows back to those of an earlier version, by a new commit that contains the differences."""
+        """Sets the table's rows back to those of an earlier version, by a new commit with the differences."""
         return self._run("restore", version=version)
 
     def savepoint(self, name: str, version: int | str | None = None, *, drop: bool = False) -> Answer:
-        """Gives a version a name, which keeps it from expiry; with `drop` it removes the name instead.
+        """Gives a version a name, which keeps the version from expiry; if `drop`, removes the name instead.
 
-        If `version` is None, it is the newest version.
+        None for `version` means the newest version.
         """
         return self._run("savepoint", name=name, version=version, drop=drop)
 
@@ -191,7 +191,7 @@ class Table:
         return f"Table({self.name!r})"
 
     def _run(self, name: str, plan: bool = False, /, **arguments: Any) -> Answer:
-        """Runs the operation `name`, or only plans it; the answer's lines begin with the operation's progress.
+        """Runs the operation `name`; if `plan`, only plans it. The answer's lines begin with the operation's progress.
 
         Arguments that are None get the operation's defaults.
         """

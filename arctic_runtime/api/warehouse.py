@@ -30,8 +30,8 @@ def open_warehouse(location: str | os.PathLike[str] | Profile, *, spark: SparkSe
     """Opens a warehouse: a folder of this machine, which is created if needed, or the catalog of a `Profile`.
 
     `spark` is a session that the program has already; the warehouse uses its Spark. None means the active session of
-    this process; if there is none, Spark starts when it is first needed. Raises ConfigError for a location that can't
-    be used, CatalogError for a folder that can't be read or written.
+    this process; if there is no active session, Spark starts when it is first needed. Raises ConfigError for a location
+    that can't be used, and CatalogError for a folder that can't be read or written.
     """
     profile = location if isinstance(location, Profile) else Profile.for_embedded(os.fspath(location))
     return Warehouse(Connection(profile, spark))
@@ -87,7 +87,7 @@ class Warehouse:
         return self._build_table(model)
 
     def name_changes(self, name: str) -> str:
-        """Returns the name by which a query with `input="changes"` reads a table's new rows, like dbt's `changes(…)`.
+        """Returns the name by which a query with `input="changes"` reads a table's changes, like dbt's `changes(…)`.
 
         It is quoted for SQL: `f"select * from {warehouse.name_changes('ods.events')}"`.
         """

@@ -13,13 +13,14 @@ KeySource = Literal["unique_key", "constraint", "tests", "none"]
 
 @dataclass(frozen=True)
 class AuditedModel:
-    """An incremental model of a dbt project.
+    """An incremental model of a dbt project, with its queries, its key and the way in which dbt writes its table.
 
-    `full_sql` is its query as a full refresh runs it, `incremental_sql` as the next run does; None if there is no such
-    query. `key` are the columns that identify a row, by the declaration `key_source`; empty if none are declared.
-    `has_unique_key` says that dbt writes by a key. A merge updates only `updated_columns`, None for all, and never
-    `kept_columns`. `constants` are texts that dbt writes anew in each run, such as its invocation id. `upstreams` are
-    dbt's ids of the nodes that it reads. `error` says why the queries are missing.
+    `full_sql` is its query as a full refresh runs it, `incremental_sql` as the next incremental run does; None if there
+    is no such query. `key` are the columns that identify a row, taken from the declaration `key_source`; empty if none
+    are declared. `has_unique_key` says that the model sets dbt's `unique_key`. A merge updates only `updated_columns`
+    (None for all columns), and never `kept_columns`. `constants` are texts in the compiled queries that differ in each
+    run, such as dbt's invocation id. `upstreams` are dbt's ids of the nodes that the model reads. `error` says why the
+    queries are missing.
     """
 
     name: str
@@ -38,13 +39,17 @@ class AuditedModel:
 
     @property
     def replaces_rows(self) -> bool:
-        """Whether a run replaces rows of the table, instead of appending alone."""
+        """Whether a run may replace rows of the table; otherwise it only appends rows."""
         return self.has_unique_key or self.strategy == "insert_overwrite"
 
 
 @dataclass(frozen=True)
 class UpstreamModel:
-    """A model upstream of an audited one; `sql` is its query in full, None if it can't be put in place of its table."""
+    """A model upstream of an audited one; in a query, its own query `sql` can replace its table.
+
+    `sql` is the query of a full refresh; None if the query can't replace the table. `upstreams` has dbt's ids of the
+    nodes that the model reads.
+    """
 
     name: str
     table: TableName
@@ -55,7 +60,10 @@ class UpstreamModel:
 
 @dataclass(frozen=True)
 class AuditedProject:
-    """The selected incremental models, and by dbt's ids these and all upstream nodes, each after those it reads."""
+    """The models of an audit: the selected incremental ones, and all nodes that their queries may read.
+
+    `others` has the selected models and all nodes upstream of them, by dbt's ids; each node comes after those it reads.
+    """
 
     models: tuple[AuditedModel, ...]
     others: Mapping[str, UpstreamModel] = field(default_factory=dict)
@@ -63,9 +71,9 @@ class AuditedProject:
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """Options of an audit: the number of examples for each cause, and columns that are not compared.
+    """Options of an audit: the number of example rows for each kind and cause, and the columns that are not compared.
 
-    An excluded column is a name, or a model's name, a dot and a name; without regard to case.
+    An excluded column is given as `column`, for all models, or as `model.column`. Case does not matter.
     """
 
     examples: int = 3

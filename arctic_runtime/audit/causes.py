@@ -24,7 +24,10 @@ from arctic_runtime.audit.incremental_filters import IncrementalFilter
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause of differences: its code, a title, and why it makes rows wrong. A proven cause is not only likely."""
+    """A cause of differences: its code, a title, and why it makes rows wrong.
+
+    A proven cause is certain, by comparison with further queries; any other cause is only likely.
+    """
 
     code: str
     title: str
@@ -73,10 +76,13 @@ def list_rules(model: AuditedModel, comparison: Comparison, evidence: Evidence) 
 
 
 def _list_column_rules(model: AuditedModel, comparison: Comparison, evidence: Evidence) -> Iterator[Rule]:
-    """Rules about which columns of a stale row differ."""
+    """Yields rules that recognise a cause by the columns in which a stale row differs.
+
+    A stale row has a key that both query and table have, with other values.
+    """
 
     def differ_only(are: Callable[[ComparedColumn], bool]) -> exp.Expr | None:
-        """Condition that only columns differ for which `are` holds; None if there is none of these."""
+        """Builds the condition that all differing columns satisfy `are`; None if no compared column satisfies it."""
         values = [(index, are(comparison.columns[index])) for index in comparison.values]
         if not any(holds for _, holds in values):
             return None
@@ -97,20 +103,23 @@ def _list_column_rules(model: AuditedModel, comparison: Comparison, evidence: Ev
 
 
 def _is_kept(model: AuditedModel, column: str) -> bool:
-    """Whether a merge does not update a column."""
+    """Whether a column keeps its old value when dbt merges new rows into the model's table."""
     if model.updated_columns is not None:
         return column.lower() not in {name.lower() for name in model.updated_columns}
     return column.lower() in {name.lower() for name in model.kept_columns}
 
 
 def find_compared_column(comparison: Comparison, one: IncrementalFilter) -> int | None:
-    """The index of the compared column with the value that a filter compares; None if the result has no such column."""
+    """Returns the index of the compared column that holds the value that a filter compares; None if there is none."""
     names = [column.name.lower() for column in comparison.columns]
     return next((names.index(name) for name in one.columns if name in names), None)
 
 
 def _list_filter_rules(comparison: Comparison, one: IncrementalFilter) -> Iterator[Rule]:
-    """Rules about rows that a filter leaves out, by the value that it compares."""
+    """Yields rules for rows that the incremental filter `one` leaves out, judged by the value that it compares.
+
+    Only filters that compare a column of the result with a mark or a moving time have such rules.
+    """
     index = find_compared_column(comparison, one)
     if index is None or one.value is None or one.kind not in ("high_water_mark", "look_back"):
         return
@@ -133,12 +142,12 @@ def _list_filter_rules(comparison: Comparison, one: IncrementalFilter) -> Iterat
 
 
 def _is_missed() -> exp.Expr:
-    """Condition that the query has a row, or values of a row, that the table lacks."""
+    """Builds the condition that the query has a row that the table lacks, or has with other values."""
     return exp.or_(is_kind("lost"), is_kind("stale"))
 
 
 def _list_fallbacks(comparison: Comparison, evidence: Evidence) -> Iterator[Rule]:
-    """Rules for filters whose compared value the result does not have, and for all others."""
+    """Yields rules that suspect a filter only because it exists, for rows that no more exact rule explains."""
     if any(one.kind == "look_back" and find_compared_column(comparison, one) is None for one in evidence.filters):
         yield Rule("window", _is_missed())
     if any(one.kind != "known_keys" for one in evidence.filters):
@@ -146,7 +155,7 @@ def _list_fallbacks(comparison: Comparison, evidence: Evidence) -> Iterator[Rule
 
 
 def _list_write_rules(model: AuditedModel, comparison: Comparison) -> Iterator[Rule]:
-    """Rules about how dbt writes the rows of a run."""
+    """Yields rules for causes that lie in the way in which dbt writes rows: merge by a key, or append."""
     nulls = [refer_to_table(index).is_(exp.null()) for index in comparison.keys]
     appends = not model.has_unique_key and model.strategy in ("append", "merge")
     if comparison.is_keyed and model.has_unique_key:
@@ -164,7 +173,7 @@ KINDS: Mapping[Kind, str] = {
     "stale": "stale: the same key has other values",
     "doubled": "doubled: the table has the row more often than the query",
 }
-"""Explanations of the kinds of differences."""
+"""Explanations of the kinds of differences, for people."""
 
 
 def describe_filters(filters: Sequence[IncrementalFilter]) -> tuple[str, ...]:

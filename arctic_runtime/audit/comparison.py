@@ -1,7 +1,7 @@
-"""The SQL that compares a model's table with its query, with the likely cause of each difference.
+"""Builds the SQL that compares a model's table with its query, and gives each difference its likely cause.
 
-The rows of both, and of two further queries, are relations whose columns have the names `c0`, `c1`, …, the key first.
-The SQL is an expression of sqlglot, so that tests run it in another engine.
+It reads up to four relations with the columns `c0`, `c1`, …, those of the key first: QUERY, TABLE, OWN and NEXT. The
+SQL is built as expressions of sqlglot, so that tests can run it in another engine.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from sqlglot import exp
 Kind = Literal["lost", "left over", "stale", "doubled", "ambiguous"]
 
 QUERY, TABLE, OWN, NEXT = "audit_query", "audit_table", "audit_own", "audit_next"
-"""Relations that are compared: the query in full; the table; the query over the upstream tables as they are; and the
-rows that the next incremental run computes."""
+"""Names of the compared relations: the full query, over right upstream rows; the table; the full query over the
+upstream tables as they are; and the rows that the next incremental run computes."""
 
 DIFFERENCES = "audit_differences"
 TOLERANCE = "1e-9"
@@ -25,7 +25,7 @@ TOLERANCE = "1e-9"
 
 @dataclass(frozen=True)
 class ComparedColumn:
-    """A column that is compared; the columns of the key come first."""
+    """A column that is compared, by its name in the table."""
 
     name: str
     is_key: bool = False
@@ -34,7 +34,7 @@ class ComparedColumn:
 
 @dataclass(frozen=True)
 class Rule:
-    """The condition for a cause; rules are tried in order. `cause` is the cause's code."""
+    """The condition under which a difference gets the cause of code `cause`; the first rule that holds decides."""
 
     cause: str
     condition: exp.Expr
@@ -42,10 +42,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared, and the rules for causes.
+    """The columns of a comparison, those of the key first, and the relations that exist for it.
 
-    Without a key all columns are key columns, and rows are counted. With `has_own` and `has_next` the relations `OWN`
-    and `NEXT` exist. `replaces_rows` says that the next run updates rows, instead of appending them.
+    Without a key all columns are key columns, and the numbers of equal rows are compared. `has_own` and `has_next` say
+    whether the relations OWN and NEXT exist. `replaces_rows` says that the next run may replace rows; otherwise it only
+    appends rows.
     """
 
     columns: tuple[ComparedColumn, ...]
@@ -67,17 +68,17 @@ class Comparison:
 
 
 def refer_to_query(index: int) -> exp.Column:
-    """The column's value in the query's row."""
+    """Returns a reference to the query's value of the compared column at `index`."""
     return exp.column(f"q{index}")
 
 
 def refer_to_table(index: int) -> exp.Column:
-    """The column's value in the table's row."""
+    """Returns a reference to the table's value of the compared column at `index`."""
     return exp.column(f"t{index}")
 
 
 def differs_in(index: int) -> exp.Column:
-    """Condition that the column differs in a stale row."""
+    """Returns the condition that the compared column at `index` differs between the query's and the table's row."""
     return exp.column(f"d{index}")
 
 
@@ -86,10 +87,11 @@ def is_kind(kind: Kind) -> exp.Expr:
 
 
 def build_differences(comparison: Comparison, rules: Sequence[Rule]) -> exp.Select:
-    """Builds the query of all differences, a row for each key, or for each different row without a key.
+    """Builds the query that returns one row for each key with a difference; without a key, for each distinct row.
 
-    Columns: `kind`; `cause`; `row_count`, the number of rows that are wrong; `q0`… and `t0`…, the rows of query and
-    table; and `d1`…, whether a value that is no key differs.
+    Its columns are: `kind`; `cause`; `row_count`, the number of wrong rows; `q0`… and `t0`…, the values of query and
+    table; `query_copies` and `table_copies`, their numbers of rows; and for each column that is no key, by its index,
+    `d1`…, whether its values differ.
     """
     sides = [QUERY, TABLE, *([OWN] if comparison.has_own else []), *([NEXT] if comparison.has_next else [])]
     select = exp.select("judged.*", exp.alias_(_choose_cause(comparison, rules), "cause")).from_("judged")
@@ -108,7 +110,7 @@ _GROUPED = {QUERY: "query_rows", TABLE: "table_rows", OWN: "own_rows", NEXT: "ne
 
 
 def count_groups() -> exp.Select:
-    """Builds the query of the numbers of differences: `kind`, `cause`, `keys` and `wrong_rows`."""
+    """Builds the query that counts differences per `kind` and `cause`: distinct `keys`, and `wrong_rows`."""
     counted = exp.alias_(exp.Count(this=exp.Star()), "keys")
     summed = exp.alias_(exp.Sum(this=exp.column("row_count")), "wrong_rows")
     names = ("kind", "cause")
@@ -135,7 +137,7 @@ def _choose_key(index: int) -> exp.Expr:
 
 
 def _group_rows(comparison: Comparison, side: str) -> exp.Select:
-    """Groups the rows of a relation by key; columns `c0`… and `copies`, the number of rows."""
+    """Groups the rows of the relation `side` by key, to the columns `c0`… and `copies`, the number of rows per key."""
     keys = [exp.column(f"c{index}") for index in comparison.keys]
     values = [exp.alias_(exp.AnyValue(this=exp.column(f"c{i}")), f"c{i}") for i in comparison.values]
     copies = exp.alias_(exp.Count(this=exp.Star()), "copies")
@@ -143,7 +145,7 @@ def _group_rows(comparison: Comparison, side: str) -> exp.Select:
 
 
 def _pair_rows(comparison: Comparison) -> exp.Select:
-    """Pairs the rows of query and table by key."""
+    """Joins the grouped rows of query and table on the key, in full; a row that one side lacks has 0 copies there."""
     query, table = _GROUPED[QUERY], _GROUPED[TABLE]
     indexes = range(len(comparison.columns))
     columns = [exp.alias_(exp.column(f"c{index}", query), f"q{index}") for index in indexes]
@@ -158,7 +160,10 @@ def _count_copies(side: str) -> exp.Expr:
 
 
 def _judge_pairs(comparison: Comparison) -> exp.Select:
-    """Adds kind, number of wrong rows, and different values to the pairs."""
+    """Adds to each pair of rows the kind of its difference, the number of wrong rows, and flags of differing values.
+
+    The kind is null if the rows are equal. The flags are `d1`, …, by the index of a column that is no key.
+    """
     query, table = exp.column("query_copies"), exp.column("table_copies")
     zero, one = exp.Literal.number(0), exp.Literal.number(1)
     differs = [_differ(refer_to_query(i), refer_to_table(i), comparison.columns[i].is_float) for i in comparison.values]
@@ -176,7 +181,7 @@ def _judge_pairs(comparison: Comparison) -> exp.Select:
 
 
 def _choose_cause(comparison: Comparison, rules: Sequence[Rule]) -> exp.Expr:
-    """The cause of a difference: first whether it is pending or inherited, then the rules in their order."""
+    """Builds the expression of a difference's cause: `pending`, else `inherited`, else by the first rule that holds."""
     first = [Rule("pending", _is_pending(comparison))] if comparison.has_next else []
     first += [Rule("inherited", _is_inherited(comparison))] if comparison.has_own else []
     cause = exp.case()
@@ -186,7 +191,7 @@ def _choose_cause(comparison: Comparison, rules: Sequence[Rule]) -> exp.Expr:
 
 
 def _is_pending(comparison: Comparison) -> exp.Expr:
-    """Condition that the next run brings the row of the query."""
+    """Builds the condition that the next incremental run corrects the difference, since it writes the query's row."""
     copies = _count_copies(_GROUPED[NEXT])
     missing = exp.Sub(this=exp.column("query_copies"), expression=exp.column("table_copies"))
     comes = exp.and_(is_kind("lost"), copies >= missing)
@@ -198,7 +203,7 @@ def _is_pending(comparison: Comparison) -> exp.Expr:
 
 
 def _is_inherited(comparison: Comparison) -> exp.Expr:
-    """Condition that the table has the row that the query gives over its upstream tables as they are."""
+    """Builds the condition that the table has exactly the row that the query returns over wrong upstream tables."""
     copies = _count_copies(_GROUPED[OWN])
     same = (_is_equal(comparison, index, refer_to_table(index), OWN) for index in comparison.values)
     return _all([copies.eq(exp.column("table_copies")), *same])
@@ -214,7 +219,7 @@ def _is_same(left: exp.Expr, right: exp.Expr) -> exp.Expr:
 
 
 def _differ(left: exp.Expr, right: exp.Expr, is_float: bool) -> exp.Expr:
-    """Condition that two values differ; floating-point numbers by more than the tolerance."""
+    """Builds the condition that two values differ, floating-point numbers by more than the relative TOLERANCE."""
     differ = exp.not_(_is_same(left, right))
     if not is_float:
         return differ

@@ -1,4 +1,4 @@
-"""Evidence for the causes of differences, taken from the text of a model's two queries."""
+"""Collects evidence for causes of differences from the text of a model's full and incremental query."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from arctic_runtime.audit.incremental_filters import IncrementalFilter, find_fil
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a model's queries say about its result.
+    """Facts about a model's columns and filters, taken from the text of its queries; columns are in lower case.
 
-    `volatile` are columns that each run computes anew, `joined` those that come only from tables whose rows no
-    incremental filter restricts, and `partial` aggregates over the filtered rows alone; in lower case.
+    `filters` are the conditions that only the incremental query has. `volatile` are columns whose values may differ in
+    each run, such as the current time. `joined` are columns that come only from tables without an incremental filter.
+    `partial` are aggregates that an incremental run computes over the filtered rows alone.
     """
 
     filters: tuple[IncrementalFilter, ...] = ()
@@ -28,9 +29,9 @@ class Evidence:
 
 
 def find_volatile_columns(sql: str, columns: Sequence[str], constants: Sequence[str] = ()) -> frozenset[str]:
-    """The columns of a query, in lower case, whose values depend on the clock, on chance or on the run.
+    """Returns the `columns` of a query, in lower case, whose values depend on the clock, on randomness or on the run.
 
-    `constants` are texts that dbt writes into the query anew in each run.
+    `constants` are texts that dbt writes into the query and that differ in each run, such as its invocation id.
     """
     scopes = origins.parse_scopes(sql)
     if not scopes:
@@ -50,7 +51,11 @@ def find_volatile_columns(sql: str, columns: Sequence[str], constants: Sequence[
 
 
 def collect_evidence(model: AuditedModel, columns: Sequence[str], full_sql: str) -> Evidence:
-    """Collects evidence about the columns of a model's query, whose text is `full_sql`."""
+    """Collects evidence about the columns of a model's query.
+
+    Volatile columns are searched for in `full_sql`, in which queries of upstream models may replace their tables; all
+    other facts come from a comparison of the model's own two queries.
+    """
     volatile = find_volatile_columns(full_sql, columns, model.constants)
     if model.full_sql is None or model.incremental_sql is None:
         return Evidence(volatile=volatile)
@@ -75,7 +80,8 @@ def _is_partial(scope: Scope, column: str, conditions: Sequence[exp.Expr]) -> bo
     """Whether a column is an aggregate over rows that an incremental filter leaves out."""
 
     def aggregates_filtered_rows(place: Scope, expression: exp.Expr) -> bool:
-        aggregates = [found for found in expression.find_all(exp.AggFunc) if not found.find_ancestor(exp.Window)]
+        functions = expression.find_all(exp.AggFunc)
+        aggregates = [function for function in functions if not function.find_ancestor(exp.Window)]
         return bool(aggregates) and any(
             _restricts_rows(inner, conditions, place) for inner in origins.walk_sources(place)
         )
@@ -84,7 +90,10 @@ def _is_partial(scope: Scope, column: str, conditions: Sequence[exp.Expr]) -> bo
 
 
 def _restricts_rows(inner: Scope, conditions: Sequence[exp.Expr], grouped: Scope) -> bool:
-    """Whether a filter of the scope `inner` leaves out rows of groups that `grouped` returns, and not whole groups."""
+    """Whether one of the conditions in the WHERE of `inner` can remove a part of the rows of a group of `grouped`.
+
+    It can't if it uses grouping columns alone: then it removes a whole group or none of its rows.
+    """
     where = inner.expression.args.get("where")
     own = [condition for condition in conditions if where is not None and condition.find_ancestor(exp.Where) is where]
     group = grouped.expression.args.get("group")

@@ -9,7 +9,7 @@ from arctic_runtime.audit.causes import KINDS
 from arctic_runtime.audit.report import AuditReport, Example, Group, ModelAudit, count_of
 
 _LONGEST = 60
-"""The most characters of a value that are shown."""
+"""Maximum number of characters of a value that a report shows."""
 
 _VERDICTS = {"exact": "exact", "differs": "wrong", "failed": "not compared", "not built": "not built"}
 _KEY_SOURCES = {
@@ -58,7 +58,7 @@ def _align(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _describe_model(model: ModelAudit) -> Iterator[str]:
-    """Yields lines about a model's differences and what was compared; none for an exact model without notes."""
+    """Yields lines about a model's error, filters, differences and notes; none for an exact model without notes."""
     if model.error:
         first, *rest = model.error.splitlines()
         yield f"not compared: {first}"
@@ -79,14 +79,14 @@ def describe_key(model: ModelAudit) -> str:
 
 
 def describe_group(group: Group) -> str:
-    """One line about a group: number, kind and cause."""
+    """Returns one line about a group of differences: the number of wrong rows, their kind and their cause."""
     cause = group.explanation
     certainty = "" if cause.is_proven or group.cause == "unknown" else "likely "
     return f"{count_of(group.rows, 'row')} {group.kind}: {certainty}{cause.title}: {cause.why}"
 
 
 def format_example(example: Example) -> str:
-    """One line about a row: its key, and the values that differ."""
+    """Returns one line about an example row: its key, and the table's and query's values of the differing columns."""
     key = ", ".join(f"{name}={shorten(value)}" for name, value in example.key.items())
     names = dict.fromkeys((*example.table, *example.query))
     values = ", ".join(
@@ -96,7 +96,7 @@ def format_example(example: Example) -> str:
 
 
 def shorten(value: str | None) -> str:
-    """A value in one line, its end cut off if it is long; `null` for none."""
+    """Returns a value as one line, cut off with an ellipsis if it is too long; `null` for None."""
     if value is None:
         return "null"
     line = " ".join(value.split())
@@ -132,7 +132,7 @@ def _escape_markdown(text: str) -> str:
 
 
 def format_html(report: AuditReport) -> str:
-    """Formats the report as one page of HTML that loads nothing."""
+    """Formats the report as one self-contained page of HTML, without scripts or external resources."""
     rows = "\n".join(_write_html_row(model) for model in report.models)
     head = "".join(f"<th>{html.escape(name)}</th>" for name in _HEAD)
     parts = "\n".join(_write_section(model) for model in report.models if list(_describe_model(model)))
@@ -215,4 +215,4 @@ FORMATS: Mapping[str, Callable[[AuditReport], str]] = {
     "markdown": format_markdown,
     "html": format_html,
 }
-"""The formats for people, by their names; the JSON format is the data of the report."""
+"""Functions that format a report for people, by the name of the format; JSON comes from `AuditReport.to_json`."""

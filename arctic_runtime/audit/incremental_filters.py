@@ -18,12 +18,12 @@ FilterKind = Literal["high_water_mark", "look_back", "known_keys", "other"]
 
 @dataclass(frozen=True)
 class IncrementalFilter:
-    """A condition of the incremental query alone.
+    """A condition that only the incremental query has, and not the query of a full refresh.
 
-    `high_water_mark` compares `value` with the newest row of the table, or with a constant computed from it;
-    `look_back` with a time that moves with the clock; `known_keys` leaves out rows that the table has. `columns` are
-    names under which the query's result may have the value, the likeliest first. `tables` are those whose rows are
-    filtered.
+    Its kind is `high_water_mark` if it compares `value`, an expression over columns, with the newest row of the model's
+    table or with a constant; `look_back` if it compares `value` with a time that moves with the clock; `known_keys` if
+    it excludes rows whose key the table has already; else `other`. `columns` are names under which the query may return
+    the value, the likeliest first. `tables` are the tables whose rows the condition filters.
     """
 
     kind: FilterKind
@@ -39,14 +39,18 @@ class IncrementalFilter:
 
     @property
     def includes_mark(self) -> bool:
-        """Whether rows at the mark itself are read again."""
+        """Whether rows whose value equals the bound of the comparison pass the filter."""
         return isinstance(self.condition, exp.GTE | exp.LTE)
 
 
 def find_filters(
     full: Sequence[Scope], incremental: Sequence[Scope], table: TableName
 ) -> tuple[IncrementalFilter, ...]:
-    """Finds the conditions that only the incremental query of `table` has, from the scopes of both queries."""
+    """Returns the conditions that occur in the incremental query of a model but not in its full query.
+
+    `full` and `incremental` are the scopes of both queries, as `parse_scopes` returns them; `table` is the model's
+    table.
+    """
     known = Counter(condition.sql() for scope in full for condition in _list_conditions(scope))
     filters: list[IncrementalFilter] = []
     for scope in incremental:
@@ -60,7 +64,7 @@ def find_filters(
 
 
 def _list_conditions(scope: Scope) -> Iterator[exp.Expr]:
-    """Yields the conditions of a select that must all hold: of WHERE, HAVING, QUALIFY and joins."""
+    """Yields the operands of AND in the conditions of a SELECT: those of WHERE, HAVING, QUALIFY and joins."""
     select = scope.expression
     if not isinstance(select, exp.Select):
         return
@@ -91,7 +95,10 @@ _COMPARISONS = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ, exp.NEQ)
 
 
 def _split_comparison(condition: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
-    """Splits a comparison into the side with columns and the side without; None for other conditions."""
+    """Splits a comparison into the side with columns and the side without any, its bound; None for other conditions.
+
+    The bound of a BETWEEN is its lower one.
+    """
     if isinstance(condition, exp.Between):
         has_columns = _has_columns(condition.args["low"]) or _has_columns(condition.args["high"])
         return None if has_columns else (condition.this, condition.args["low"])
@@ -113,7 +120,10 @@ def _reads_table(expression: exp.Expr, table: TableName) -> bool:
 
 
 def _leaves_out_known_keys(scope: Scope, condition: exp.Expr, table: TableName) -> bool:
-    """Whether a condition is an anti-join with the model's own table."""
+    """Whether a condition is an anti-join with the model's own table.
+
+    It may be NOT IN or NOT EXISTS with the table in a subquery, or IS NULL of a column of the table after a join.
+    """
     if isinstance(condition, exp.Not):
         inner = condition.this.unnest()
         return isinstance(inner, exp.In | exp.Exists) and _reads_table(inner, table)
@@ -124,10 +134,10 @@ def _leaves_out_known_keys(scope: Scope, condition: exp.Expr, table: TableName) 
 
 
 def _list_output_names(scope: Scope, value: exp.Expr, bound: exp.Expr) -> Iterator[str]:
-    """Yields names under which a query may return a compared value, the likeliest first.
+    """Yields names under which a query may return the `value` that it compares with `bound`, the likeliest first.
 
-    These are the alias of the same expression in the select list, the column of the table whose newest value is the
-    bound, and the name of the column itself.
+    These are: the alias of the same expression in the select list; the column whose maximum is the bound, as in
+    `max(updated_at)`; and the name of the column that `value` reads, if it reads only one.
     """
     projections: Sequence[exp.Expr] = scope.expression.expressions if isinstance(scope.expression, exp.Select) else ()
     for projection in projections:

@@ -1,6 +1,7 @@
 """Traces the columns of a query to the tables that they come from, through CTEs, subqueries and joins.
 
-Nothing is known about the columns of tables, so a trace may end without an answer: then the origin is not known.
+Only the text of the query is used. The columns of tables are not looked up, so the origin of a column may stay unknown,
+such as that of a column without a qualifier in a join of two tables.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from arctic_runtime.ivm.frontend.reads import UNSTABLE, get_clock_word, list_fun
 
 @dataclass(frozen=True)
 class Origin:
-    """The tables that a column's values come from, and whether each run computes other values.
+    """The origin of a column: the tables from which its values come, by their names with dots.
 
-    `is_known` is False if a part of the column could not be traced.
+    `is_known` is False if a part of the column could not be traced. `is_volatile` is True if the values depend on the
+    clock, on random numbers or on the session, so that each run may compute others.
     """
 
     tables: frozenset[str] = frozenset()
@@ -39,7 +41,7 @@ UNKNOWN = Origin(is_known=False)
 
 
 def parse_scopes(sql: str) -> list[Scope]:
-    """Parses a query to its scopes, the query itself last, with names in lower case; empty if it can't be parsed."""
+    """Parses a query to sqlglot's scopes, the outermost query last, with names in lower case; empty if that fails."""
     try:
         tree = normalize_identifiers(sqlglot.parse_one(sql, dialect="spark"), dialect="spark")
         return list(traverse_scope(tree)) if isinstance(tree, exp.Query) else []
@@ -48,17 +50,17 @@ def parse_scopes(sql: str) -> list[Scope]:
 
 
 def get_sources(scope: Scope) -> dict[str, exp.Expr | Scope]:
-    """The sources in a scope's FROM and joins, by their aliases."""
+    """Returns the tables and subqueries in a scope's FROM and joins, by their aliases."""
     return {name: source for name, (_, source) in scope.selected_sources.items()}
 
 
 def name_table(table: exp.Table) -> str:
-    """The name of a table, its parts separated by dots."""
+    """Returns the name of a table, its parts separated by dots."""
     return ".".join(part.name for part in table.parts)
 
 
 def trace_column(scope: Scope, column: str) -> Origin:
-    """Traces the output column of this name, in lower case."""
+    """Traces the output column `column` of a scope, a name in lower case, to the tables from which its values come."""
     if isinstance(scope.expression, exp.SetOperation):
         return _merge(trace_column(part, own) for part, own in _name_in_parts(scope, column))
     select = scope.expression
@@ -71,7 +73,10 @@ def trace_column(scope: Scope, column: str) -> Origin:
 
 
 def trace_expression(scope: Scope, expression: exp.Expr) -> Origin:
-    """Traces an expression in a scope to the tables of its columns."""
+    """Traces an expression of a scope to the tables from which its columns come.
+
+    The origin is not known if the expression contains a subquery.
+    """
     columns = find_all_in_scope(expression, exp.Column)
     own = Origin(is_volatile=is_volatile(expression), is_known=expression.find(exp.Query) is None)
     return reduce(Origin.merge_origin, (_trace_reference(scope, column) for column in columns), own)
@@ -84,7 +89,10 @@ def is_volatile(expression: exp.Expr) -> bool:
 
 
 def find_expressions(scope: Scope, column: str, test: Callable[[Scope, exp.Expr], bool]) -> bool:
-    """Whether `test` holds for an expression of the output column, or for one that it comes from."""
+    """Whether `test` holds for the expression of an output column, or for one below it in CTEs and subqueries.
+
+    `test` gets the scope of an expression and the expression.
+    """
     if isinstance(scope.expression, exp.SetOperation):
         return any(find_expressions(part, own, test) for part, own in _name_in_parts(scope, column))
     if not isinstance(scope.expression, exp.Select):
@@ -104,7 +112,7 @@ def find_expressions(scope: Scope, column: str, test: Callable[[Scope, exp.Expr]
 
 
 def has_column(source: exp.Expr | Scope, column: str) -> bool | None:
-    """Whether a source has this column; None if that is not known, as of tables."""
+    """Whether a table or subquery has a column; None if that is not known, as for all tables."""
     if not isinstance(source, Scope):
         return None
     scope = _list_union_parts(source)[0]
@@ -120,7 +128,7 @@ def has_column(source: exp.Expr | Scope, column: str) -> bool | None:
 
 
 def _trace_star(scope: Scope, select: exp.Select, column: str) -> Origin:
-    """Traces a column that the select list does not name, but has by a star."""
+    """Traces an output column that the select list has by a star, such as `*`, `t.*` or `* REPLACE (…)`."""
     stars = [projection for projection in select.expressions if projection.is_star]
     for star in stars:
         replaced = (star.this if isinstance(star, exp.Column) else star).args.get("replace") or ()
@@ -138,7 +146,7 @@ def _trace_reference(scope: Scope, column: exp.Column) -> Origin:
 
 
 def _list_sources(scope: Scope, column: exp.Column) -> list[exp.Expr | Scope]:
-    """The sources of a scope that a reference to a column may mean."""
+    """Returns the tables and subqueries of a scope to which a column may belong; all if it is not qualified."""
     sources = get_sources(scope)
     if column.table:
         return [sources[column.table]] if column.table in sources else []
@@ -146,7 +154,7 @@ def _list_sources(scope: Scope, column: exp.Column) -> list[exp.Expr | Scope]:
 
 
 def _trace_one_of(sources: list[exp.Expr | Scope], column: str) -> Origin:
-    """Traces a column in the one source that has it; the origin is not known if several may."""
+    """Traces a column in the one of `sources` that has it; the origin is unknown if none or several may have it."""
     certain = [source for source in sources if has_column(source, column)]
     possible = certain or [source for source in sources if has_column(source, column) is not False]
     if len(possible) != 1:
@@ -162,7 +170,10 @@ def _list_union_parts(scope: Scope) -> list[Scope]:
 
 
 def _name_in_parts(scope: Scope, column: str) -> list[tuple[Scope, str]]:
-    """The parts of a set operation, each with its own name of an output column, which is that of the first part."""
+    """Returns the parts of a set operation, such as UNION, each with its own name of one output column.
+
+    `column` is the name in the first part, from which a set operation takes its names; others have it by position.
+    """
     parts = _list_union_parts(scope)
     names = [_list_select_names(part) for part in parts]
     if column not in names[0] or any(part.expression.is_star for part in parts):

@@ -16,7 +16,10 @@ from arctic_runtime.sql.types import quote_field
 
 @dataclass(frozen=True)
 class TableRead:
-    """A table's name at one place of a query; `alias` is empty if the query gives it none."""
+    """A table's name in the text of a query: from the character `start` up to `end`, exclusive.
+
+    `alias` is empty if the query gives the table no alias.
+    """
 
     table: TableName
     start: int
@@ -26,21 +29,25 @@ class TableRead:
 
 @dataclass(frozen=True)
 class Pins:
-    """What is read in place of tables, by their names in lower case: a snapshot of the table, or another query."""
+    """Replacements for the tables of a query, by their names in lower case: a snapshot of the table, or another query.
+
+    If a table has both, the query replaces it.
+    """
 
     snapshots: Mapping[TableName, int] = field(default_factory=dict)
     queries: Mapping[TableName, str] = field(default_factory=dict)
 
 
 def fold_name(table: TableName) -> TableName:
-    """The name in lower case, since Spark ignores the case of names."""
+    """Returns the name of a table in lower case, since Spark ignores the case of names."""
     return TableName(*(part.lower() for part in table.parts))
 
 
 def list_table_reads(sql: str, catalog: str) -> tuple[TableRead, ...] | None:
-    """Lists the tables that a query names by schema, in the order of the text; None if it can't be parsed.
+    """Lists each use of a table in a query that names its schema, in the order of the text.
 
-    `catalog` completes names without one. Tables that the query itself pins to a version are left out.
+    `catalog` completes names without a catalog. Tables that the query itself reads at a version are left out. Returns
+    None if the query can't be parsed.
     """
     try:
         tree = sqlglot.parse_one(sql, dialect="spark")
@@ -63,9 +70,10 @@ def _build_read(table: exp.Table, catalog: str) -> TableRead | None:
 
 
 def pin_query(sql: str, catalog: str, pins: Pins, above: frozenset[TableName] = frozenset()) -> str:
-    """Returns the query over the snapshots and queries of `pins`; the same text if it can't be parsed.
+    """Rewrites the text of a query so that it reads snapshots or other queries in place of its tables, as `pins` say.
 
-    A query in place of a table is rewritten in the same way. A table in `above` is not replaced by its own query.
+    A query that replaces a table is rewritten in the same way. A table in `above` is not replaced by a query, so that
+    no query is put into itself. A text that can't be parsed is returned unchanged.
     """
     text = sql.strip().rstrip(";").rstrip()
     for read in reversed(list_table_reads(text, catalog) or ()):
@@ -81,7 +89,10 @@ def pin_query(sql: str, catalog: str, pins: Pins, above: frozenset[TableName] = 
 
 
 def list_all_tables(sql: str, catalog: str, queries: Mapping[TableName, str]) -> tuple[TableName, ...]:
-    """The tables that a query reads, directly or through the queries in place of tables, each once."""
+    """Returns the tables that a query reads, each once.
+
+    `queries` has queries that replace tables; the tables that such a query reads are returned in place of its table.
+    """
     tables = {fold_name(table): table for table in _walk_tables(sql, catalog, queries, frozenset())}
     return tuple(tables.values())
 

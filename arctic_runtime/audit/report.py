@@ -23,7 +23,10 @@ class Example:
 
 @dataclass(frozen=True)
 class Group:
-    """The differences of one kind and one cause: their number, and the first ones by key."""
+    """The differences of a model that have the same kind and cause: numbers of keys and wrong rows, and some examples.
+
+    `cause` is the code of the cause, `examples` are the first differing rows in the order of their keys.
+    """
 
     kind: Kind
     cause: str
@@ -40,8 +43,9 @@ class Group:
 class ModelAudit:
     """The audit of one model. Without a `key` rows are compared as a whole.
 
-    `groups` are the wrong rows, `pending` those that the next run brings. `filters` are the conditions of the
-    incremental run alone. `notes` say what was compared otherwise than the user may expect.
+    `groups` are the differences that are wrong, `pending` those that the next incremental run will correct. `filters`
+    are the conditions that only the incremental query has, as SQL. `notes` are remarks for the user, such as about
+    columns that were not compared. `error` says why the model could not be compared.
     """
 
     name: str
@@ -66,7 +70,7 @@ class ModelAudit:
         return sum(group.rows for group in self.pending)
 
     def with_groups(self, groups: tuple[Group, ...]) -> ModelAudit:
-        """The audit with these groups, the largest first, and the status that follows."""
+        """Returns the audit with these groups of differences, the largest first, and the status that they determine."""
         ordered = sorted(groups, key=lambda group: (-group.rows, group.kind, group.cause))
         wrong = tuple(group for group in ordered if group.cause != PENDING)
         pending = tuple(group for group in ordered if group.cause == PENDING)
@@ -83,7 +87,7 @@ class ModelAudit:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """The audits of all selected models, in the order of the project."""
+    """The audits of all selected models, in the order of the project; `read_at` is the time of the read as text."""
 
     models: tuple[ModelAudit, ...]
     read_at: str = ""
@@ -94,12 +98,12 @@ class AuditReport:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every model could be compared, and none has a wrong row."""
+        """Whether no built model has a wrong row, and each could be compared; models that are not built don't count."""
         return all(model.status in ("exact", "not built") for model in self.models)
 
     @property
     def summary(self) -> str:
-        """One sentence about all models."""
+        """One line with the numbers of exact, wrong, failed and missing models."""
         built = [model for model in self.models if model.status != "not built"]
         exact = sum(model.status == "exact" for model in built)
         wrong = [model for model in built if model.status == "differs"]
@@ -123,5 +127,5 @@ class AuditReport:
 
 
 def count_of(number: int, noun: str) -> str:
-    """A number with its noun: `1 model`, `2,000 models`."""
+    """Returns a number with its noun, such as `1 model` or `2,000 models`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Calls to a catalog: retries while its database is locked, and errors that name the catalog and say what to do."""
+"""Wraps calls to a catalog: retries while its database is locked, and raises errors that name catalog and remedy."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class CatalogCalls:
         self._profile = profile
 
     def perform_change(self, effect_name: str, what: str, change: Callable[[], T]) -> T:
-        """Calls `change` as the effect `effect_name` and returns its result; retries while the catalog is locked.
+        """Calls `change`, which changes the catalog, and returns its result; retries while the catalog is locked.
 
-        `what` describes the change in errors, such as `create table x`.
+        `effect_name` is the name of the change in `EFFECTS`; `what` describes it in errors, such as `create table x`.
         """
         return perform_effect(
             effect_name, lambda: self._run_explained(what, change), self._format_subject(what), self._engine
@@ -48,7 +48,7 @@ class CatalogCalls:
 
     @cached_property
     def _engine(self) -> Engine:
-        """Rules for errors of pyiceberg; only `_Locked` has one, since `_run_explained` converts all others."""
+        """Rules for retries after errors of pyiceberg: only `_Locked` is retried; other errors are converted before."""
         file = self._profile.sqlite_file
         unlock = f"see who holds the file, for instance with `fuser -v {file}`, and let it finish or end it"
         return Engine((_Locked,), lambda error: Failure("locked", str(error)), unlock, self._profile.thresholds.commits)
@@ -87,7 +87,10 @@ class CatalogCalls:
 
     @cached_property
     def _connection_errors(self) -> tuple[type[Exception], ...]:
-        """The exception of the catalog's client library; none if that is not installed."""
+        """The exception by which the catalog's client library reports that it can't reach the server.
+
+        Empty if the library has none, or is not installed.
+        """
         name = self._profile.catalog_kind.connection_error
         try:
             return (pkgutil.resolve_name(name),) if name else ()

@@ -1,4 +1,4 @@
-"""Reads an Iceberg catalog that is stored in a database, by SQL queries, and the metadata files of its relations."""
+"""Reads an Iceberg catalog that is stored in a SQL database, and the metadata files of its tables and views."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KINDS: dict[str, RelationKind] = {"TABLE": "table", "VIEW": "view"}
 class DatabaseCatalog:
     """An Iceberg catalog that is stored in a database; safe to share between threads.
 
-    `open_catalog` returns the pyiceberg catalog, whose database connection is used.
+    `open_catalog` returns the pyiceberg catalog, by whose database connection all queries run.
     """
 
     def __init__(self, profile: Profile, open_catalog: Callable[[], Catalog]) -> None:
@@ -36,7 +36,7 @@ class DatabaseCatalog:
         self._metadata: OrderedDict[str, TableMetadata] = OrderedDict()
 
     def list_relations(self, namespace: str) -> dict[str, RelationKind]:
-        """Returns the kind of each relation in the namespace, by its name."""
+        """Returns the kind of each table and view in the namespace, by its name."""
         from pyiceberg.catalog.sql import IcebergTables
         from sqlalchemy import select
 
@@ -60,9 +60,9 @@ class DatabaseCatalog:
         return Table((namespace, name), metadata, location, file_io, self._open())
 
     def _load_table_metadata(self, location: str) -> TableMetadata:
-        """Returns the metadata of a table from a metadata file, or from memory if it was one of the last files read.
+        """Returns the metadata of a table from the metadata file at `location`.
 
-        Such files never change.
+        The files that were read last are kept in memory, since metadata files never change.
         """
         with self._reading:
             known = self._metadata.pop(location, None)
@@ -77,9 +77,9 @@ class DatabaseCatalog:
         return metadata
 
     def list_metadata_files(self, namespaces: tuple[str, ...]) -> dict[tuple[str, str], tuple[RelationKind, str]]:
-        """Returns kind and metadata file of each relation in these namespaces, by its namespace and name.
+        """Returns kind and metadata file of each table and view in `namespaces`, by its namespace and name.
 
-        One query reads all of them, so they are from the same moment.
+        One query reads all of them, so they were all current at the same time.
         """
         from pyiceberg.catalog.sql import IcebergTables as Tables
         from sqlalchemy import select
@@ -104,9 +104,9 @@ class DatabaseCatalog:
         return ViewMetadata.model_validate(make_readable(json.loads(self._read_metadata_text(location))))
 
     def find_metadata_location(self, namespace: str, name: str, kinds: tuple[str | None, ...]) -> str | None:
-        """Returns the location of a relation's metadata file; None if no such relation has one of these `kinds`.
+        """Returns the location of the metadata file of a table or view; None if none has this name and one of `kinds`.
 
-        Kinds are those of pyiceberg's table: TABLE, VIEW, or None for tables of earlier versions.
+        Kinds are the values in the catalog's database: TABLE, VIEW, or None for tables that earlier versions created.
         """
         from pyiceberg.catalog.sql import IcebergTables
         from sqlalchemy import or_, select

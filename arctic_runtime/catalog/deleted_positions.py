@@ -1,4 +1,4 @@
-"""Positions of rows in data files: those that deletes mark as deleted, and those at which row groups begin."""
+"""Reads positions of rows in data files: positions that are marked as deleted, and the starts of row groups."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from arctic_runtime.catalog.metered_io import MeteredFileIO
 
 _PUFFIN_TAIL = 12
-"""Bytes at the end of a Puffin file: the length of its footer, its flags and its magic bytes, four bytes each."""
+"""Number of bytes at the end of a Puffin file after the footer: the footer's length, flags, magic; four bytes each."""
 
 
 def read_deleted_positions(io: FileIO | MeteredFileIO, deletes: DataFile, path: str) -> list[int]:
-    """Reads the positions that a delete file lists for the data file `path`.
+    """Reads the positions that the delete file `deletes` marks as deleted in the data file `path`.
 
-    Of a Puffin file only that file's deletion vector is read.
+    A delete file is a Parquet file of positions, or a Puffin file with deletion vectors; of a Puffin file, only the
+    vector of the data file is read.
     """
     import pyarrow.compute as pc
     from pyarrow.parquet import read_table
@@ -35,7 +36,7 @@ def read_deleted_positions(io: FileIO | MeteredFileIO, deletes: DataFile, path: 
 
 
 def list_row_group_starts(metadata: Any) -> list[int]:
-    """Positions in the file of the first row of each row group; `metadata` is Parquet's."""
+    """Returns the position in a Parquet file of the first row of each row group, from the file's `metadata`."""
     starts, at = [], 0
     for group in range(metadata.num_row_groups):
         starts.append(at)
@@ -46,7 +47,7 @@ def list_row_group_starts(metadata: Any) -> list[int]:
 def _cut_out(stream: Any, path: str) -> bytes:
     """Copies the deletion vectors of the data file `path` from the Puffin file `stream` into a new Puffin file.
 
-    Reads only these and the footer.
+    Reads only these vectors and the footer.
     """
     from pyiceberg.table.puffin import MAGIC_BYTES
 

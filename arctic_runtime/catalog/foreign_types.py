@@ -1,7 +1,8 @@
-"""Makes metadata readable that has column types which pyiceberg does not know, such as `variant`.
+"""Lets pyiceberg read the metadata of tables that have column types unknown to pyiceberg, such as `variant`.
 
-Pyiceberg refuses such a table as a whole, even if a query does not read the column. So these types are replaced in the
-metadata by a geometry type, whose reference system has the type's name. No such column is ever read by pyiceberg.
+Pyiceberg refuses such a table as a whole, even if a query does not read the column. So such a type is replaced in the
+metadata by a geometry type whose reference system contains the name of the replaced type. Pyiceberg never reads the
+values of such a column.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Heads of tables and views: texts that differ after each commit, to find changed relations without reading them."""
+"""Heads of tables and views: texts that change with each commit, and so show which tables and views have changed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from arctic_runtime.model.names import TableName
 
 @dataclass(frozen=True)
 class ObservedHeads:
-    """The head of each relation that exists: a text that changes with each commit to the relation.
+    """The head of each observed table or view that exists: a text that changes with each commit to it.
 
-    `views` are the names of those relations that are views.
+    `views` has the names of those that are views.
     """
 
     heads: Mapping[TableName, str]
@@ -25,10 +25,10 @@ class ObservedHeads:
 
 
 def observe_heads(reader: CatalogReader, relations: Collection[TableName]) -> ObservedHeads:
-    """Reads the heads of relations from the catalog; leaves out relations that do not exist.
+    """Reads the heads of tables and views, texts that change with each commit; leaves out those that do not exist.
 
-    A catalog in a database gives all heads in one query, at one moment; from other catalogs each relation is loaded.
-    Raises CatalogError if the catalog does not answer.
+    A catalog in a database returns all heads by one query, so they were current at the same time; from other catalogs
+    each table or view is loaded. Raises CatalogError if the catalog does not answer.
     """
     files = reader.list_metadata_files({relation.schema for relation in relations})
     if files is None:
@@ -45,7 +45,7 @@ def observe_heads(reader: CatalogReader, relations: Collection[TableName]) -> Ob
 
 
 def _load_heads(reader: CatalogReader, relations: Collection[TableName]) -> ObservedHeads:
-    """Loads each relation to get its head, several at a time; leaves out relations that do not exist."""
+    """Loads each table or view to get its head, several at a time; leaves out those that do not exist."""
     known, views = list(relations), frozenset[TableName]()
     if reader.lists_views:
         there = {schema: reader.list_relations(schema) for schema in {relation.schema for relation in relations}}
@@ -59,9 +59,9 @@ def _load_heads(reader: CatalogReader, relations: Collection[TableName]) -> Obse
 
 
 def _load_head(reader: CatalogReader, views: frozenset[TableName], relation: TableName) -> str | None:
-    """Returns the head of a relation: the path of a table's metadata file, or a view's version text.
+    """Returns the head of a table or view: the path of a table's metadata file, or a text with a view's version.
 
-    `views` are the names of all views. None if the relation does not exist or was just dropped.
+    `views` has the names of all views. Returns None if the table or view does not exist.
     """
     from pyiceberg.exceptions import NoSuchTableError, NoSuchViewError
 
@@ -74,9 +74,10 @@ def _load_head(reader: CatalogReader, views: frozenset[TableName], relation: Tab
 
 
 class SharedHeads:
-    """Observes heads of relations for several parts of a process: one observation has the relations of all parts.
+    """Observes heads of tables and views for several parts of a process, which share each observation.
 
-    Safe to share between threads.
+    A head is a text that changes with each commit. Each observation includes the tables and views that any part has
+    asked for. Safe to share between threads.
     """
 
     def __init__(self, reader: CatalogReader, clock: Callable[[], float] = time.monotonic) -> None:
@@ -88,17 +89,17 @@ class SharedHeads:
         self._newest: _Look | None = None
 
     def observe_now(self, relations: Collection[TableName]) -> ObservedHeads:
-        """Reads the heads of these relations now; the result may contain other relations too.
+        """Reads the heads of `relations` from the catalog; the result also has those that other parts asked for.
 
-        Raises as `observe_heads`.
+        Raises CatalogError if the catalog does not answer.
         """
         return self._look_anew(relations).heads
 
     def get_recent(self, part: str, relations: Collection[TableName], age_seconds: float) -> ObservedHeads:
         """Returns heads that were read at most `age_seconds` ago; never the same observation twice to the same `part`.
 
-        `part` is the name of the caller, which is expected to ask again for the same relations. Reads the heads now if
-        there is no such observation. Raises as `observe_heads`.
+        `part` is the name of the caller, which is expected to ask again for the same relations. If there is no such
+        observation, reads the heads from the catalog. Raises CatalogError if the catalog does not answer.
         """
         asked = frozenset(relations)
         with self._lock:
@@ -123,7 +124,7 @@ class SharedHeads:
 
 @dataclass(frozen=True)
 class _Look:
-    """One observation of the heads of `relations`; `at` is when it began, by the clock of `SharedHeads`."""
+    """One observation of the heads of `relations`; `at` is the time when it began, by the clock of `SharedHeads`."""
 
     at: float
     relations: frozenset[TableName]

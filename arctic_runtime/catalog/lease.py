@@ -1,6 +1,6 @@
-"""A lease, by which only one process at a time does some work; it is stored in commits to a table.
+"""A lease, with which only one process at a time does some work; it is stored in the summaries of a table's commits.
 
-Each commit is a compare-and-swap, so two processes can't take the lease at once.
+Each commit is a compare-and-swap, so two processes can't take the lease at the same time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Held:
-    """A lease as stored in a commit: its holder, a process, and the end of the lease in seconds since 1970."""
+    """A lease as a commit stores it: its holder, a process as `host:pid:token`, and its end in seconds since 1970."""
 
     holder: str
     until: float
@@ -70,8 +70,8 @@ class LeaseTable(Protocol):
 class Lease:
     """Takes, renews and ends the lease of this process.
 
-    Correctness must not depend on it, since a process may sleep longer than its lease lasts: all commits of the work
-    are compare-and-swaps. It keeps a second process from doing the same work.
+    The lease only saves a second process from doing the same work. Correctness must not depend on it, since a process
+    may sleep longer than its lease lasts; so all commits of the work itself must be compare-and-swaps.
     """
 
     def __init__(
@@ -101,14 +101,14 @@ class Lease:
         return newest is not None and newest.holder == self.holder
 
     def renew_lease(self) -> Held | None:
-        """Renews the lease if that is due, and returns None; returns another process's lease if that has taken it.
+        """Renews the lease if a renewal is due, and returns None; if another process has taken it, returns that lease.
 
-        Raises as `take_lease`.
+        Raises CommitConflict if other commits to the table come first at every attempt.
         """
         return None if self._clock() < self._renew_at else self.take_lease()
 
     def end_lease(self) -> None:
-        """Ends the lease if this process holds it; if that fails, raises no error, and the lease expires."""
+        """Ends the lease if this process holds it; ignores errors, since the lease expires anyway."""
         with suppress(ArcticError):
             head, newest = self._table.observe_lease()
             if newest is not None and newest.holder == self.holder:
@@ -116,9 +116,9 @@ class Lease:
 
     @contextmanager
     def keep_alive(self, lost: Callable[[Held], None]) -> Iterator[None]:
-        """Renews the lease in a thread until the context ends, however long its work takes.
+        """Renews the lease in a background thread until the `with` block ends.
 
-        If another process has taken the lease, that thread calls `lost` with the other's lease, and ends.
+        If another process has taken the lease, the thread calls `lost` with the lease of that process, and ends.
         """
         ended = threading.Event()
 
@@ -151,10 +151,10 @@ class Lease:
         return None
 
     def _is_alive(self, other: Held) -> bool:
-        """Whether another process's lease is still valid.
+        """Whether the lease `other`, of another process, is still valid.
 
-        Clocks of machines differ, and may be set back. So a lease has also ended if this process has seen it unchanged
-        for `lease_seconds`.
+        Clocks of machines differ, and may be set back. So a lease has also ended if it was not renewed while this
+        process has observed it for `lease_seconds`, or if its holder is a process of this machine that has ended.
         """
         now = self._clock()
         if self._other is None or self._other[0] != other:
@@ -164,9 +164,9 @@ class Lease:
 
 
 def find_newest_lease(table: Table) -> tuple[int | None, Held | None]:
-    """Returns the id of a table's newest snapshot, and the newest lease on its main branch.
+    """Returns the id of a table's newest snapshot, and the newest lease in the commits of its main branch.
 
-    Each None if there is none.
+    Each of the two is None if there is none.
     """
     for snapshot in walk_main_branch(table):
         summary = snapshot.summary

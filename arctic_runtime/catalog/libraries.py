@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def check_libraries(profile: Profile) -> None:
-    """Raises ConfigError, with the command that installs it, if a library that the profile needs is not installed."""
+    """Raises ConfigError if a library that the profile's catalog or its object store needs is not installed.
+
+    The error has the command that installs the library.
+    """
     properties = profile.build_pyiceberg_properties()
     if properties is None:
         return

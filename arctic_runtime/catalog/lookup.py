@@ -1,6 +1,7 @@
-"""Looks up one row of a model's table by its key, and reads as few bytes as possible.
+"""Looks up one row of a model's table by its key, without Spark, and reads as few bytes as possible.
 
-Files and row groups are skipped by their partition, their hash node, and the bounds of their values.
+Files and row groups that can't contain the key are skipped, by their partition, their bucket, and the bounds of their
+values.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Lookup:
-    """Result of a lookup: the row by column name, or None if there is none, and what reading it cost.
+    """Result of a lookup: the row as values by column name, or None if there is none, and the cost of the lookup.
 
-    `files_opened` counts data files. `bytes_read` includes deletion vectors.
+    `files_opened` is the number of data files that were opened. `bytes_read` includes deletion vectors.
     """
 
     row: Mapping[str, Any] | None
@@ -40,9 +41,9 @@ class Lookup:
 
 
 class _Files:
-    """Reads one key's rows from the files of one table; `opened` and `io.bytes` count the files and bytes read.
+    """Reads the rows of one key from the files of one table; `opened` and `io.bytes` count the files and bytes read.
 
-    `wanted` maps the key's columns to the text of the value that is looked up.
+    `wanted` has the value to look up, as text, by the name of the key column.
     """
 
     def __init__(self, table: Table, wanted: Mapping[str, str]) -> None:
@@ -51,18 +52,18 @@ class _Files:
         self.opened = 0
 
     def plan_files(self, snapshot: int) -> Iterator[tuple[DataScan, FileScanTask]]:
-        """Yields the data files of a snapshot that may contain the key, each with its scan.
+        """Yields the data files of a snapshot that may contain the key, each with the scan that has selected it.
 
-        Files are selected by their partitions and bounds.
+        Files are selected by their partitions and by the bounds of their values.
         """
         scan = _build_scan(self.table, snapshot, self.wanted)
         return ((scan, task) for task in scan.plan_files())
 
     def read_rows(self, scan: DataScan, task: FileScanTask) -> list[dict[str, Any]]:
-        """Returns the rows of the key in one file, by column name, without deleted ones.
+        """Returns the rows of the key in one file, without deleted ones, each as values by column name.
 
-        First the key's columns are read, of row groups whose bounds include the key, then whole rows at the matching
-        positions.
+        First reads the key's columns in row groups whose bounds include the key, then whole rows at the positions of
+        the key.
         """
         self.opened += 1
         with self.io.new_input(task.file.file_path).open() as stream:
@@ -72,16 +73,15 @@ class _Files:
             return file.read_rows_at([place for place in places if place not in gone])
 
     def _list_deleted_positions(self, task: FileScanTask) -> set[int]:
-        """Positions in the data file of `task` whose rows are deleted."""
+        """Returns the positions of rows in the data file of `task` that are marked as deleted."""
         path = task.file.file_path
         return {place for file in task.delete_files for place in read_deleted_positions(self.io, file, path)}
 
 
 class _KeyedFile:
-    """A Parquet data file from which the rows of one key are read: first the key's columns, then only those rows.
+    """A Parquet data file from which the rows of one key are read: first the key's columns, then only matching rows.
 
-    Values are converted from Parquet's field by field, since pyiceberg's own reader loses the nulls of arrays and maps
-    of structs.
+    Values are converted field by field, since pyiceberg's own reader loses nulls in arrays and maps of structs.
     """
 
     def __init__(self, stream: Any, table: Table, scan: DataScan, key: tuple[str, ...]) -> None:
@@ -94,7 +94,7 @@ class _KeyedFile:
         self.starts = list_row_group_starts(self.fragment.metadata)
 
     def find_positions(self) -> Iterator[int]:
-        """Yields the positions in the file of the key's rows; reads only row groups whose bounds include the key."""
+        """Yields the positions of the key's rows in the file; reads only row groups whose bounds include the key."""
         import pyarrow as pa
         from pyiceberg.expressions.visitors import bind, translate_column_names
         from pyiceberg.io.pyarrow import expression_to_pyarrow
@@ -110,25 +110,25 @@ class _KeyedFile:
             yield from keys.append_column("__arctic_place", places).filter(condition)["__arctic_place"].to_pylist()
 
     def read_rows_at(self, places: Sequence[int]) -> list[dict[str, Any]]:
-        """Returns the rows at these positions of the file, with the columns of the table in the scan's snapshot."""
+        """Returns the rows at the positions `places` of the file, with the table's columns in the scan's snapshot."""
         wanted, own = self.scan.projection().as_struct(), self.schema.as_struct()
-        rows_found: list[dict[str, Any]] = []
+        matches: list[dict[str, Any]] = []
         for group, start in enumerate(self.starts):
             end = start + self.fragment.metadata.row_group(group).num_rows
             inside = [place - start for place in places if start <= place < end]
             if inside:
                 rows = self.fragment.subset(row_group_ids=[group]).to_table().take(inside).to_pylist()
-                rows_found += [_project_value(row, own, wanted) for row in rows]
-        return rows_found
+                matches += [_project_value(row, own, wanted) for row in rows]
+        return matches
 
 
 def look_up_row(reader: CatalogReader, model: Model, values: Sequence[str]) -> Lookup:
     """Looks up the row whose primary key has these `values`, given as texts in the key's order.
 
-    In a table with history it is the current version; with a value for `_valid_from` the version that begins there.
-    Only files that may contain the row are read: first the unmerged change rows, from the newest commit on, then the
-    base, from its largest file on. The first match ends the search. Raises ConfigError if the number of values is not
-    that of the key's columns.
+    In a table with history this is the current version, or if `values` has a value for `_valid_from`, the version that
+    begins there. Only files that may contain the row are read: first files of unmerged change rows, from the newest
+    commit to the oldest, then files of the base table, from the largest to the smallest. The first match ends the
+    search. Raises ConfigError if the number of values is not the number of key columns.
     """
     key = model.config.primary_key
     is_current = model.config.has_history and len(values) == len(model.config.entity_key)
@@ -150,12 +150,12 @@ def look_up_row(reader: CatalogReader, model: Model, values: Sequence[str]) -> L
         return Lookup(row, log.opened, log.io.bytes)
     wanted = {**wanted, **({IS_CURRENT: "true"} if is_current else {})}
     merged = _Files(reader.load_table(model.base.schema, model.base.name), wanted)
-    row_found = _find_live_row(merged, base.snapshot)
-    return Lookup(row_found, log.opened + merged.opened, log.io.bytes + merged.io.bytes)
+    row = _find_live_row(merged, base.snapshot)
+    return Lookup(row, log.opened + merged.opened, log.io.bytes + merged.io.bytes)
 
 
 def estimate_full_scan_bytes(reader: CatalogReader, model: Model) -> int:
-    """Number of bytes that a full read of a model's base table reads: its data files and deletion vectors."""
+    """Number of bytes that a full read of a model's base table would read: all its data files and deletion vectors."""
     snapshot = reader.load_table(model.base.schema, model.base.name).current_snapshot()
     if snapshot is None or snapshot.summary is None:
         return 0
@@ -183,8 +183,8 @@ def _select_newest(commits: Iterable[list[dict[str, Any]]]) -> dict[str, Any] | 
 def _select_current(commits: Iterable[list[dict[str, Any]]]) -> dict[str, Any] | None:
     """Returns the newest change row that opens or ends a key's current version; None if there is none.
 
-    `commits` are the key's change rows by commit, newest first. Within a commit a row that opens a version comes before
-    one that ends it.
+    `commits` are the key's change rows by commit, newest first. If a commit both opens and ends a version, the row that
+    opens it is returned.
     """
     for rows in commits:
         opened = [row for row in rows if row[IS_CURRENT] and row[ACTION] != DELETE]
@@ -220,9 +220,10 @@ def _read_newest_changes(
 
 
 def _list_snapshots_before_rewriting(commits: Sequence[Commit], pending: Sequence[Commit]) -> list[int]:
-    """Returns snapshots that together contain all files added by the commits `pending`, even if later compacted.
+    """Returns ids of snapshots that together contain all files that the commits `pending` added.
 
-    `commits` are all commits of the table.
+    If such a file was rewritten by a compaction later, these include the snapshot before the compaction. `commits` are
+    all commits of the table.
     """
     first = pending[0].version.sequence
     rewritten = (c.parent for c in commits if c.operation == "replace" and c.version.sequence > first)
@@ -230,9 +231,9 @@ def _list_snapshots_before_rewriting(commits: Sequence[Commit], pending: Sequenc
 
 
 def _project_value(value: Any, own: IcebergType, wanted: IcebergType) -> Any:
-    """Converts a value from its type in a file, `own`, to the table's current type, `wanted`.
+    """Converts a value from its type in a file, `own`, to the table's type, `wanted`.
 
-    Matches fields by their ids.
+    Fields of structs are matched by their ids; a field that the file lacks gets its default value, or None.
     """
     from pyiceberg.types import ListType, MapType, StructType
 

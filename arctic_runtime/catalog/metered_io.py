@@ -1,4 +1,4 @@
-"""A FileIO that counts the bytes which pyiceberg and pyarrow read from a table's files."""
+"""A FileIO, Iceberg's interface for files, that counts the bytes which pyiceberg and pyarrow read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MeteredFileIO:
         return _Input(self._io.new_input(location), self)
 
     def add_bytes(self, count: int) -> None:
-        """Adds to `bytes`; under a lock, since several threads may read columns of one file."""
+        """Adds `count` to `bytes`; under a lock, since several threads may read columns of one file."""
         with self._lock:
             self.bytes += count
 

@@ -1,4 +1,4 @@
-"""Fixes the version of each upstream for one invocation, so that all models of it read the same rows."""
+"""Fixes the version of each upstream for one dbt invocation, so that all its models read the same rows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from arctic_runtime.model.state import SourceState
 
 @dataclass(frozen=True)
 class PinnedSnapshots:
-    """State of each upstream when a model of the invocation first read it; safe to share between threads.
+    """The state that each upstream had when a model of the invocation read it first; safe to share between threads.
 
-    Two models over one upstream, and a third over both, then agree with each other although the upstream changes.
+    So two models over one upstream, and a third model over both, agree with each other even if the upstream changes.
     """
 
     _states: dict[str, SourceState] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class PinnedSnapshots:
     def get_first(self, name: TableName, observe: Callable[[], SourceState | None]) -> SourceState | None:
         """Returns the state that was first observed for table `name`; calls `observe` if there is none yet.
 
-        Returns None if `observe` does; that is not stored, so the next call observes again.
+        Returns None if `observe` returns None; this is not stored, so the next call observes again.
         """
         with self._lock:
             known_state = self._states.get(str(name))

@@ -1,6 +1,6 @@
 """Reads a catalog without Spark: namespaces, tables, views and their metadata.
 
-Everything here goes through pyiceberg, so that listing relations takes milliseconds and starts nothing.
+All reads go through pyiceberg, so that a list of tables takes milliseconds and no JVM is started.
 """
 
 from __future__ import annotations
@@ -70,8 +70,9 @@ class RelationInfo:
 class CatalogReader:
     """Reads a profile's catalog through pyiceberg, and creates and drops namespaces; safe to share between threads.
 
-    `is_supported` says whether pyiceberg can open this kind of catalog; if not, every method that reads it raises
-    CatalogError, and only Spark can read it. A namespace is one level, given by its plain name.
+    `is_supported` says whether pyiceberg can open this kind of catalog. If it can't, every method that reads the
+    catalog raises CatalogError, and only Spark can read the catalog. A namespace has one level, and is given by its
+    plain name.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -105,7 +106,7 @@ class CatalogReader:
         return declared if read_stated is None else declared.complete(read_stated(self.catalog))
 
     def learn_capabilities(self, known: Capabilities) -> None:
-        """Adds capabilities that were tried and were unknown before."""
+        """Adds the results of tests to the catalog's capabilities; capabilities that are already known stay."""
         self.__dict__["capabilities"] = self.capabilities.complete(known)
 
     def list_namespaces(self) -> list[str]:
@@ -133,14 +134,15 @@ class CatalogReader:
         self.perform_change("namespace.drop", f"drop namespace {namespace}", drop_if_there)
 
     def perform_change(self, effect_name: str, what: str, change: Callable[[], T]) -> T:
-        """Calls `change` as the effect `effect_name` and returns its result; retries while the catalog is locked.
+        """Calls `change`, which changes the catalog, and returns its result; retries while the catalog is locked.
 
-        `what` describes the change in errors. Raises CatalogError if the catalog does not answer.
+        `effect_name` is the name of the change in `EFFECTS`; `what` describes it in errors. Raises CatalogError if the
+        catalog does not answer.
         """
         return self._calls.perform_change(effect_name, what, change)
 
     def list_relations(self, namespace: str) -> dict[str, RelationKind]:
-        """Returns the kind of each relation in the namespace, by its name; empty if there is no such namespace."""
+        """Returns the kind of each table and view in the namespace, by its name; empty if the namespace is missing."""
         database = self._database
         if database is not None:
             return self._ask(f"list {namespace}", lambda: database.list_relations(namespace))
@@ -163,8 +165,8 @@ class CatalogReader:
     def load_table(self, namespace: str, name: str) -> Table:
         """Loads the current version of a table; raises pyiceberg's NoSuchTableError if there is none.
 
-        A column type that pyiceberg does not know is replaced by one that `foreign_types` knows, if the catalog is in a
-        database; from another catalog such a table raises CatalogError.
+        If a column has a type that pyiceberg does not know, the type is replaced by a readable one (see
+        `foreign_types`) if the catalog is in a database; for other catalogs CatalogError is raised.
         """
         return self._ask(f"load table {namespace}.{name}", lambda: self._load_table(namespace, name))
 
@@ -194,7 +196,7 @@ class CatalogReader:
 
     @property
     def catalog(self) -> Catalog:
-        """The pyiceberg catalog, opened on first use; for each thread if its connection can't be shared."""
+        """The pyiceberg catalog, opened at the first use; each thread has its own if a connection can't be shared."""
         if not self.profile.catalog_kind.is_thread_safe:
             return self._open_for_thread()
         with self._opening:
@@ -257,7 +259,10 @@ class CatalogReader:
         return self.catalog.load_view((namespace, name)).metadata
 
     def get_view_file(self, namespace: str, name: str) -> str | None:
-        """Location of a view's metadata file; None if there is no such view, or the catalog is not in a database."""
+        """Returns the location of a view's metadata file.
+
+        None if there is no such view, or if the catalog is not in a database.
+        """
         database = self._database
         if database is None:
             return None
@@ -266,9 +271,9 @@ class CatalogReader:
         )
 
     def list_metadata_files(self, namespaces: Iterable[str]) -> dict[tuple[str, str], tuple[RelationKind, str]] | None:
-        """Returns kind and metadata file of each relation in these namespaces, by its namespace and name.
+        """Returns kind and metadata file of each table and view in `namespaces`, by its namespace and name.
 
-        All are read at one moment. None if the catalog is not in a database.
+        One query reads all of them, so they were current at the same time. None if the catalog is not in a database.
         """
         database = self._database
         if database is None:
@@ -278,9 +283,9 @@ class CatalogReader:
         )
 
     def get_view_version(self, namespace: str, name: str) -> str:
-        """Returns a text that identifies the current version of a view, and differs after each replacement.
+        """Returns a text that identifies the current version of a view, and that each replacement of the view changes.
 
-        Raises as `load_view`.
+        Raises pyiceberg's NoSuchViewError if there is no such view.
         """
         metadata = self._ask(f"load view {namespace}.{name}", lambda: self._load_view_metadata(namespace, name))
         times = [entry.timestamp_ms for entry in metadata.version_log]
@@ -292,10 +297,7 @@ class UnsupportedType(Exception):
 
 
 def to_spark_type(iceberg_type: IcebergType) -> str:
-    """Returns Spark's name of an Iceberg type, as `DESCRIBE` shows it.
-
-    Raises UnsupportedType if it is not known here.
-    """
+    """Returns Spark's name of an Iceberg type, as `DESCRIBE` shows it; raises UnsupportedType for an unknown type."""
     from pyiceberg import types
 
     match iceberg_type:
@@ -355,7 +357,7 @@ def _build_table_info(namespace: str, name: str, table: Table) -> RelationInfo:
 
 
 def _find_unread_part(error: Exception) -> str:
-    """Returns the line of pydantic's error that names the fault: its first `Value error`, else its first line."""
+    """Returns the line of pydantic's error that names the cause: the first `Value error`, else the first line."""
     lines = [line.strip() for line in str(error).splitlines()]
     return next((line for line in lines if line.startswith("Value error")), lines[0])
 

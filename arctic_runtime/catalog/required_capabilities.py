@@ -1,4 +1,4 @@
-"""Refuses models that need more than their catalog has, before anything is written."""
+"""Refuses models that need capabilities which their catalog lacks, such as views, before anything is written."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from arctic_runtime.profile import Profile, mask_secrets
 
 
 def check_declared_needs(profile: Profile, model: Model) -> None:
-    """Raises ConfigError if no catalog of the profile's kind has all that a model needs; asks no server."""
+    """Raises ConfigError if catalogs of the profile's kind lack a capability that a model needs; asks no server."""
     if profile.build_pyiceberg_properties() is None:
         raise _build_unread_error(profile, model)
     _check_needs(profile, model, profile.catalog_kind.capabilities)
 
 
 def check_needs(reader: CatalogReader, model: Model) -> None:
-    """Raises ConfigError if the catalog does not have all that a model needs, as far as that is known.
+    """Raises ConfigError if the catalog is known to lack a capability that a model needs.
 
     Raises CatalogError if the catalog's server does not answer.
     """
@@ -38,7 +38,7 @@ def _check_needs(profile: Profile, model: Model, capabilities: Capabilities) -> 
 
 
 def _find_view_key(config: ModelConfig) -> str:
-    """Returns the setting of a model that needs views; empty if there is none."""
+    """Returns the first configuration setting of a model for which the catalog must have views; empty if none does."""
     if config.merge == "on_read":
         return "merge: on_read"
     if config.current_view:

@@ -50,9 +50,9 @@ class Paused:
         return Paused(bool(document["everything"]), frozenset(document["tables"]), frozenset(document["upkeep"]))
 
     def pause(self, names: Iterable[str], upkeep_only: bool) -> Paused:
-        """Returns this with `names` added to the paused tables; without names, everything is paused.
+        """Returns the paused work with the tables `names` added; without names, everything is paused.
 
-        With `upkeep_only`, only the upkeep of these tables is paused.
+        If `upkeep_only`, only the upkeep of these tables is paused, such as compaction.
         """
         tables = frozenset(names)
         if upkeep_only:
@@ -60,16 +60,16 @@ class Paused:
         return Paused(self.everything or not tables, self.tables | tables, self.upkeep)
 
     def resume(self, names: Iterable[str]) -> Paused:
-        """Returns this without the tables `names`; without names, nothing is paused any more."""
+        """Returns the paused work without the tables `names`; without names, nothing remains paused."""
         tables = frozenset(names)
         return Paused(self.everything, self.tables - tables, self.upkeep - tables) if tables else Paused()
 
 
 class ServiceTable:
-    """A table without rows; the summary of each commit has the leader of the service and the paused work.
+    """A table without rows, in the summaries of whose commits a service stores its leader and the paused work.
 
     Each commit is a compare-and-swap through pyiceberg, so a service on standby needs no Spark. The times of scheduled
-    runs are properties of the table.
+    runs are stored in properties of the table.
     """
 
     def __init__(self, schema: str, reader: CatalogReader) -> None:
@@ -120,12 +120,12 @@ class ServiceTable:
         return changed
 
     def list_run_times(self) -> Mapping[str, float]:
-        """Maps each scheduled model to the begin of its last run, in seconds since 1970."""
+        """Returns the start time of each scheduled model's last run, in seconds since 1970, by the model's name."""
         texts = {key: text for key, text in self._load_table().properties.items() if key.startswith(RUN_AT_PREFIX)}
         return {key.removeprefix(RUN_AT_PREFIX): int(text) / 1000 for key, text in texts.items()}
 
     def note_run(self, at: Mapping[str, float]) -> None:
-        """Stores when runs of scheduled models began; `at` maps the model's name to seconds since 1970."""
+        """Stores the start times of runs of scheduled models; `at` has seconds since 1970 by the model's name."""
         values = {f"{RUN_AT_PREFIX}{name}": str(round(seconds * 1000)) for name, seconds in at.items()}
         retry_on_conflict(lambda: self._set(values), self._reader.thresholds.commits.attempts)
 
@@ -162,7 +162,7 @@ class ServiceTable:
         self._reader.perform_change("service.commit", f"commit to {self.table}", append_empty)
 
     def _expire_old_snapshots(self) -> None:
-        """Expires old snapshots if there are many, since each renewal of the lease makes one."""
+        """Expires old snapshots if there are many, since each renewal of the leader's lease adds one."""
         from pyiceberg.exceptions import CommitFailedException
 
         table, limits = self._load_table(), self._reader.thresholds.service

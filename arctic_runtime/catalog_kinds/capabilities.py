@@ -1,4 +1,4 @@
-"""Capabilities of catalogs: which ones there are, who needs them, and the error for a catalog that lacks one."""
+"""Capabilities of catalogs, such as views: their list, the features that need them, and the error if one is missing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from arctic_runtime.errors import ConfigError
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Capabilities of a catalog; None if the server alone knows, or if nobody has tried.
+    """Capabilities of a catalog, each True, False, or None if it is not known.
 
-    `branches`: a table keeps branches besides main. `views`: Iceberg views are stored, listed and read.
-    `staged_creation`: a table is created together with its first rows. `format_version_3`: tables of this version are
-    kept. `table_transactions`: one transaction changes several tables. `conditional_writes`: a commit on top of an
-    older version of a table is refused.
+    `branches`: tables can have branches besides main. `views`: Iceberg views can be stored, listed and read.
+    `staged_creation`: a table can be created together with its first rows in one commit. `format_version_3`: tables of
+    Iceberg format version 3 can be stored. `table_transactions`: one transaction can change several tables.
+    `conditional_writes`: a commit on top of an older version of a table is refused.
     """
 
     branches: bool | None = None
@@ -27,7 +27,7 @@ class Capabilities:
     conditional_writes: bool | None = None
 
     def complete(self, other: Capabilities) -> Capabilities:
-        """Returns these capabilities, with those of `other` in the place of unknown ones."""
+        """Returns these capabilities; those that are unknown are taken from `other`."""
         known = {part.name: getattr(self, part.name) for part in fields(self)}
         unknown = {name: getattr(other, name) for name, answer in known.items() if answer is None}
         return replace(self, **unknown)
@@ -39,9 +39,10 @@ UNKNOWN: Final = Capabilities()
 
 @dataclass(frozen=True)
 class CapabilityUse:
-    """Who needs the capability `name`, a field of `Capabilities`; `title` is its name for people.
+    """The use of the capability `name`, a field of `Capabilities`; `title` is its name for people.
 
-    `needed_by` is empty if nothing needs it, and `fix` is what to do if the catalog lacks it.
+    `needed_by` describes the features that need it, and is empty if none does. `fix` is the advice for a user whose
+    catalog lacks it.
     """
 
     name: str
@@ -94,7 +95,7 @@ _MODEL_NEEDS = (BRANCHES, FORMAT_VERSION_3, CONDITIONAL_WRITES)
 def check_model_needs(subject: str, catalog: str, capabilities: Capabilities, view_key: str = "") -> None:
     """Raises ConfigError if a catalog is known to lack a capability that an arctic model needs.
 
-    `subject` names the model, and `view_key` is the key of its configuration that needs views, if it has one.
+    `subject` names the model, and `view_key` is the key of its configuration that needs views, or empty.
     """
     for use in (*_MODEL_NEEDS, *([VIEWS] if view_key else [])):
         if getattr(capabilities, use.name) is False:
@@ -102,7 +103,11 @@ def check_model_needs(subject: str, catalog: str, capabilities: Capabilities, vi
 
 
 def build_lack_error(subject: str, catalog: str, use: CapabilityUse, key: str = "") -> ConfigError:
-    """Builds the error for a catalog that lacks a capability; `key` is the setting of `subject` that needs it."""
+    """Builds the error for a catalog that lacks the capability of `use`.
+
+    `subject` names the model, and `key` is the setting of the model that needs the capability; if it is empty, every
+    arctic model needs it.
+    """
     return ConfigError(
         f"{subject}: {f'`{key}` needs {use.title}' if key else f'arctic models need {use.title}'}, and the catalog has "
         "none; nothing was written.",
@@ -114,7 +119,7 @@ def build_lack_error(subject: str, catalog: str, use: CapabilityUse, key: str = 
 
 
 def list_capability_lines(capabilities: Capabilities) -> Iterable[str]:
-    """Yields a line for each capability: yes, no or unknown, and who needs it."""
+    """Yields a line of text for each capability: yes, no or unknown, and the features that need it."""
     for use in CAPABILITY_USES:
         answer = {True: "yes", False: "no", None: "unknown"}[getattr(capabilities, use.name)]
         yield f"catalog has {use.title}: {answer} ({f'for {use.needed_by}' if use.needed_by else 'not needed'})"

@@ -1,4 +1,4 @@
-"""The entry of a kind of catalog, and the functions that most kinds share."""
+"""Defines the dataclass that describes a kind of catalog, such as `rest`, and functions that most kinds share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from arctic_runtime.catalog_kinds.capabilities import UNKNOWN, Capabilities
 
 Properties = Mapping[str, str]
-"""Iceberg's properties of a catalog, as a profile has them: `type`, `uri`, `warehouse` and others."""
+"""Iceberg's properties of a catalog from a profile, by name: `type`, `uri`, `warehouse` and others."""
 
 # By default pyiceberg uses Arrow's class for local files too. That loads pandas, which takes most of the time of a run
 # that finds nothing new.
@@ -18,7 +18,7 @@ _LOCAL_FILE_IO = "pyiceberg.io.fsspec.FsspecFileIO"
 
 
 def build_iceberg_settings(catalog: str, properties: Properties) -> dict[str, str]:
-    """Builds the settings by which Spark opens a catalog named `catalog` with Iceberg's class and these properties."""
+    """Builds the Spark settings that define a catalog named `catalog`, with Iceberg's class and these properties."""
     prefix = f"spark.sql.catalog.{catalog}"
     return {
         prefix: "org.apache.iceberg.spark.SparkCatalog",
@@ -30,7 +30,10 @@ def build_iceberg_settings(catalog: str, properties: Properties) -> dict[str, st
 
 
 def build_shared_properties(properties: Properties, _lock_wait_seconds: float) -> dict[str, str]:
-    """Selects the properties that mean the same to pyiceberg as to Java; adds its class for local files if needed."""
+    """Selects the properties that have the same meaning in pyiceberg and in Java, for pyiceberg.
+
+    For a warehouse on the local disk, adds the class by which pyiceberg reads its files.
+    """
     shared = {key: value for key, value in properties.items() if not _is_for_java(key)}
     if shared.get("warehouse", "").startswith(("/", "file:")):
         shared.setdefault("py-io-impl", _LOCAL_FILE_IO)
@@ -38,7 +41,7 @@ def build_shared_properties(properties: Properties, _lock_wait_seconds: float) -
 
 
 def _is_for_java(key: str) -> bool:
-    """Whether a property means nothing to pyiceberg, or something else than to Java."""
+    """Whether a property has no meaning in pyiceberg, or another meaning than in Java."""
     return key.startswith(("jdbc.", "table-default.", "table-override.", "cache")) or key in (
         "io-impl",
         "clients",
@@ -46,12 +49,12 @@ def _is_for_java(key: str) -> bool:
 
 
 def locate_warehouse(properties: Properties) -> str:
-    """Location of the warehouse; empty if there is no such property."""
+    """Returns the location of the warehouse; empty if there is no such property."""
     return properties.get("warehouse", "")
 
 
 def locate_server(properties: Properties) -> str:
-    """URL of the catalog's server, without user and password."""
+    """Returns the URL of the catalog's server, without user and password."""
     url = urlsplit(properties.get("uri", ""))
     return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
 
@@ -68,31 +71,32 @@ def find_no_library(_properties: Properties) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class CatalogKind:
-    """A kind of catalog: the properties that it needs, how it is opened, and what can be read of it without Spark."""
+    """A kind of catalog, such as `rest`: its required properties, how Spark and pyiceberg open it, its capabilities."""
 
     name: str
-    """Value of the property `type`, by which Spark knows the kind as well."""
+    """Value of the catalog property `type`, which Spark uses as well; empty for `CUSTOM`."""
 
     required_keys: tuple[str, ...] = ()
-    """Properties that must have a value."""
+    """Names of the catalog properties that must be set."""
 
     build_pyiceberg_properties: Callable[[Properties, float], dict[str, str] | None] | None = None
-    """Properties for pyiceberg's `load_catalog`, from the profile's and the seconds to wait for a lock.
+    """Builds the properties for pyiceberg's `load_catalog`.
 
-    None, or a result of None, if pyiceberg can't open the catalog, so that only Spark can read it.
+    Its arguments are the profile's properties and the seconds to wait for a lock. If it is None, or returns None,
+    pyiceberg can't open the catalog, so that only Spark can read it.
     """
 
     build_spark_settings: Callable[[str, Properties], dict[str, str]] = build_iceberg_settings
-    """Settings by which Spark opens the catalog, from its name and its properties."""
+    """Builds the Spark settings that define the catalog, from its name and its properties."""
 
     lists_views: bool = False
     """Whether pyiceberg lists and loads the views of the catalog."""
 
     is_database: bool = False
-    """Whether pyiceberg reads the catalog from a database, so that one query returns the heads of all relations."""
+    """Whether pyiceberg reads the catalog from a database, so that one SQL query returns all current metadata files."""
 
     locate_catalog: Callable[[Properties], str] = locate_warehouse
-    """Returns the location that names the catalog in OpenLineage: server or warehouse; empty if neither is known."""
+    """Returns the location of a server or warehouse that identifies the catalog in OpenLineage; empty if not known."""
 
     capabilities: Capabilities = UNKNOWN
     """Capabilities that every catalog of this kind has or lacks; those that depend on the server are unknown."""
@@ -104,17 +108,17 @@ class CatalogKind:
     """Whether threads may share pyiceberg's connection to the catalog."""
 
     connection_error: str = ""
-    """Module and name of the exception by which pyiceberg's client says that it does not reach the server.
+    """The exception, as `module:name`, by which pyiceberg's client library reports that it can't reach the server.
 
-    Empty if those of the standard library and of `requests` are all."""
+    Empty if only exceptions of the standard library and of `requests` report this."""
 
     may_give_credentials: bool = False
-    """Whether the catalog's server may give its users credentials for the store that has the files."""
+    """Whether the catalog's server may provide its users with credentials for the object store of the files."""
 
     find_library: Callable[[Properties], tuple[str, str] | None] = find_no_library
-    """Returns the module by which pyiceberg reads the catalog, and the extra of this package that installs it.
+    """Returns the optional module that pyiceberg needs for the catalog, and the extra of this package that installs it.
 
-    None if that is installed anyway."""
+    None if pyiceberg needs no optional module."""
 
     list_jar_groups: Callable[[Properties], tuple[str, ...]] = list_no_groups
-    """Returns the groups of further JARs with which Spark opens the catalog."""
+    """Returns the names of the groups of additional JARs that Spark needs for the catalog, such as `postgresql`."""

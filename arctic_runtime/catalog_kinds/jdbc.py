@@ -16,11 +16,11 @@ from arctic_runtime.catalog_kinds.catalog_kind import (
 _SQLITE = "jdbc:sqlite:"
 _POSTGRES = "jdbc:postgresql:"
 _READ_AND_WRITE = "2"
-"""SQLite's flag to open only an existing database; without it an empty one replaces a database that was moved away."""
+"""SQLite's open flag that does not create a missing database file; by default SQLite would create an empty one."""
 
 
 def build_embedded_properties(file: Path, warehouse: str, lock_wait_seconds: float) -> dict[str, str]:
-    """Builds the properties of an embedded warehouse's catalog, which is an SQLite file of this machine."""
+    """Builds the catalog properties of an embedded warehouse, whose catalog is the local SQLite file `file`."""
     return {
         "type": JDBC.name,
         "uri": f"{_SQLITE}{file}",
@@ -33,7 +33,7 @@ def build_embedded_properties(file: Path, warehouse: str, lock_wait_seconds: flo
 
 
 def find_sqlite_file(properties: Properties) -> Path | None:
-    """Path of the catalog's SQLite database; None if the catalog is not in an SQLite file."""
+    """Returns the path of the catalog's SQLite file; None if the catalog is not in an SQLite file."""
     uri = properties.get("uri", "")
     if not uri.startswith(_SQLITE) or uri.startswith((f"{_SQLITE}:", f"{_SQLITE}file:")):
         return None
@@ -54,9 +54,10 @@ def _build_sql_properties(properties: Properties, lock_wait_seconds: float) -> d
 
 
 def _build_table_properties(properties: Properties) -> dict[str, str]:
-    """Builds the properties by which pyiceberg creates the database's tables, and its column that tells views.
+    """Builds the properties that say whether pyiceberg creates the tables of the catalog in the database.
 
-    Java does the same when Spark opens the catalog. An SQLite file is created by `embedded_warehouse`, or not at all.
+    In PostgreSQL it creates missing tables, with the column that distinguishes views from tables, as Java does when
+    Spark opens the catalog. In an SQLite file it creates none, since `embedded_warehouse` does.
     """
     is_created = properties["uri"].startswith(_POSTGRES)
     version = {"schema_version": "v1"} if is_created and properties.get("jdbc.schema-version", "V1") == "V1" else {}
@@ -78,17 +79,20 @@ def _build_sqlalchemy_uri(properties: Properties, lock_wait_seconds: float) -> s
 
 
 def _build_jdbc_settings(catalog: str, properties: Properties) -> dict[str, str]:
-    """Builds the settings of Spark; by default the database's tables have the column that tells views from tables."""
+    """Builds the Spark settings that define the catalog.
+
+    Unless a property says otherwise, its database tables have the column that distinguishes views from tables.
+    """
     return build_iceberg_settings(catalog, {"jdbc.schema-version": "V1", **properties})
 
 
 def _list_driver_groups(properties: Properties) -> tuple[str, ...]:
-    """Lists the group with the database's driver; the driver of SQLite is among the JARs that Spark always has."""
+    """Returns the group of JARs with PostgreSQL's driver, or none: SQLite's driver is always on Spark's class path."""
     return ("postgresql",) if properties.get("uri", "").startswith(_POSTGRES) else ()
 
 
 def _find_driver_library(properties: Properties) -> tuple[str, str] | None:
-    """Returns the library for PostgreSQL with its extra; Python itself reads SQLite."""
+    """Returns the Python library for PostgreSQL and the extra that installs it; None for SQLite, a part of Python."""
     return ("psycopg2", "postgresql") if properties.get("uri", "").startswith(_POSTGRES) else None
 
 

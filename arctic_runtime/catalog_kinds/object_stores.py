@@ -1,4 +1,4 @@
-"""Object stores that keep the files of a warehouse: their schemes, and the properties and libraries that reach them."""
+"""Object stores for the files of a warehouse: their URL schemes, catalog properties, JARs and Python libraries."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ _ENDPOINT = "s3.endpoint"
 _PATH_STYLE = "s3.path-style-access"
 _REGION = "client.region"
 _OWN_FILE_IO = ("rest", "glue", "hadoop", "")
-"""Types of catalogs that choose the class for files by themselves, or that a class of the user's chooses."""
+"""Types of catalogs for which Iceberg, or a class that the user has configured, chooses the FileIO class."""
 
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """A kind of object store."""
+    """A kind of object store, such as S3."""
 
     name: str
     schemes: tuple[str, ...]
-    """Schemes of the addresses of its files."""
+    """URL schemes of the addresses of the store's files."""
 
     key_prefixes: tuple[str, ...]
-    """Beginnings of the catalog properties that are about it."""
+    """Prefixes of the names of catalog properties that concern the store."""
 
     jar_group: str
-    """Group of JARs with which Spark reaches it, see `arctic_runtime.spark.jars`."""
+    """Name of the group of JARs that Spark needs for the store (see `arctic_runtime.spark.jars`)."""
 
     bundle: str
-    """Artifact of the JAR in that group."""
+    """Maven artifact of the JAR in the group `jar_group`."""
 
     java_file_io: str
-    """Iceberg's class for its files."""
+    """Iceberg's Java class (FileIO) that reads and writes the store's files."""
 
     extra: str
-    """Extra of this package that installs the library of fsspec for it."""
+    """Extra of this package that installs `fsspec_library`."""
 
     fsspec_library: str
-    """Module of that library."""
+    """Python module by which fsspec reaches the store."""
 
     endpoint_key: str
-    """Property with the address of its server."""
+    """Name of the catalog property with the address of the store's server."""
 
 
 S3 = ObjectStore(
@@ -85,16 +85,17 @@ AZURE = ObjectStore(
     endpoint_key="adls.blob-storage-authority",
 )
 OBJECT_STORES = (S3, GCS, AZURE)
-"""All object stores in which a warehouse may be."""
+"""All kinds of object stores in which a warehouse may be."""
 
 STORE_SCHEMES = {scheme: store for store in OBJECT_STORES for scheme in store.schemes}
-"""The object store of each scheme."""
+"""The kind of object store by URL scheme."""
 
 
 def find_store(properties: Properties) -> ObjectStore | None:
-    """Returns the object store that has the files of a catalog's tables, as its properties tell; None without one.
+    """Returns the kind of object store with the files of a catalog's tables; None if the files are in none.
 
-    A catalog whose server knows where its tables are is recognised by the properties of the store itself.
+    It is determined by the scheme of the property `warehouse`. Without a location in this property, Glue means S3, and
+    for other catalogs a property of the store itself, such as `s3.endpoint`, decides.
     """
     place = urlsplit(properties.get("warehouse", ""))
     if place.scheme or place.path.startswith("/"):
@@ -111,15 +112,16 @@ def _is_configured(store: ObjectStore, properties: Properties) -> bool:
 
 
 def is_store_key(key: str) -> bool:
-    """Whether a catalog property is about a store and its files, not about the catalog."""
+    """Whether a catalog property concerns an object store and its files, not the catalog itself."""
     prefixes = tuple(prefix for store in OBJECT_STORES for prefix in store.key_prefixes)
     return key.startswith(prefixes) or key in (JAVA_FILE_IO, PYTHON_FILE_IO)
 
 
 def complete_store_properties(properties: Properties, environment: Mapping[str, str]) -> dict[str, str]:
-    """Adds the properties by which Java and Python reach the same store in the same way; given ones stay.
+    """Adds the properties with which Java and Python reach the same object store in the same way; set ones stay.
 
-    `environment` are the environment variables, from which libraries of AWS take different ones.
+    `environment` has the environment variables: AWS libraries for Java and Python read different ones, so their values
+    are written to properties.
     """
     store = find_store(properties)
     completed = dict(properties)
@@ -149,7 +151,7 @@ def _complete_s3_properties(properties: dict[str, str], environment: Mapping[str
 def build_python_store_properties(
     properties: Properties, connect_seconds: float, request_seconds: float
 ) -> dict[str, str]:
-    """Builds the properties of pyiceberg that have no equal in Java's: its class for files, and its timeouts."""
+    """Builds the object store's properties that only pyiceberg has: its FileIO class and the timeouts, in seconds."""
     store = find_store(properties)
     if store is None:
         return {}
@@ -163,7 +165,7 @@ def build_python_store_properties(
 
 
 def describe_store(properties: Properties) -> str:
-    """Names the warehouse and the server of its store, such as `s3://lake/wh at http://127.0.0.1:9000`."""
+    """Describes a warehouse and the server of its store for people, such as `s3://lake/wh at http://127.0.0.1:9000`."""
     store, warehouse = find_store(properties), properties.get("warehouse", "")
     if store is None:
         return warehouse

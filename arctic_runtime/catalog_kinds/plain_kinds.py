@@ -1,4 +1,4 @@
-"""Kinds of catalogs that pyiceberg opens with the same properties as Java, or can't open at all."""
+"""Kinds of catalogs that pyiceberg either opens with the same properties as Java, or can't open at all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TRANSACTION_ENDPOINT = "/transactions/commit"
 
 
 def _read_endpoints(catalog: Any) -> Capabilities:
-    """Reads from the endpoints that a REST server lists whether it has views and transactions over tables."""
+    """Reads from a REST server's list of endpoints whether it has views and transactions over several tables."""
     endpoints = getattr(catalog, "_supported_endpoints", None)
     if endpoints is None:
         return Capabilities()
@@ -83,4 +83,4 @@ NESSIE = CatalogKind(
     capabilities=Capabilities(branches=False, views=True, staged_creation=True, conditional_writes=True),
 )
 CUSTOM = CatalogKind(name="")
-"""A catalog without a `type`: its class is in `catalog-impl`, or a Spark Connect server has it configured."""
+"""A catalog without a `type`: the property `catalog-impl` names its class, or a Spark Connect server defines it."""

@@ -1,4 +1,4 @@
-"""All kinds of catalogs."""
+"""Registry of all kinds of catalogs, by the value of the catalog property `type`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.suggestions import suggest_nearest
 
 CATALOG_KINDS = {kind.name: kind for kind in (REST, JDBC, HIVE, GLUE, HADOOP, NESSIE)}
-"""All kinds of catalogs that have a name, by that name."""
+"""Kinds of catalogs by the value of the property `type`; `CUSTOM`, which has no type, is not included."""
 
 
 def get_catalog_kind(name: str | None) -> CatalogKind:
-    """Returns the kind of this name; raises ConfigError if there is none."""
+    """Returns the kind of catalog with the type `name`; raises ConfigError if there is none."""
     kind = CATALOG_KINDS.get(name or "")
     if kind is None:
         raise ConfigError(
@@ -27,5 +27,8 @@ def get_catalog_kind(name: str | None) -> CatalogKind:
 
 
 def select_catalog_kind(properties: Properties) -> CatalogKind:
-    """Returns the kind that the property `type` names; `CUSTOM` if there is none. Raises as `get_catalog_kind`."""
+    """Returns the kind of catalog that the property `type` names, or `CUSTOM` without this property.
+
+    Raises ConfigError if the type is unknown.
+    """
     return get_catalog_kind(properties["type"]) if "type" in properties else CUSTOM

@@ -1,4 +1,4 @@
-"""An embedded warehouse in an object store: its files are there, and its catalog is an SQLite file of this machine."""
+"""An embedded warehouse in an object store: the store has its files; its catalog is an SQLite file on this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.suggestions import suggest_nearest
 
 STATE_FOLDER = ".arctic"
-"""Folder of a project that has the catalogs of its warehouses in object stores."""
+"""Name of the folder in a project for the catalog files of its warehouses in object stores."""
 
 _STORE_KEYS = (
     "client.region",
@@ -23,12 +23,12 @@ _STORE_KEYS = (
     "s3.secret-access-key",
     "s3.session-token",
 )
-"""Keys that are suggested for unknown ones."""
+"""Names of store properties that are suggested if an unknown one is set."""
 
 
 @dataclass(frozen=True)
 class StoreWarehouse:
-    """A warehouse's address, the file of its catalog, and the properties by which its store is reached."""
+    """A warehouse in an object store: its address, its catalog's SQLite file, and the properties to reach the store."""
 
     address: str
     catalog_file: Path
@@ -36,16 +36,17 @@ class StoreWarehouse:
 
 
 def is_store_address(warehouse: object) -> bool:
-    """Whether a warehouse is written as the address of an object store, such as `s3://bucket/path`."""
+    """Whether the location of a warehouse is the address of an object store, such as `s3://bucket/path`."""
     return "://" in str(warehouse) and urlsplit(str(warehouse)).scheme.lower() in STORE_SCHEMES
 
 
 def place_store_warehouse(
     address: str, base: Path, store_properties: Mapping[str, str] | None = None
 ) -> StoreWarehouse:
-    """Returns the warehouse at an address, with its catalog in `<base>/.arctic/<scheme>/<bucket>/<path>/catalog.db`.
+    """Returns the warehouse at `address`, with its catalog in `<base>/.arctic/<scheme>/<bucket>/<path>/catalog.db`.
 
-    Each address has a catalog of its own. Raises ConfigError for an address or a property that can't be used.
+    Each address has a catalog of its own. Raises ConfigError if the address is not valid, such as one with a password,
+    or if a property in `store_properties` does not concern a store.
     """
     parts = urlsplit(address.strip())
     names = [name for name in parts.path.split("/") if name]

@@ -38,9 +38,9 @@ def connect(source: IngestSource, reader: CatalogReader, session: Session) -> Co
 
 
 def get_position_parser(connector: str) -> ParsePosition:
-    """Returns the function that parses positions of a connector.
+    """Returns the function that parses positions (in a source's log or stream) of a connector.
 
-    For an unknown connector, it returns positions that can't be compared.
+    For an unknown connector, the function parses any text to a position that can't be compared with others.
     """
     known = _BY_NAME.get(connector)
     return keep_opaque if known is None else known.parse_position

@@ -24,7 +24,7 @@ _POLICIES: Mapping[SchemaChanges, OnSchemaChange] = {
     "freeze": "fail",
 }
 _DATABASES = ("postgresql", "mysql", "mariadb")
-"""Connectors of sources that report the primary keys of their tables."""
+"""Connectors of sources that report the primary keys of their tables, namely databases."""
 
 _TABLE_KEYS = (
     "primary_key",
@@ -45,11 +45,12 @@ _SECONDS = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True)
 class IngestedTable:
-    """A table of a source; `source_name` is its name there, with its schema if the source has schemas.
+    """A table of a source, and the arctic table to which it is ingested (`table`).
 
-    `settings` are configuration keys of the arctic table. `columns` are names and types of those that the user
-    declares, as the format reads them. If `tells_key`, the source reports primary keys, as databases do: a table for
-    which it reports none has no primary key.
+    `source_name` is its name in the source, with its schema if the source has schemas. `settings` are configuration
+    keys of the arctic table. `columns` are the names of the columns that the user declares, with types in the syntax of
+    the event format. If `tells_key`, the source reports primary keys, as databases do: a table for which it reports
+    none has no primary key.
     """
 
     name: str
@@ -62,14 +63,14 @@ class IngestedTable:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The primary key that the user configured; empty if that of the source is used, or if there is to be none."""
+        """The primary key that the user configured; empty if the source's key is used, or if there is to be no key."""
         return read_names("primary_key", self.settings.get("primary_key") or ())
 
     def choose_key(self, source_key: tuple[str, ...]) -> tuple[str, ...]:
-        """Returns the primary key of the arctic table; () if it has none, so that rows are appended to it.
+        """Returns the primary key of the arctic table; () if it has none, so that each event appends a row.
 
-        It is `source_key`, the primary key in the source, unless the user configured one. Raises ConfigError if neither
-        says whether the table has a key.
+        The key is `source_key`, the primary key in the source, unless the user configured one. Raises ConfigError if it
+        is not known whether the table has a key: the user configured none, and the source reports no keys.
         """
         key = self.key if "primary_key" in self.settings else source_key
         if not key and not self.tells_key and "primary_key" not in self.settings:
@@ -94,25 +95,25 @@ class IngestedTable:
 
 
 RETENTION = {"versions": "2h", "retain_last": 200}
-"""Versions of an ingested table that are kept by default: one commit per second makes very many of them."""
+"""Default retention of an ingested table's versions; short, since one commit per second makes very many of them."""
 
 
 class TablesWait(SourceError):
-    """Raised if all tables of a source are up to date except those that a user has to load again."""
+    """Raised if tables of a source have to be loaded again by a user; all other tables are up to date."""
 
 
 PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
-"""The default ports of databases by their connectors."""
+"""The default ports of databases by connector."""
 
 
 @dataclass(frozen=True)
 class IngestSource:
-    """A source that is ingested; `connection` has the settings that only its connector knows, including secrets.
+    """A source that is ingested; `connection` has the settings that only its connector reads, including secrets.
 
-    `trigger_seconds` is the shortest time between two batches. `most_dead` is the largest number of dead letters with
-    which ingestion continues; None for any number. `table_schema` is the schema of tables that are named without one;
-    None if the source has no schemas. `include` are patterns of names, with schema, of tables that are ingested without
-    being declared.
+    `trigger_seconds` is the shortest time between the begins of two batches. `most_dead` is the largest number of dead
+    letters with which ingestion continues; None for any number. `table_schema` is the schema, in the source, of tables
+    that are named without one; None if the source has no schemas. `include` are patterns of names, with schema, of
+    tables that are ingested without being declared in the dbt source.
     """
 
     name: str
@@ -127,10 +128,10 @@ class IngestSource:
     schema_changes: SchemaChanges = "safe"
 
     def list_included_tables(self, names: Iterable[str]) -> tuple[IngestedTable, ...]:
-        """Returns those of the tables `names` that match `include` and are not declared.
+        """Returns those of the tables `names` that match `include` and are not declared in the dbt source.
 
-        Names are in the source, with schema. Each gets the name that it has in the source. Raises ConfigError if two
-        tables would have the same name.
+        `names` are names in the source, with schema; the arctic table has the same name without the schema. Raises
+        ConfigError if two arctic tables would have the same name.
         """
         taken = {self.dead_letter_table.name.casefold(): "the source's dead letters"}
         schema = self.dead_letter_table.schema
@@ -155,15 +156,15 @@ class IngestSource:
 
 
 def read_table_schema(ingest: Mapping[str, Any]) -> str | None:
-    """Returns the schema of tables that are named without one; None if the source has no schemas.
+    """Returns the schema, in the source, of tables that are named without one; None if the source has no schemas.
 
-    It is `table_schema` of a `meta.arctic.ingest`, or the default of its connector.
+    This is the `table_schema` of a `meta.arctic.ingest`, or the default of its connector.
     """
     return ingest.get("table_schema") or read_default_schema(str(ingest.get("connector")), ingest)
 
 
 def read_default_schema(connector: str, connection: Mapping[str, Any]) -> str | None:
-    """Returns the database schema of tables that are named without one; None for sources that are no databases.
+    """Returns the database schema of tables that are named without one; None for sources that are not databases.
 
     `connection` has the connection settings; for MySQL and MariaDB the schema is their `database`.
     """
@@ -176,7 +177,7 @@ def read_default_schema(connector: str, connection: Mapping[str, Any]) -> str | 
 class DeclaredTable:
     """A table of a dbt source as declared in YAML, independent of the class in which dbt represents it.
 
-    `meta` is its own `meta.arctic`, and `columns` are names and types of its columns that have a type.
+    `meta` is the table's `meta.arctic`, and `columns` are names and types of its columns that have a type.
     """
 
     name: str
@@ -187,7 +188,7 @@ class DeclaredTable:
     columns: tuple[tuple[str, str], ...]
 
     def name_in_source(self, schema: str | None) -> str:
-        """Returns the table's name in the source; `schema` is put before a name that has none."""
+        """Returns the table's name in the source; `schema` is put before a name without a schema."""
         name = str(self.meta.get("source_table", self.identifier))
         return name if "." in name or schema is None else f"{schema}.{name}"
 
@@ -201,7 +202,7 @@ class Origin:
 
 
 def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[DeclaredTable]) -> IngestSource:
-    """Reads a source from its `meta.arctic.ingest` and its tables; raises ConfigError with all errors."""
+    """Reads a source from its `meta.arctic.ingest` and its tables; raises ConfigError that lists all errors."""
     wrong: list[str] = []
     known = dict(ingest)
     connector = known.pop("connector", None)

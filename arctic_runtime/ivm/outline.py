@@ -1,4 +1,4 @@
-"""Draws a tree of operators as a short outline for people to read."""
+"""Draws a tree of operators as a short outline in text, for `explain`."""
 
 from __future__ import annotations
 

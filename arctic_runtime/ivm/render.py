@@ -1,4 +1,4 @@
-"""Renders a tree as SQL: each operator is one select over its inputs; the engine's optimizer merges the selects."""
+"""Renders an operator tree as SQL: each operator is one select over its inputs, which Spark's optimizer merges."""
 
 from __future__ import annotations
 
@@ -33,12 +33,15 @@ from arctic_runtime.sql.spark_sql import write_sql
 
 
 def name_input(source: TableName, image: Image) -> str:
-    """Name of the view from which a plan reads the rows or changes of a source that `image` selects."""
+    """Name of the temporary view from which a plan reads the rows or changes of a source that `image` selects."""
     return format_image_view(image, source)
 
 
 def render_sql(node: Node) -> str:
-    """Renders a tree of operators as SQL text; it reads sources by the names of `name_input`, spools by their own."""
+    """Renders a tree of operators as the text of a query.
+
+    The query reads sources from the views that `name_input` names, and spools from views with the spools' names.
+    """
     return write_sql(build_query(node))
 
 
@@ -124,7 +127,7 @@ def _build_input(node: Node, alias: str) -> exp.Subquery:
 
 
 def _build_select(selected: Iterable[exp.Expr]) -> exp.Select:
-    """Builds a select of the expressions in `selected`; without any, it selects a constant, which keeps the rows."""
+    """Builds a select of the expressions in `selected`; if there are none, it selects a constant, to keep the rows."""
     return exp.Select(expressions=list(selected) or [exp.true()])
 
 

@@ -1,1 +1,1 @@
-"""Data classes for tables, versions, windows, states, steps and change sets, and the names stored in tables."""
+"""Data classes for models, their tables and sources, and for plans; and the names that are stored in tables."""

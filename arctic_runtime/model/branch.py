@@ -1,8 +1,9 @@
-"""Branches to which attempts commit, and the checks before such a branch is published as the table's main branch.
+"""Branches of attempts, and the checks before such a branch is published as the table's main branch.
 
-If a commit names a branch that was dropped in the meantime, Iceberg creates it again on top of the current main. So the
-name of a branch proves nothing. An attempt is published only if its branch contains the attempt's own commits on top of
-the snapshot that it observed, and nothing else.
+An attempt is one try of a run or a maintenance operation; it commits to branches of its own. If it commits to a branch
+that was dropped in the meantime, Iceberg creates the branch again, on top of the current main. So the name of a branch
+does not prove its contents. A branch is published only if it has the attempt's own commits, and no others, on top of
+the snapshot that the attempt observed.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from arctic_runtime.model.properties import BRANCH_PREFIX
 
 @dataclass(frozen=True)
 class BranchCommit:
-    """A snapshot of a table: its parent, its operation, and the attempt that wrote it.
+    """A snapshot of a table: the id of its parent, its Iceberg operation, and the attempt that wrote it.
 
-    `attempt` is None if the snapshot's summary names none.
+    `attempt` is None if the snapshot's summary has no entry for the attempt.
     """
 
     parent: int | None
@@ -38,26 +39,30 @@ class BranchState:
 
     @property
     def is_published(self) -> bool:
-        """Whether main contains the head of the other branch."""
+        """Whether main contains `tip`, so that all commits of the other branch are published."""
         return self.tip is not None and self.tip in walk_lineage(self.main, _map_parents(self.commits))
 
 
 def walk_lineage(snapshot: int | None, parents: Mapping[int, int | None]) -> Iterator[int]:
-    """Yields `snapshot` and its ancestors, newest first; nothing for None. `parents` maps a snapshot to its parent."""
+    """Yields `snapshot` and its ancestors, newest first; `parents` maps each snapshot to its parent.
+
+    Yields nothing if `snapshot` is None.
+    """
     while snapshot is not None:
         yield snapshot
         snapshot = parents.get(snapshot)
 
 
 def explain_refused_publish(state: BranchState, expected: int, attempt: str, is_shared: bool = False) -> str | None:
-    """Returns the reason why an attempt's branch can't be published as main; None if it can.
+    """Returns the reason for which an attempt's branch can't be published as main; None if it can be published.
 
-    It can if it contains all commits of `attempt` on top of the snapshot `expected`, and no others. If several
-    processes share an attempt (`is_shared`), a dropped branch may have lost some of its commits; the caller checks
-    that. Two kinds of commits count as the attempt's own although their summaries don't name it. One is a rewrite of
-    files directly on top of `expected`, since Iceberg's procedure can't add properties to its commit. Commits of other
-    writers have another parent or an attempt. The other is a delete on top of a commit of the attempt, since Spark
-    deletes whole files without properties. A branch that was dropped and created again lacks this commit below.
+    It can be published if main still is the snapshot `expected`, and if the branch has all commits of `attempt`, and no
+    others, on top of `expected`. If several processes share the attempt (`is_shared`), the caller must check itself
+    that none of the attempt's commits was lost with a dropped branch.
+
+    Two kinds of commits count as the attempt's own although their summaries don't name the attempt: a rewrite of files
+    directly on top of `expected`, because Iceberg's procedure can't add entries to the summary; and a delete on top of
+    a commit of the attempt, because Spark deletes whole files without such entries.
     """
     if state.main != expected:
         return f"main is snapshot {state.main} by now"
@@ -101,11 +106,12 @@ def list_abandoned_branches(
     head: int | None,
     before_ms: int,
 ) -> tuple[str, ...]:
-    """Lists, sorted, the branches of attempts that can't be published any more, since main has newer commits.
+    """Lists, sorted, the branches of attempts that can't be published any more, because main has newer commits.
 
-    `branches` maps names to heads, `parents` each snapshot to its parent, and `times` each snapshot to the milliseconds
-    at which it was committed; `head` is the head of main. Main's first newer commit must be older than `before_ms`, so
-    that no slow writer is still at work: its commit to a dropped branch would create the branch again.
+    `branches` maps names to heads, `parents` maps each snapshot to its parent, and `times` maps each snapshot to its
+    commit time in milliseconds since 1970; `head` is the head of main. A branch is listed only if the first commit of
+    main that it lacks is older than `before_ms`. A slow writer might otherwise still commit to the branch, which would
+    create the branch again after it is dropped.
     """
     own = {name: tip for name, tip in branches.items() if name.startswith(BRANCH_PREFIX)}
     left = {name: _find_fork_commit(tip, parents, head) for name, tip in own.items()}
@@ -113,9 +119,9 @@ def list_abandoned_branches(
 
 
 def _find_fork_commit(tip: int, parents: Mapping[int, int | None], head: int | None) -> int | None:
-    """Returns the oldest commit of main that the branch with the head `tip` lacks; None if it has main's head.
+    """Returns the oldest commit of main that the branch with the head `tip` lacks; None if it has all of them.
 
-    If that commit has expired, it is the oldest commit of main that is kept.
+    If that commit has expired, the oldest commit of main that has not expired is returned.
     """
     own, at = set(walk_lineage(tip, parents)), None
     for snapshot in walk_lineage(head, parents):

@@ -1,4 +1,4 @@
-"""The change rows of one commit, and the check before they are published."""
+"""A change set: the change rows of one commit to a change table, and the check before they are published."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 class ChangeSet:
     """Change rows that one commit appends to a change table, if its newest snapshot still is `commit.expected`.
 
-    `rows` have the columns of `shape`, and an action each. The commit's summary contains `summary`, the record of the
-    run. If `is_gathered` is False, `rows` are rebalanced before they are written; if True, the number of their
-    partitions already fits their size. `confirm` is called when all rows are written, before any reader sees them; it
-    raises to stop the attempt.
+    `rows` has the columns of `shape`, and the column `_action`. `summary`, the record of the run, becomes part of the
+    summary of the commit. If `is_gathered` is False, `rows` is rebalanced before it is written; if True, its number of
+    partitions already fits its size. `confirm` is called after all rows are written and before readers can see them; if
+    it raises an error, the rows are not published.
     """
 
     commit: AppendChanges

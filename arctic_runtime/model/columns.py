@@ -1,4 +1,4 @@
-"""Columns, changes of columns, and the column names that are reserved for change rows and history."""
+"""Columns of tables, changes of these, and the column names that are reserved for change rows and history."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ METADATA: Final = ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_
 OWN_PREFIX: Final = "__arctic_"
 RESERVED: Final = (*CHANGE_COLUMNS, POSITION)
 HISTORY_COLUMNS: Final = (VALID_FROM, VALID_TO, IS_CURRENT, RECORDED_FROM, RECORDED_TO)
-"""Columns of a table with history: the interval in which a version is valid, whether it is current, and, in bitemporal
-tables, the interval during which the table contained this version."""
+"""Columns of a table with history, which has one row for each version of a row of the query.
+
+They are the interval in which the version is valid, whether it is current, and, in bitemporal tables, the interval in
+which the table contained the version.
+"""
 
 
 @dataclass(frozen=True)
@@ -58,32 +61,32 @@ def find_column(columns: tuple[Column, ...], name: str) -> Column | None:
 
 
 def strip_change_columns(change_columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Returns the columns of a change table without `_action`, `_ts`, `_seq` and `_before`: the model's columns."""
+    """Returns the model's columns: those of its change table without `_action`, `_ts`, `_seq` and `_before`."""
     return tuple(column for column in change_columns if column.name not in CHANGE_COLUMNS)
 
 
 def build_history_columns(kind: str, is_bitemporal: bool) -> tuple[Column, ...]:
     """Returns the columns that a table with history has in addition to those of its query.
 
-    `kind` is the type of the times at which a version begins or ends to be valid. Bitemporal tables also have the times
-    at which it was recorded.
+    `kind` is the Spark type of `_valid_from` and `_valid_to`. Bitemporal tables also have the times at which a version
+    was recorded, as timestamps.
     """
     recorded = (Column(RECORDED_FROM, "timestamp"), Column(RECORDED_TO, "timestamp")) if is_bitemporal else ()
     return (Column(VALID_FROM, kind), Column(VALID_TO, kind), Column(IS_CURRENT, "boolean"), *recorded)
 
 
 Names = Mapping[str, str]
-"""Current column → its name at an earlier snapshot, for columns whose names differ.
+"""Maps current column names to the columns' names at an earlier snapshot, for columns whose names differ.
 
-The text is empty if the column did not exist at that snapshot.
+The earlier name is empty if the column did not exist at that snapshot.
 """
 
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """A change of a table's columns: renames (from, to), added columns, wider types and dropped columns.
+    """A change of a table's columns: renames (old name, new name), added columns, wider types and dropped columns.
 
-    They are applied in this order.
+    The parts are applied in this order: `rename`, `add`, `widen`, `drop`.
     """
 
     add: tuple[Column, ...] = ()
@@ -96,7 +99,7 @@ class SchemaChange:
         return not (self.add or self.widen or self.drop or self.rename)
 
     def describe_change(self) -> str:
-        """Describes the change in a line for people; empty if nothing changes."""
+        """Describes the change in one line for users; empty if nothing changes."""
         parts = (
             *(f"{old} renamed to {new}" for old, new in self.rename),
             *(f"{column.name} added ({column.type})" for column in self.add),
@@ -121,14 +124,14 @@ def compare_columns(before: Mapping[int, Column], after: Mapping[int, Column]) -
 
 
 def format_key(key: Iterable[str]) -> str:
-    """Formats the column names of a key as one text, as tables store it; `parse_key` is the reverse."""
+    """Formats the column names of a key as one text, for a table property; `parse_key` parses it."""
     return ",".join(name.replace("\\", "\\\\").replace(",", "\\,") for name in key)
 
 
 def parse_key(text: str) -> tuple[str, ...]:
-    """Parses a key's text to its column names.
+    """Parses the text of a key, as `format_key` writes it, to column names.
 
-    An empty text is the key of a table with one row, which has no columns.
+    An empty text is the empty key, that of a table with a single row.
     """
     parts = re.findall(r"(?:[^\\,]|\\.)+", text, flags=re.DOTALL)
     return tuple(re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in parts)

@@ -1,4 +1,7 @@
-"""Data classes for forgetting rows: the request, the plan for each table, and the certificate of the result."""
+"""Data classes for the deletion of rows from all tables and their history (`arctic forget`), for privacy requests.
+
+They are the request, the plan for each table, and the certificate of the result.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ from arctic_runtime.model.names import TableName
 class Forget:
     """Request to forget rows of a table: those with one of `keys`, or those for which the predicate `where` is true.
 
-    `keys` are texts: the values of all key columns of the first key, then those of the next key, and so on. If
-    `drop_savepoints`, savepoints that contain the rows are dropped.
+    `keys` are texts: the values of all key columns of the first key, then those of the next key, and so on. `where` is
+    SQL. If `drop_savepoints`, savepoints that contain the rows are dropped.
     """
 
     keys: tuple[str, ...] = ()
@@ -23,10 +26,10 @@ class Forget:
 
 @dataclass(frozen=True)
 class TableToForget:
-    """Part of a plan to forget rows, for one table: the number of keys, and files and bytes that contain these rows.
+    """Part of a plan to forget rows, for one table: number of keys, and files and bytes to rewrite.
 
-    `snapshots` is the number of snapshots that will expire, and `savepoints` are the names of savepoints that contain
-    the rows.
+    `snapshots` is the number of snapshots to expire, and `savepoints` are the names of savepoints that contain the
+    rows.
     """
 
     table: TableName
@@ -39,7 +42,10 @@ class TableToForget:
 
 @dataclass(frozen=True)
 class ForgetPlan:
-    """Plan to forget rows, for all tables that contain them, the requested one first; `notes` are texts for people."""
+    """Plan to forget rows, for all tables that contain them, the requested table first.
+
+    `dead_letters` is the number of dead letters to delete; `notes` are texts for users.
+    """
 
     tables: tuple[TableToForget, ...]
     dead_letters: int = 0
@@ -48,10 +54,10 @@ class ForgetPlan:
 
 @dataclass(frozen=True)
 class TableForgotten:
-    """Result of forgetting rows of one table.
+    """Result of a request to forget rows, for one table.
 
     `scanned_files` is the number of data files that were read afterwards to check the result, including files that
-    belong to no snapshot. `left` are texts about rows that are still there.
+    belong to no snapshot. `left` are texts that describe rows which the table's files still contain.
     """
 
     table: TableName
@@ -67,9 +73,10 @@ class TableForgotten:
 
 @dataclass(frozen=True)
 class Certificate:
-    """Record of a request to forget: its time, the result for each table, and in `left` the rows that remain.
+    """Record of a request to forget rows of `table`: its time `at`, and the result for each table.
 
-    `notes` name places that were not checked.
+    `dead_letters` is the number of deleted dead letters. `left` are texts that describe rows which still exist outside
+    of `tables`. `notes` are texts about storage that was not checked.
     """
 
     table: TableName
@@ -85,7 +92,7 @@ class Certificate:
 
 
 def describe_forget_plan(plan: ForgetPlan) -> list[str]:
-    """Describes the plan to forget rows for people, in lines."""
+    """Describes the plan to forget rows for users, as lines of text."""
     lines = [
         f"to forget: {table_plan.keys:,} key(s) of {table_plan.table}; {table_plan.files} file(s), "
         f"{table_plan.bytes:,} bytes, to rewrite; "
@@ -103,7 +110,7 @@ def describe_forget_plan(plan: ForgetPlan) -> list[str]:
 
 
 def describe_certificate(certificate: Certificate) -> list[str]:
-    """Describes the result of forgetting rows for people, in lines."""
+    """Describes the result of a request to forget rows for users, as lines of text."""
     lines = [
         f"forgotten: {table_result.keys:,} key(s) of {table_result.table}; "
         f"{table_result.rewritten_files} file(s) rewritten, "

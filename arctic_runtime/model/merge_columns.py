@@ -1,4 +1,7 @@
-"""Merge functions: how the value of a row's column is computed from the values of several events of its key."""
+"""Merge functions of the configuration key `merge_columns`.
+
+A merge function computes the value of a column from the column's values in several change events of one key.
+"""
 
 from __future__ import annotations
 
@@ -16,27 +19,28 @@ BY_ORDER: Final = ("first", "last", "last_non_null")
 FUNCTIONS: Final = (*COMMUTATIVE, *BY_ORDER)
 
 ON_MATCH: Final = {"replace": "last", "update": "last_non_null", "ignore": "first"}
-"""Value of `on_match` → the merge function of all columns without a function of their own."""
+"""Maps values of the configuration key `on_match` to the merge function of columns without one in `merge_columns`."""
 
 
 def get_function(merge_columns: Mapping[str, str], on_match: str, column: str) -> str:
     """Returns the merge function of a column: one of `FUNCTIONS`, or an SQL expression.
 
-    `merge_columns` maps columns to functions; other columns have the one for `on_match`.
+    `merge_columns` maps columns to functions; columns that it lacks have the function that `ON_MATCH` has for
+    `on_match`.
     """
     functions = (function for name, function in merge_columns.items() if is_same_name(name, column))
     return next(functions, ON_MATCH[on_match])
 
 
 def is_sums_only(merge_columns: Mapping[str, str], on_match: str, columns: Iterable[str]) -> bool:
-    """Whether all `columns`, those outside the key, are merged by `sum`, so that single events can be subtracted.
+    """Whether all `columns`, those outside the key, are merged by `sum`, so that an event can be subtracted again.
 
-    False if there are no columns.
+    False if there are no such columns.
     """
     functions = [get_function(merge_columns, on_match, column) for column in columns]
     return bool(functions) and all(function == "sum" for function in functions)
 
 
 def select_expressions(merge_columns: Mapping[str, str]) -> dict[str, str]:
-    """Returns the columns whose merge function is an SQL expression, with this expression."""
+    """Returns the entries of `merge_columns` whose merge function is an SQL expression and not one of `FUNCTIONS`."""
     return {name: function for name, function in merge_columns.items() if function not in FUNCTIONS}

@@ -1,4 +1,4 @@
-"""Names of tables, and of the other relations that belong to a table."""
+"""Names of tables, of further relations that belong to a table, and of the temporary views of a run."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _CHANGES_VIEW = re.compile(r"`changes\(((?:[^`()]|``)*)\)`")
 
 @dataclass(frozen=True, order=True)
 class TableName:
-    """A three-level table name; its parts are plain text and have to be quoted in SQL.
+    """A table name of three levels; each is plain text, which must be quoted in SQL.
 
-    Raises ConfigError for parts that no catalog allows: empty ones, path separators, control characters.
+    Raises ConfigError if a level is empty, is `.` or `..`, or contains a slash, a backslash or a control character.
     """
 
     catalog: str
@@ -50,32 +50,32 @@ class TableName:
 
     @property
     def changes(self) -> TableName:
-        """The name of the change table of this table."""
+        """Name of the change table of this table."""
         return self.with_name(self.name + CHANGES_SUFFIX)
 
     @property
     def base(self) -> TableName:
-        """The name of the base table, if this table is merged on read."""
+        """Name of the base table if this table is merged on read, so that the table's own name is that of a view."""
         return self.with_name(self.name + BASE_SUFFIX)
 
     @property
     def totals(self) -> TableName:
-        """The name of the table with this table's aggregate state: counts and sums of its groups."""
+        """Name of the table with this table's aggregate state: counts, sums and extremes of groups."""
         return self.with_name(self.name + TOTALS_SUFFIX)
 
     @property
     def forget_keys_name(self) -> TableName:
-        """The name of the table with the keys of rows to forget, while they are being forgotten."""
+        """Name of a temporary table with the keys of rows to forget, which exists while `arctic forget` runs."""
         return self.with_name(self.name + FORGET_SUFFIX)
 
     @property
     def staging_name(self) -> TableName:
-        """The name of the table in which a source's snapshot is collected while this table is loaded again."""
+        """Name of a temporary table that collects a snapshot of the source while this table is loaded again."""
         return self.with_name(self.name + STAGED_SUFFIX)
 
     @property
     def helpers(self) -> dict[str, TableName]:
-        """Maps descriptions for people to the names of the other relations that a model may create for this table."""
+        """Maps descriptions, such as "change table", to the names of further tables that a model may create."""
         return {
             "change table": self.changes,
             "base": self.base,
@@ -96,7 +96,7 @@ class TableName:
 
 
 def parse_table_name(text: str, near: TableName) -> TableName:
-    """Parses a table name of one to three levels; missing levels are those of `near`.
+    """Parses a table name of one to three levels; missing levels are taken from `near`.
 
     Levels may be quoted with backticks. Raises ConfigError if `text` is no such name.
     """
@@ -111,32 +111,35 @@ def parse_table_name(text: str, near: TableName) -> TableName:
 
 
 def format_image_view(image: str, source: TableName) -> str:
-    """Returns the name of a temporary view with some rows of `source` during a run; `image` says which rows."""
+    """Returns the name of a run's temporary view with some rows of `source`; `image` is a word for these rows."""
     return f"{image}({'.'.join(_escape_part(part) for part in source.parts)})"
 
 
 def format_changes_view(source: TableName) -> str:
-    """Returns the name of the temporary view from which a model's SQL reads the new rows of `source`.
+    """Returns the name of the temporary view `changes(…)` from which a model's SQL reads the new rows of `source`.
 
-    `list_changes_read` is the reverse.
+    `list_changes_read` extracts the names of the sources from the SQL.
     """
     return format_image_view("changes", source)
 
 
 History = Literal["seen", "all", "theirs"]
-"""Which rows of sources are read: those that earlier runs consumed (`seen`), those and the ones that this run consumes
-(`all`), or those that other runs consumed during this run (`theirs`)."""
+"""Rows of sources that a query reads in place of the new rows.
+
+These are the rows that earlier runs consumed (`seen`), the rows that earlier runs and this run consume (`all`), or the
+rows that other runs consumed during this run (`theirs`).
+"""
 
 
 def format_history_view(history: History, source: TableName) -> str:
-    """Returns the name of the temporary view with those rows of `source` that `history` names."""
+    """Returns the name of the temporary view with the rows of `source` that `history` stands for."""
     return f"{history} {format_changes_view(source)}"
 
 
 def replace_with_history(history: History, sql: str) -> str:
-    """Returns a model's SQL that reads, in place of new rows, the rows of its sources that `history` names.
+    """Returns a model's SQL changed to read the rows of its sources that `history` stands for, in place of new rows.
 
-    Views of `format_changes_view` are replaced by those of `format_history_view`.
+    The names of `format_changes_view` in it are replaced by those of `format_history_view`.
     """
     return _CHANGES_VIEW.sub(lambda match: f"`{history} {match[0][1:]}", sql)
 

@@ -1,7 +1,7 @@
-"""All names under which arctic stores something in a table: properties, keys of snapshot summaries, tags, branches.
+"""All names that arctic stores in tables: of table properties, entries of snapshot summaries, tags and branches.
 
-The names are part of the format of tables, so their texts never change. A new one is a constant here and an entry of
-`STORED_NAMES`, from which the table in docs/architecture.md is generated.
+The names are part of the format of tables, so their texts never change. A new name needs a constant here and an entry
+of `STORED_NAMES`, from which the table in docs/architecture.md is generated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Place = Literal[
     "property of a table without a key",
     "summary of a commit of events to a table without a key",
 ]
-"""The place in a table where a name is stored."""
+"""Kind of place in a table at which a name is stored."""
 
 RUN: Final = "arctic.run"
 MODE: Final = "arctic.mode"
@@ -103,9 +103,10 @@ FORGOTTEN_KEYS_KIND: Final = "forget"
 
 @dataclass(frozen=True)
 class StoredName:
-    """A name that arctic stores in tables: its text, the places where it is stored, and the meaning of its value.
+    """A name that arctic stores in tables: its text, the kinds of places that store it, and the meaning of its value.
 
-    The text is only a prefix if it ends with an underscore or a dot, as for tags and branches.
+    `holds` is this meaning, for the documentation. A text that ends with an underscore or a dot is only a prefix, as
+    for tags and branches.
     """
 
     text: str
@@ -371,7 +372,7 @@ STORED_NAMES: Final = (
     StoredName(ATTEMPT, ("summary of a commit to a branch",), "the attempt that wrote the commit"),
     StoredName(VIEW_TAG_PREFIX, ("tag of the base",), "the snapshot that the view reads, which the tag keeps"),
 )
-"""All names, in the order in which the documentation lists them."""
+"""All stored names, in the order in which the documentation lists them."""
 
 
 def describe_stored_names() -> str:

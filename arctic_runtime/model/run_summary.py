@@ -1,4 +1,4 @@
-"""The record of a run, stored in the summary of its commit to the change table."""
+"""Record of a run, which is stored in the snapshot summary of the run's commit to the change table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCHEMA_ONLY = "schema-only"
 
 @dataclass(frozen=True)
 class RunSummary:
-    """Record of a run, a restore or an overwrite in the summary of its commit; entries that are not recorded are None.
+    """Record of a run, a restore or an overwrite in the summary of its commit; absent entries are None.
 
     `docs/architecture.md` describes each entry under its stored name. `started_ms`, `source_time_ms` and
     `shown_before_ms` are milliseconds since 1970, and `estimated` is in seconds.
@@ -84,10 +84,10 @@ class RunSummary:
         return replace(self, **{name: entry for name, entry in entries.items() if entry is not None})
 
     def to_repeat(self, mode: str, reason: str) -> RunSummary:
-        """Returns the record for a commit with the same offsets, so that the next run continues where this one ended.
+        """Returns a copy of the record for another commit with the same offsets, such as that of a restore.
 
-        `mode` and `reason` are those of the new commit. Entries about the run itself are removed: its start, estimate,
-        repairs and kind of changelog.
+        The next run then continues from the same versions of the upstreams. `mode` and `reason` are those of the other
+        commit. Entries about the run itself are removed: its start, estimate, repairs and kind of changelog.
         """
         return replace(self, mode=mode, reason=reason, started_ms=None, estimated=None, repaired=None, changelog=None)
 
@@ -113,7 +113,7 @@ _TEXTS: Mapping[str, str] = {
     "position_events": properties.POSITION_EVENTS,
     "letters": properties.LETTERS,
 }
-"""Field of `RunSummary` → its stored name, for the entries that are stored as they are, since they are texts."""
+"""Maps fields of `RunSummary` that are stored unchanged, because they are texts, to their stored names."""
 
 
 def _decode_declared(summary: Mapping[str, str]) -> Declared | None:
@@ -136,32 +136,32 @@ def is_run(commit: Commit) -> bool:
 
 
 def run_commits(changes: ChangeTableState | None) -> tuple[Commit, ...]:
-    """Returns the kept commits that runs, restores or overwrites made, oldest first; empty for None."""
+    """Returns the commits of `changes` that runs, restores or overwrites made, oldest first; empty for None.
+
+    Commits whose snapshots have expired are not included.
+    """
     return tuple(commit for commit in changes.commits if is_run(commit)) if changes else ()
 
 
 def find_last_load(changes: ChangeTableState | None) -> Commit | None:
-    """Returns the newest commit of a run that loaded data, not only changed columns; None if there is none."""
+    """Returns the newest commit of a run that loaded data (mode other than `schema-only`); None if there is none."""
     runs = filter(is_run, reversed(changes.commits if changes else ()))
     return next((commit for commit in runs if commit.summary.get(properties.MODE) != SCHEMA_ONLY), None)
 
 
 def find_last_run(changes: ChangeTableState | None) -> RunSummary | None:
-    """Returns the record of the newest run that loaded data, not only changed columns; None if there is none."""
+    """Returns the record of the newest run that loaded data (mode other than `schema-only`); None if there is none."""
     last = find_last_load(changes)
     return RunSummary.decode(last.summary) if last else None
 
 
 def is_planned_increment(commit: Commit) -> bool:
-    """Whether the run that made `commit` was planned as an incremental refresh, even if it became a full one.
-
-    It reads single entries instead of decoding the record, since tables have many commits.
-    """
+    """Whether the run that made `commit` was planned as an incremental refresh, even if it became a full one."""
     return commit.summary.get(properties.MODE) == "incremental" or properties.GIVEN_UP in commit.summary
 
 
 def read_measured_seconds(commit: Commit) -> tuple[str, float, float] | None:
-    """Returns mode, actual and estimated seconds of the run that made a commit; None if it recorded no estimate."""
+    """Returns mode, actual seconds and estimated seconds of the run of a commit; None if it has stored no estimate."""
     summary = commit.summary
     keys = (properties.MODE, properties.STARTED, properties.ESTIMATED)
     if any(key not in summary for key in keys):

@@ -1,4 +1,4 @@
-"""Savepoints: versions of a table that a user has named, and that expiry keeps."""
+"""Savepoints: versions of a table that a user has named, and that expiry does not delete."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from arctic_runtime.model.state import Commit
 
 @dataclass(frozen=True)
 class Savepoint:
-    """A named version of a table: the name, and the commit of the change table to which the tag of this name points."""
+    """A named version of a table: the name, and the commit of the change table that the Iceberg tag `name` marks."""
 
     name: str
     commit: Commit

@@ -1,4 +1,4 @@
-"""The shape of a table's change rows: their actions and columns, and the constraints of the table's contract."""
+"""Shape of a table's change rows: their actions and columns, and the constraints of the model's contract."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.sql.types import format_struct_type
 
 INSERT, UPDATE, DELETE, UPSERT = "insert", "update", "delete", "upsert"
-"""The actions of change rows."""
+"""Values of the column `_action` of change rows."""
 
 NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK = "!null key", "!duplicate key", "!null column", "!broken check"
 UNSENT_VALUE = "!value that its source did not send"
 FLAWS = (NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK, UNSENT_VALUE)
-"""Actions of rows that violate the key or the contract: such rows are counted on a branch, and never published."""
+"""Values of `_action` for rows that violate the key or the contract; they are counted on a branch, never published."""
 
 
 @dataclass(frozen=True)
 class Shape:
     """Shape of change rows: the table's columns, its key, and the constraints of a contract.
 
-    `given` are the names of the columns that the query returns; other columns of the table keep their values. If
-    `is_ordered`, events are ordered by `sequence_by`; rows that do not come from an event have no place in this order.
-    `not_null` are columns without nulls, and `checks` are predicates that every row must fulfil.
+    `given` are the names of the columns that the query returns; other columns of the table keep their values.
+    `sequence_type` is the Spark type of `_seq`. If `is_ordered`, the model has `sequence_by`, whose values `_seq`
+    holds; it is null in rows that do not come from an event. `not_null` are columns that must not be null, and `checks`
+    are SQL predicates that every row must fulfil.
     """
 
     columns: tuple[Column, ...]
@@ -51,7 +52,7 @@ class Shape:
 
     @property
     def rest(self) -> tuple[Column, ...]:
-        """The columns outside the key."""
+        """Columns outside the key."""
         return tuple(self.columns[i] for i in self.rest_positions)
 
     @property
@@ -61,7 +62,7 @@ class Shape:
 
     @property
     def before_type(self) -> str | None:
-        """The Spark type of `_before`: a struct of the columns outside the key; None if there are none."""
+        """Spark type of `_before`, a struct of the columns outside the key; None if there are no such columns."""
         return format_struct_type((column.name, column.type) for column in self.rest) if self.rest else None
 
 
@@ -71,9 +72,9 @@ def is_named(name: str, names: Sequence[str]) -> bool:
 
 
 def build_shape(model: Model, state: TableState, given: Sequence[Column]) -> Shape:
-    """Builds the shape of change rows; `given` are the columns that these rows have from the query or from events.
+    """Builds the shape of a run's change rows; `given` are the columns that the query or the events return.
 
-    The other columns are those of the change table in `state`.
+    All columns of the shape are those of the change table in `state`, which must exist.
     """
     assert state.changes is not None
     columns = strip_change_columns(state.changes.columns)

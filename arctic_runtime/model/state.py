@@ -16,7 +16,7 @@ from arctic_runtime.model.version import Version, Window
 
 @dataclass(frozen=True)
 class Removed:
-    """A number of rows that a delete removed, which were added at or before the sequence number `sequence`."""
+    """Number of rows that a commit deleted and that commits up to the sequence number `sequence` had added."""
 
     sequence: int
     rows: int
@@ -24,10 +24,10 @@ class Removed:
 
 @dataclass(frozen=True)
 class Commit:
-    """One snapshot of a table, from its summary; `rows` is the number of rows that it added.
+    """One snapshot of a table, with its summary; `rows` and `bytes` are those that it added.
 
-    `at_ms` is its commit time in milliseconds since 1970. `removed` are the rows that a commit of the operation
-    `delete` removed; None if these were not looked up, or are unknown.
+    `parent` is the id of the parent snapshot. `at_ms` is the commit time in milliseconds since 1970. `removed` counts
+    the rows that a commit of the operation `delete` removed; None if these were not looked up, or are not known.
     """
 
     version: Version
@@ -40,9 +40,9 @@ class Commit:
     removed: tuple[Removed, ...] | None = None
 
     def count_removed_after(self, version: Version) -> int | None:
-        """Number of removed rows that were added after `version`; None if that is not known.
+        """Number of rows that this commit removed and that were added after `version`; None if it is not known.
 
-        All rows from a time when the table had format version 1 have the sequence number 0, so their order is unknown.
+        It is unknown if both are of a time when the table had format version 1, since all sequence numbers are 0 then.
         """
         if self.removed is None or any(removal.sequence == version.sequence == 0 for removal in self.removed):
             return None
@@ -51,10 +51,11 @@ class Commit:
 
 @dataclass(frozen=True)
 class ChangeTableState:
-    """State of a change table; its `commits` are all snapshots of its main branch that have not expired, oldest first.
+    """State of a change table; `commits` are all snapshots of its main branch that have not expired, oldest first.
 
-    `branches` maps names to snapshots. `parents` and `times` (milliseconds since 1970) are by snapshot, including those
-    of branches. `formerly` maps snapshots whose column names differ from the current ones to the old names.
+    `branches` maps names of branches to snapshot ids. `parents` and `times` map each snapshot id, including those of
+    branches, to the id of its parent and to its commit time in milliseconds since 1970. `formerly` has an entry for
+    each snapshot whose column names differ from the current ones: the old names by the current ones.
     """
 
     uuid: str
@@ -72,20 +73,20 @@ class ChangeTableState:
 
     @property
     def newest(self) -> Version | None:
-        """The newest version that added rows; the oldest one that is kept if none did; None without commits."""
+        """Newest version that added rows, or else the oldest version that has not expired; None without commits."""
         with_rows = (commit.version for commit in reversed(self.commits) if commit.rows)
         return next(with_rows, self.commits[0].version if self.commits else None)
 
     @property
     def newest_repair(self) -> Version | None:
-        """The newest version that repaired rows with a duplicate or null key or against the contract.
+        """Newest version in which a full refresh repaired rows that violated the key or the contract.
 
-        None if none is kept.
+        None if there is none among the snapshots that have not expired.
         """
         return next((commit.version for commit in reversed(self.commits) if REPAIRED in commit.summary), None)
 
     def keeps_version(self, version: Version | None) -> bool:
-        """Whether the snapshot of `version` has not expired, so that later rows can be read as a range.
+        """Whether the snapshot of `version` still exists, so that later rows can be read as a range of snapshots.
 
         True for None.
         """
@@ -93,7 +94,7 @@ class ChangeTableState:
 
     @property
     def begins(self) -> bool:
-        """Whether the table's first commit has not expired; expiry removes the oldest commits, but not their rows."""
+        """Whether the table's first commit still exists; expiry removes the oldest commits, but not their rows."""
         return not self.commits or self.commits[0].parent is None
 
     @property
@@ -104,8 +105,8 @@ class ChangeTableState:
     def count_after(self, version: Version | None) -> int:
         """Number of commits that added rows after `version` (None: all); at least 2 if some may have expired.
 
-        It is 1 only if each key occurs once in the commit's rows. So it is 2 for one commit that may have several rows
-        of the same key.
+        Callers rely on 1 to mean that each key has at most one row. So the number is also at least 2 if one commit may
+        have several rows of a key.
         """
         commit_count = len(self.list_commits_after(version))
         is_whole = self.begins if version is None else self.keeps_version(version)
@@ -118,24 +119,24 @@ class ChangeTableState:
         return tuple(commit for commit in self.commits if commit.version.sequence > sequence and commit.rows)
 
     def count_rows_after(self, version: Version | None) -> int:
-        """Number of rows that were added after a version; of all known rows for None."""
+        """Number of rows that commits added after `version`; for None, of all commits that have not expired."""
         return sum(commit.rows for commit in self.list_commits_after(version))
 
     def has_at_most_rows_after(self, version: Version, limit: int) -> bool:
         """Whether at most `limit` rows were added after `version`.
 
-        False if that is unknown, as its snapshot has expired.
+        False if this is not known because the snapshot of `version` has expired.
         """
         return self.keeps_version(version) and self.count_rows_after(version) <= limit
 
 
 @dataclass(frozen=True)
 class BaseState:
-    """State of a model's base table: its newest snapshot, and the change table's version up to which it is merged.
+    """State of a model's base table: its newest snapshot, and the version of the change table up to which it is merged.
 
-    Its `properties` contain its layout. `sequence` is the snapshot's sequence number if each row has the sequence
-    number of its commit (row lineage), else None. `branches`, `parents`, `times` and `formerly` are as in
-    `ChangeTableState`.
+    `properties` include the layout. `sequence` is the snapshot's sequence number if the table has row lineage, by which
+    each row has the sequence number of its commit; otherwise None. `branches`, `parents`, `times` and `formerly` are as
+    in `ChangeTableState`.
     """
 
     uuid: str
@@ -150,15 +151,15 @@ class BaseState:
     formerly: Mapping[int, Names] = field(default_factory=dict)
     sequence: int | None = None
     has_write_order: bool = True
-    """Whether the table has a sort order, by which writers sort the files that they add."""
+    """Whether the Iceberg table has a sort order, by which writers sort the files that they add."""
 
 
 @dataclass(frozen=True)
 class ViewState:
-    """State of the view of a table merged on read: the ids of the snapshots that it reads.
+    """State of the view of a table merged on read: the ids of the snapshots that the view reads.
 
-    `base_snapshot` is that of the base table. `merged` and `head` are those of the change table: the view reads the
-    changes after `merged` and up to `head`. All are None for a view that arctic did not make.
+    `base_snapshot` is a snapshot of the base table. `merged` and `head` are snapshots of the change table: the view
+    reads the changes after `merged` and up to `head`. All three are None for a view that arctic did not create.
     """
 
     columns: tuple[Column, ...]
@@ -166,16 +167,16 @@ class ViewState:
     merged: int | None
     head: int | None
     is_clone: bool = False
-    """Whether `dbt clone` made the view: it shows the rows of another relation, and may be replaced."""
+    """Whether `dbt clone` created the view: it shows the rows of another relation, and may be replaced."""
     is_plain: bool = False
-    """Whether no property says that it belongs to an arctic model."""
+    """Whether the view has no property that marks it as part of an arctic model."""
 
 
 @dataclass(frozen=True)
 class CurrentViewState:
-    """The relation that exists under the name of a view of current versions, or of a view of change rows.
+    """Relation that exists under the name of a model's view of current versions, or of its view of change rows.
 
-    `is_own` says whether the model created it.
+    `is_own` says whether the model created the relation.
     """
 
     name: TableName
@@ -186,10 +187,11 @@ class CurrentViewState:
 
 @dataclass(frozen=True)
 class ConflictingRelation:
-    """A relation that has one of the model's names, but that the model in its current configuration did not create.
+    """A relation with one of the model's names that the model in its current configuration did not create.
 
-    `is_clone`: `dbt clone` created it; it contains no rows and may be replaced without asking the user. `is_plain`: no
-    property says that it belongs to an arctic model, so it may be the model's from before that was an arctic model.
+    `is_clone` is True if `dbt clone` created it: it contains no rows and may be replaced without consent of the user.
+    `is_plain` is True if no property marks it as part of an arctic model, so that the model may have created it before
+    its materialization was changed to arctic.
     """
 
     name: TableName
@@ -200,13 +202,13 @@ class ConflictingRelation:
 
 @dataclass(frozen=True)
 class TableState:
-    """The states of a model's own relations; a field is None if the relation does not exist.
+    """State of a model's own relations; a field is None if the relation does not exist.
 
-    `aggregate_state` is the snapshot of the aggregate state that belongs to the newest run, None if it kept none.
-    `appended` is a table without a key, to which events are appended; such a model has no other parts. `current_views`
-    are the relations that have the current or the former name of the view of current versions, and `changes_views`
-    those of the view of change rows. `unfinished` are tables without a snapshot, whose creation was begun in another
-    attempt or by another writer; their parts are None.
+    `aggregate_state` is the snapshot id of the aggregate state that belongs to the newest run, None if that run stored
+    none. `appended` is a table without a key, to which events are appended; such a model has no other relations.
+    `current_views` are the relations with the current or the former name of the view of current versions, and
+    `changes_views` those of the view of change rows. `unfinished` are tables without a snapshot, whose creation another
+    attempt or another writer has begun; the fields for them are None.
     """
 
     changes: ChangeTableState | None = None
@@ -221,7 +223,7 @@ class TableState:
 
     @property
     def log(self) -> ChangeTableState | None:
-        """State of the table that runs commit to, whose snapshots are the versions; None if it does not exist."""
+        """State of the table to which runs commit: `changes`, or `appended` without a key; None if neither exists."""
         return self.changes or self.appended
 
 
@@ -229,14 +231,18 @@ class TableState:
 class SourceState:
     """State of an upstream table: its newest version, and its commits up to this one, oldest first.
 
-    `kind` is `changes` for the change table of an arctic model, `table` for any other Iceberg table. Tables of
-    `format_version` 3 have row lineage, by which each row has the sequence number of its commit. `snapshots` are all
-    that can be read, including those from before the table was replaced. `rows` is the number of rows of the table, not
-    of its change table. `key` is the primary key of an arctic model, and `base` is its base table. `bases` are
-    snapshots of the base table with the version up to which each is merged, oldest first. `trimmed` is the sequence
-    number up to which change rows may have been deleted. `forgotten` is the same number if only those of forgotten keys
-    were deleted. `formerly` maps snapshots whose column names differ from the current ones to the old names. `moved`
-    are columns that were renamed, that have the name of a former column, or that had another type.
+    `kind` is `changes` for an arctic model, whose commits are those of its change table, and `table` for any other
+    Iceberg table. Tables of `format_version` 3 have row lineage, by which each row has the sequence number of its
+    commit. `snapshots` are all ids that can be read, including those from before the table was replaced. `rows` is the
+    number of rows of the table, not of its change table.
+
+    The following are for arctic models only. `key` is the primary key, and `base` is the base table. `bases` are
+    snapshots of the base table, oldest first, each with the version up to which it is merged. `trimmed` is the sequence
+    number up to which change rows may have been deleted; `forgotten` is the same number if only change rows of
+    forgotten keys were deleted.
+
+    `formerly` is as in `ChangeTableState`. `moved` are columns that were renamed, that have the name of a former
+    column, or that had another type.
     """
 
     name: TableName
@@ -260,7 +266,7 @@ class SourceState:
     missing_defaults: Mapping[int, frozenset[str]] = field(default_factory=dict)
     """By snapshot, the columns that have a default value and that the snapshot's schema lacks, in lower case."""
     key_only_until: int = 0
-    """The sequence number up to which change rows have no `_before`, since all columns were in the key."""
+    """Sequence number up to which change rows have no `_before`, because all columns were key columns at that time."""
 
     @property
     def log(self) -> TableName:
@@ -268,60 +274,61 @@ class SourceState:
         return self.name.changes if self.kind == "changes" else self.name
 
     def keeps_version(self, version: Version | None) -> bool:
-        """Whether the snapshot of `version` has not expired, so that later rows can be read as a range.
+        """Whether the snapshot of `version` still exists, so that later rows can be read as a range of snapshots.
 
         True for None.
         """
         return version is None or any(commit.version.snapshot == version.snapshot for commit in self.commits)
 
     def can_read_all_after(self, version: Version | None) -> bool:
-        """Whether all rows added after `version` can still be read.
+        """Whether all rows that were added after `version` can still be read; True for None.
 
-        If its snapshot has expired, they can be read by row lineage, unless change rows were deleted. True for None.
+        If the snapshot of `version` has expired, they can be read by row lineage, unless some of them were deleted.
         """
         return self.keeps_version(version) or (version is not None and version.sequence >= self.trimmed)
 
     @property
     def is_compacted(self) -> bool:
-        """Whether changelog compaction may have deleted change rows, beyond those of forgotten keys."""
+        """Whether changelog compaction may have deleted change rows; those of forgotten keys don't count."""
         return self.trimmed > 0 and self.trimmed != self.forgotten
 
     @property
     def has_deleted_rows(self) -> bool:
-        """Whether some appended rows are known to be deleted; False for an arctic model."""
+        """Whether some rows of a table that is no arctic model are known to be deleted; False for an arctic model."""
         is_deleted = any(commit.operation == "delete" for commit in self.commits)
         return self.kind != "changes" and (self.trimmed > 0 or is_deleted)
 
     @property
     def has_lost_rows(self) -> bool:
-        """Whether rows are known to be deleted for another reason than forgetting.
+        """Whether rows are known to be deleted for another reason than a request to forget them.
 
-        Rows that models computed from them can then not be computed again.
+        A model can then not compute again the rows that it has computed from the deleted ones.
         """
         return self.is_compacted or self.has_deleted_rows
 
     @property
     def may_have_deleted_rows(self) -> bool:
-        """Whether some appended rows may have been deleted; False for an arctic model.
+        """Whether some rows of a table that is no arctic model may have been deleted; False for an arctic model.
 
-        It is True if the table's first commits have expired, since they are unknown.
+        True if the table's first commits have expired, because their operations are not known.
         """
         is_rewritten = any(commit.operation not in ("append", "replace") for commit in self.commits)
         begins = not self.commits or self.commits[0].parent is None
         return self.kind != "changes" and (self.trimmed > 0 or is_rewritten or not begins)
 
     def find_base_before(self, version: Version) -> tuple[int, Version] | None:
-        """Returns the base table's newest snapshot without changes after `version`, and its merged version.
+        """Returns the newest snapshot of the base table that has no changes after `version`.
 
-        None if no such snapshot is kept.
+        The second element is the version of the change table up to which it is merged. None if all such snapshots have
+        expired.
         """
         candidates = [(snapshot, merged) for snapshot, merged in self.bases if merged.sequence <= version.sequence]
         return candidates[-1] if candidates and self.base else None
 
     def count_unmerged_at(self, version: Version) -> int:
-        """Number of change rows up to `version` that are not in the snapshot of `find_base_before`.
+        """Number of change rows up to `version` that are not merged into the snapshot of `find_base_before(version)`.
 
-        0 without such a snapshot.
+        0 if there is no such snapshot.
         """
         base = self.find_base_before(version)
         return self.count_rows_in(Window(str(self.name), base[1], version)) if base else 0
@@ -347,14 +354,14 @@ class SourceState:
         return sum(commit.rows for commit in self.list_commits_between(window))
 
     def are_few_in(self, window: Window, limit: int) -> bool:
-        """Whether at most `limit` rows were added in `window`; False if that is unknown, as its start has expired."""
+        """Whether at most `limit` rows were added in `window`; False if the snapshot of its start has expired."""
         return self.keeps_version(window.start) and self.count_rows_in(window) <= limit
 
     def count_commits_in(self, window: Window) -> int:
-        """Number of commits with rows in `window`; at least 2 if some may have expired.
+        """Number of commits that added rows in `window`; at least 2 if some may have expired.
 
-        It is 1 only if each key occurs once in the commit's rows. So it is 2 for one commit that may have several rows
-        of the same key.
+        Callers rely on 1 to mean that each key has at most one row. So the number is also at least 2 if one commit may
+        have several rows of a key.
         """
         commit_count = sum(1 for commit in self.list_commits_between(window) if commit.rows)
         is_one_by_one = self.keeps_version(window.start) and not (commit_count and self.keeps_all)
@@ -362,7 +369,7 @@ class SourceState:
 
 
 def check_built(state: TableState, table: TableName) -> None:
-    """Raises ConfigError if no run has created the table yet."""
+    """Raises ConfigError if no run has created the model's tables yet; `table` is the model's name."""
     if state.appended is None:
         require_built(state, table)
 
@@ -378,5 +385,5 @@ def require_built(state: TableState, table: TableName) -> tuple[ChangeTableState
 
 
 def build_not_built_error(table: TableName) -> ConfigError:
-    """Builds the error for a table that no run has created yet."""
+    """Builds the error for a model's table that no run has created yet."""
     return ConfigError(f"{table} has not been built yet; run the model first")

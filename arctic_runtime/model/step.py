@@ -1,4 +1,7 @@
-"""Steps: data classes for effects on a model's relations; one evaluator performs them, `arctic explain` shows them."""
+"""Steps: data classes for effects on a model's relations, of which plans consist.
+
+One evaluator performs the steps, and `arctic explain` shows them.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ Reason = Literal[
 
 @dataclass(frozen=True)
 class DropBranches:
-    """Drop branches of failed attempts, which can't be published any more."""
+    """Drop branches of attempts that can't be published any more."""
 
     table: TableName
     branches: tuple[str, ...]
@@ -83,10 +86,10 @@ class CreateAppended:
 
 @dataclass(frozen=True)
 class SetLayout:
-    """Set the partitioning and sort order of files that are written from now on to a table without a primary key.
+    """Set the partition spec and sort order for later writes to a table without a primary key.
 
-    The table's property stores the layout as `text`. Partition fields in `drop` are dropped first, then those in `add`
-    are added. Without a `sort_key`, rows are not sorted.
+    Partition fields in `drop` are dropped first, then those in `add` are added. Without a `sort_key`, rows are not
+    sorted. `properties` are table properties to set, and `text` is the layout as JSON, which a property stores.
     """
 
     table: TableName
@@ -99,7 +102,10 @@ class SetLayout:
 
 @dataclass(frozen=True)
 class EvolveSchema:
-    """Change the columns of a table; a change table (`is_change_table`) also has columns that do not change."""
+    """Change the columns of a table.
+
+    `is_change_table` is True for a change table, in which the struct `_before` has to change as well.
+    """
 
     table: TableName
     change: SchemaChange
@@ -110,7 +116,7 @@ class EvolveSchema:
 class AppendChanges:
     """Commit a run's change rows and offsets, if the change table's newest snapshot still is `expected`.
 
-    A `ChangeSet` is this commit together with its rows.
+    A `ChangeSet` consists of this step and the rows.
     """
 
     table: TableName
@@ -121,9 +127,9 @@ class AppendChanges:
 
 @dataclass(frozen=True)
 class CreateBase:
-    """Create a model's base table with the rows that result from the change table up to `version`.
+    """Create a model's base table with the rows that result from the change rows up to `version`.
 
-    If `replaces`, it replaces an existing table of this name.
+    `bytes` are those of these change rows. If `replaces`, the step replaces an existing table of this name.
     """
 
     table: TableName
@@ -134,7 +140,10 @@ class CreateBase:
 
 @dataclass(frozen=True)
 class MergeBase:
-    """Merge the change rows after `start` and up to `end` into the base table, if its snapshot still is `expected`."""
+    """Merge the change rows after `start` and up to `end` into the base table, if its snapshot still is `expected`.
+
+    `commits` is the number of commits of the change table with these rows.
+    """
 
     table: TableName
     expected: int
@@ -147,7 +156,8 @@ class MergeBase:
 class ReplaceView:
     """Replace the view of a table merged on read.
 
-    It shows the base table at `base_snapshot`, merged with the change rows after `merged` and up to `head`.
+    The view shows the base table at `base_snapshot`, merged with the change rows after `merged` and up to `head`.
+    `commits` is the number of commits with these change rows.
     """
 
     table: TableName
@@ -175,7 +185,7 @@ class ReplaceCurrentView:
 
 @dataclass(frozen=True)
 class DropCurrentView:
-    """Drop a view of current versions that the model no longer has, or that now has another name."""
+    """Drop a view of current versions that the model's configuration no longer has under this name."""
 
     view: TableName
 
@@ -198,21 +208,21 @@ class ReplaceChangesView:
 
 @dataclass(frozen=True)
 class DropChangesView:
-    """Drop a view of change rows that the model no longer has, or that now has another name."""
+    """Drop a view of change rows that the model's configuration no longer has under this name."""
 
     view: TableName
 
 
 @dataclass(frozen=True)
 class DropTable:
-    """Drop a base table before it is created again; Iceberg can't replace a table by one of an older format version."""
+    """Drop a base table that is then created with an older format version, to which Iceberg can't replace a table."""
 
     table: TableName
 
 
 @dataclass(frozen=True)
 class DropConflictingRelation:
-    """Drop a relation that has the model's name but was not made by it, just before the model's own is created."""
+    """Drop a relation of the model's name that the model did not create, just before its own relation is created."""
 
     conflicting: ConflictingRelation
 
@@ -226,7 +236,7 @@ class SetWriteOrder:
 
 @dataclass(frozen=True)
 class DropRelation:
-    """Drop a relation that a model created, since the model is reset."""
+    """Drop a relation that a model created, as part of a reset of the model."""
 
     name: TableName
     kind: Literal["table", "view"]
@@ -234,7 +244,7 @@ class DropRelation:
 
 @dataclass(frozen=True)
 class SetProperties:
-    """Set properties of a table in a commit of their own; `effect` is the name of the effect, for failpoints."""
+    """Set properties of a table in a commit of their own; `effect` is the effect's name in logs and failpoints."""
 
     effect: str
     table: TableName
@@ -273,7 +283,7 @@ Step = (
 
 
 def describe_step(step: Step | AppendChanges) -> str:  # noqa: C901 - one case for each step
-    """Describes a step in one line for people."""
+    """Describes a step in one line for users."""
     match step:
         case DropConflictingRelation(conflicting):
             return f"drop {conflicting.kind} {conflicting.name}, which this model did not make"

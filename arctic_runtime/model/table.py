@@ -1,4 +1,4 @@
-"""A model, and its configuration of the table: key, layout, input, history, compaction and retention."""
+"""A model, and its checked configuration: key, layout, input, history, compaction and retention."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Unit = Literal["identity", "bucket", "truncate", "years", "months", "days", "hou
 class Transform:
     """One Iceberg partition transform of a column.
 
-    `parameter` is the width or number of buckets, None if it has none.
+    `parameter` is the number of buckets of `bucket` or the width of `truncate`; None for other transforms.
     """
 
     unit: Unit
@@ -42,16 +42,17 @@ class Transform:
         return f"{self.unit}({arguments})"
 
     def is_bucket_of(self, column: str | None) -> bool:
-        """Whether it is a bucket transform of `column`, as that of the hash key; False for None."""
+        """Whether this is a bucket transform of `column`; False if `column` is None."""
         return self.unit == "bucket" and column is not None and is_same_name(self.column, column)
 
 
 @dataclass(frozen=True)
 class Compaction:
-    """Compaction settings: from which share of deleted rows or number of small files a bucket is rewritten.
+    """Compaction settings: the limits from which on files are rewritten.
 
-    `change_files` is the number of files from which on the change table is compacted. If it is not `automatic`, they
-    apply only to compactions that a user starts.
+    A bucket of the base table is rewritten if `deleted_share`, from 0 to 1, of its rows are marked as deleted, or if it
+    has `small_files` small files. The change table is compacted from `change_files` files on. Unless `automatic`, the
+    settings apply only to compactions that a user starts.
     """
 
     automatic: bool = True
@@ -61,15 +62,15 @@ class Compaction:
 
 
 VERSIONS_SECONDS = 5 * 86_400
-"""The default age in seconds at which versions expire."""
+"""Default age in seconds at which versions expire."""
 
 
 @dataclass(frozen=True)
 class Retention:
-    """How long unneeded versions are kept: for `versions_seconds`, and the newest `retain_last` at any age.
+    """Retention settings: versions expire at an age of `versions_seconds`, except the newest `retain_last` versions.
 
-    Without both they are kept for ever. `changes_seconds` is the age at which replaced change rows may be deleted; None
-    for never.
+    Versions never expire if both are None. `changes_seconds` is the age at which change rows may be deleted that a
+    newer row of the same key has replaced; None for never.
     """
 
     versions_seconds: int | None = None
@@ -78,17 +79,18 @@ class Retention:
 
     @property
     def age_seconds(self) -> int | None:
-        """The age in seconds at which versions may expire; None for never; 0 if only `retain_last` is set."""
+        """Age in seconds at which versions may expire; None for never; 0 if only `retain_last` is set."""
         return 0 if self.versions_seconds is None and self.retain_last is not None else self.versions_seconds
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The checked configuration of one model: all values are valid, and none contradicts another.
+    """Checked configuration of one model: all values are valid, and none contradicts another.
 
-    `primary_key` identifies a row of the table. In a table with history, rows are versions, so it is the user's key
-    plus `_valid_from`, and `_recorded_from` in a bitemporal table; `entity_key` is the user's key alone. If
-    `is_appended`, there is no primary key, and change events are appended as rows.
+    The fields are the configuration keys of a model with defaults filled in. `primary_key` identifies a row of the
+    table. In a table with history, whose rows are versions, it is the user's key plus `_valid_from`, and
+    `_recorded_from` in a bitemporal table; `entity_key` is the user's key alone. If `is_appended`, there is no primary
+    key, and change events are appended as rows.
     """
 
     primary_key: tuple[str, ...]
@@ -100,19 +102,20 @@ class ModelConfig:
     refresh: Refresh = "auto"
     sequence_by: str | None = None
     sequence_groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Order column of each flow → the columns of this flow; `sequence_by` is None if there are flows.
+    """Maps the order column of each flow to the other columns of the flow; `sequence_by` is None if there are flows.
 
-    A flow is a set of columns whose events have an order of their own.
+    A flow is a group of columns with its own order of events: the event with the highest value of the order column
+    determines these columns, independently of other columns of the row.
     """
     columns_to_update: str | None = None
-    """A column of the query that says which columns each event has; None: all events have all columns."""
+    """Column of the query that lists the columns which an event has values for; None if all events have all columns."""
     unavailable_value: str | None = None
-    """A text that marks a value as not sent by the source; None: there is no such text."""
+    """Text by which the source marks a value that it does not send; None if there is no such text."""
     delete_when: str | None = None
     truncate_when: str | None = None
     on_match: OnMatch = "replace"
     merge_columns: Mapping[str, str] = field(default_factory=dict)
-    """Column → its merge function: one of `merge_columns.FUNCTIONS`, or an SQL expression over `old` and `new`."""
+    """Maps columns to merge functions: one of `merge_columns.FUNCTIONS`, or an SQL expression over `old` and `new`."""
     exclude_columns: tuple[str, ...] = ()
     renamed_columns: Mapping[str, str] = field(default_factory=dict)
     history: History = "none"
@@ -120,9 +123,9 @@ class ModelConfig:
     valid_time: str | None = None
     keep_deleted: bool = True
     current_view: bool | str = False
-    """Whether there is a view of the current versions; a text is the name of this view."""
+    """Whether the model has a view of the current versions; a text is the name of this view."""
     changes_view: bool | str = False
-    """Whether there is a view of the change rows with the columns of Delta's change data feed; a text is its name."""
+    """Whether the model has a view of the change rows, as Delta's change data feed; a text is the name of this view."""
     changelog: Changelog = "lookup"
     keep: Keep = "net"
     on_schema_change: OnSchemaChange = "append_new_columns"
@@ -131,7 +134,7 @@ class ModelConfig:
     compaction: Compaction = Compaction()
     retention: Retention = Retention(VERSIONS_SECONDS)
     target_lag: int = 0
-    """The age in seconds that rows may have while `arctic run` follows the model."""
+    """Age in seconds that the table's data may have while `arctic run` refreshes the model continuously."""
     nodes: int | None = None
     target_file_bytes: int = 128 * 1024 * 1024
     node_bytes: int = 256 * 1024 * 1024
@@ -146,12 +149,12 @@ class ModelConfig:
 
     @property
     def has_partial_events(self) -> bool:
-        """Whether events may lack columns, which then keep their values in the row."""
+        """Whether events may lack values for some columns; such columns keep the values that the stored row has."""
         return self.columns_to_update is not None or self.unavailable_value is not None
 
     @property
     def entity_key(self) -> tuple[str, ...]:
-        """The columns that identify a row of the query; in a table with history, one such row has several versions."""
+        """Columns that identify a row of the query; a table with history may have several versions of such a row."""
         added = (VALID_FROM, RECORDED_FROM) if self.has_history else ()
         return tuple(part for part in self.primary_key if part not in added)
 
@@ -161,11 +164,13 @@ class Model:
     """A model: its table, its compiled query and its configuration.
 
     `not_null` are columns outside the primary key that an enforced contract declares as not null, and `checks` are
-    predicates that no row may violate. `contract` are the columns and types of the contract, empty if there is none.
-    Comments are set only if they are to be stored in the catalog. An ingested table has no query, since its rows come
-    from change events: `ingested_from` is its name in the source, and `source` is the source, if the project declares
-    it. `is_landing`: other programs append to the table, which has no query either. `may_replace`: a plain table or
-    view of its name is the model's own, from before it was an arctic model.
+    SQL predicates that every row must fulfil. `contract` are the columns and types of the contract, empty if there is
+    none. Comments are set only if they are to be stored in the catalog.
+
+    Two kinds of tables have no query. Of an ingested table, whose rows come from the change events of a source,
+    `ingested_from` is the name in the source, and `source` is the source if the project declares it. To a landing table
+    (`is_landing`), other programs append rows. `may_replace` is True if an existing plain table or view of the model's
+    name may be replaced, because the model created it with another materialization.
     """
 
     table: TableName
@@ -183,14 +188,14 @@ class Model:
 
     @property
     def is_appended(self) -> bool:
-        """Whether the table has no primary key and no change table, because events are appended to the table itself."""
+        """Whether events are appended to the table itself, which has no primary key and no change table."""
         return self.config.is_appended or (self.ingested_from is not None and not self.config.primary_key)
 
     @property
     def log(self) -> TableName:
-        """Name of the table that runs commit to, and whose snapshots are the versions.
+        """Name of the table to which runs commit, whose snapshots are the model's versions.
 
-        It is the change table, or for a model without a key the table itself.
+        It is the change table or, for a model without a primary key, the table itself.
         """
         return self.table if self.is_appended else self.table.changes
 
@@ -201,7 +206,7 @@ class Model:
 
     @property
     def changes_view(self) -> TableName | None:
-        """Name of the view of the change rows as a change data feed; None if the model has none."""
+        """Name of the view of the change rows; None if the model has none."""
         return self._get_view_name(self.config.changes_view, CHANGES_VIEW_SUFFIX)
 
     def _get_view_name(self, asked: bool | str, suffix: str) -> TableName | None:
@@ -211,5 +216,5 @@ class Model:
 
     @property
     def base(self) -> TableName:
-        """Name of the table with the merged rows: the model's table itself, or its base table if merged on read."""
+        """Name of the base table: the model's own name, or with `merge: on_read` that name with a suffix."""
         return self.table.base if self.config.merge == "on_read" else self.table

@@ -11,10 +11,10 @@ from arctic_runtime.errors import CorruptState
 
 @dataclass(frozen=True)
 class Version:
-    """One version of a table; versions are ordered by `sequence`, Iceberg's sequence number, never by a clock.
+    """One version of a table; versions are ordered by `sequence`, Iceberg's sequence number, and not by commit time.
 
-    `table` is the table's UUID, so that a table that was dropped and created again is not taken for the old one.
-    `snapshot` is the snapshot's id.
+    `table` is the table's UUID, which distinguishes a table from one that was dropped and created again under the same
+    name. `snapshot` is the snapshot's id.
     """
 
     table: str
@@ -24,7 +24,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Window:
-    """The versions of an upstream that a run reads: after `start` (None: from the beginning) and up to `end`."""
+    """Versions of an upstream that a run reads: after `start` (None: from the first version) and up to `end`."""
 
     upstream: str
     start: Version | None
@@ -36,12 +36,12 @@ class Window:
 
 
 def encode_versions(versions: Mapping[str, Version]) -> str:
-    """Encodes versions by upstream name as one line of JSON, to be stored in the summary of a snapshot."""
+    """Encodes versions, by upstream name, as one line of JSON, for the summary of a snapshot."""
     return json.dumps({name: asdict(version) for name, version in sorted(versions.items())}, separators=(",", ":"))
 
 
 def decode_versions(text: str | None) -> dict[str, Version]:
-    """Parses JSON of `encode_versions`; empty for None. Raises CorruptState for any other text."""
+    """Parses JSON of `encode_versions`; empty for None. Raises CorruptState if the text can't be parsed."""
     try:
         return {name: _build_version(**fields) for name, fields in json.loads(text or "{}").items()}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:

@@ -24,7 +24,7 @@ def read_text(_: str, value: Any) -> str:
 
 
 def read_flag(label: str, value: Any) -> bool:
-    """Returns the value; raises ConfigError unless it is true or false."""
+    """Returns the value; raises ConfigError unless it is a boolean."""
     if not isinstance(value, bool):
         raise ConfigError(f"`{label}` must be true or false; found {value!r}")
     return value
@@ -53,12 +53,12 @@ def read_mode(_: str, value: Any) -> CompactionMode:
 
 
 def read_source(_: str, value: Any) -> str | TableName:
-    """Returns a TableName, which dbt passes, unchanged, and any other value as text: a name with or without schema."""
+    """Returns a TableName, as dbt passes it, unchanged; converts any other value to text, a name of a table or view."""
     return value if isinstance(value, TableName) else str(value)
 
 
 def read_partition(label: str, value: Any) -> dict[str, str]:
-    """Converts a mapping of partition columns to values, or texts such as `region=eu`, to values by column."""
+    """Converts the values of a partition, a mapping or a list of texts such as `region=eu`, to texts by column."""
     if isinstance(value, Mapping):
         return {str(name): _partition_value(f"{label}.{name}", part_value) for name, part_value in value.items()}
     if isinstance(value, str) or not isinstance(value, Sequence):

@@ -16,17 +16,18 @@ if TYPE_CHECKING:
 
 
 def open_changes(reader: CatalogReader, model: Model, start: int | str | None, end: int | str | None) -> ChangeRows:
-    """Opens the change rows after version `start` and up to `end`; no row is read before the first batch.
+    """Opens the change rows after version `start` and up to `end`; no row is read before the first batch is.
 
-    A version is given by its number or by a savepoint's name. None for `start` means the oldest change row that is
-    kept, None for `end` the newest version. Raises ConfigError as `find_window` does.
+    A version is given by its snapshot id or by a savepoint's name. None for `start` means the oldest change row that is
+    kept, None for `end` the newest version. Raises ConfigError if there is no such version, if `start` is newer than
+    `end`, or if some change rows between them have been deleted.
     """
-    found = find_window(reader, model, start, end)
-    return read_change_rows(reader, model.table.changes, found.window, found.commits)
+    limits = find_window(reader, model, start, end)
+    return read_change_rows(reader, model.table.changes, limits.window, limits.commits)
 
 
 def limit_rows(rows: ChangeRows, limit: int) -> ChangeRows:
-    """Returns the first `limit` of the rows."""
+    """Returns the change rows limited to the first `limit` rows."""
     return replace(rows, batches=_take_rows(rows.batches, limit))
 
 

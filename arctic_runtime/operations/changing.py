@@ -1,4 +1,4 @@
-"""Operations that replace a table's rows, create or drop a savepoint, drop the table, or load it again."""
+"""Operations that restore or overwrite a table's rows, create or drop savepoints, drop a table, or load it again."""
 
 from __future__ import annotations
 

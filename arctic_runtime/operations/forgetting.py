@@ -1,4 +1,4 @@
-"""The operation that erases rows from a table, its history and the tables made of it."""
+"""The operation that erases rows from a table, from its history, and from all tables that are computed from it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from arctic_runtime.plan.freshness import FreshnessPlan
 
 @dataclass(frozen=True)
 class Consumer:
-    """A model that reads a table, and how many of the table's commits and change rows it has not read yet."""
+    """A model that reads a table, and the numbers of the table's commits and change rows that it has not read yet."""
 
     model: str
     behind_commits: int
@@ -43,11 +43,11 @@ class Consumer:
 class Ingestion:
     """Progress of an ingested table; values that are not known are an empty text or None.
 
-    `table` is its name in the source. Positions are places in the source's log of changes: the table has all events up
-    to `position`, and every table of the source has its events up to `source_position`. `cut_version` is the table's
-    version that ends at `source_position`. `changed_at` is the time at which the source made the newest change that the
-    table has. The table equals the source as it was at the time `as_of`, `lag_seconds` ago. `dead_letters` is the
-    number of dead letters of the whole source.
+    `table` is the table's name in the source. Positions are those in the source's log of changes: the table has all
+    events up to `position`, and every table of the source has all its events up to `source_position`. `cut_version` is
+    the newest version of the table without events after `source_position`. `changed_at` is the time at which the source
+    made the newest change that the table has. The table equals the source as it was at the time `as_of`, `lag_seconds`
+    ago. `dead_letters` is the number of events of the whole source that could not be applied.
     """
 
     source: str
@@ -65,10 +65,11 @@ class Ingestion:
 class Status:
     """Summary of a table's state, from metadata in the catalog; no rows are read.
 
-    `rows` is how many rows readers see, including unmerged changes. With `changelog: input` it is how many the base
-    table has, since such change rows do not say which rows are new. `nodes` is the number of buckets, `savepoints` has
-    the version of each by name. `ingestion` is None for tables that models compute. A table without a key has no
-    unmerged changes. `freshness` is None if it was not computed, or there is no table.
+    `rows` is the number of rows that readers see, including unmerged changes; but with `changelog: input` it is the
+    number of rows in the base table, since such change rows do not say which rows are new. `nodes` is the number of
+    buckets per partition. `savepoints` has the version of each savepoint by its name. `ingestion` is None for tables
+    that models compute. A table without a key has no unmerged changes. `freshness` is None if it was not computed, or
+    if there is no table.
     """
 
     model: str
@@ -93,9 +94,9 @@ class Status:
 class HistoryEntry:
     """One version of a table: the run that committed it, and the names of its savepoints.
 
-    `consumed` has the version of each upstream that the run read. `columns` says how the table's columns differ from
-    those of the version before; it is empty if those are not known. `sequence` is the sequence number of the commit,
-    which is the `_commit_version` of its change rows.
+    `consumed` has, by upstream, the version up to which the run read it. `columns` says how the table's columns differ
+    from those of the previous version; it is empty if the columns of either version are not known. `sequence` is the
+    sequence number of the commit, which is the `_commit_version` of its change rows.
     """
 
     version: str
@@ -114,7 +115,7 @@ def read_status(
 ) -> Status:
     """Reads the state of a model's table; `project` are all models, any of which may read the table.
 
-    `counts` keeps numbers of unmerged rows between calls, so that callers who ask often read each commit only once.
+    `counts` caches numbers of unmerged rows between calls, so that repeated calls read each commit only once.
     """
     state = observe_model(reader, model)
     if state.appended is not None:
@@ -139,7 +140,7 @@ def read_status(
 
 
 def _read_table_status(reader: CatalogReader, model: Model, log: ChangeTableState, project: Sequence[Model]) -> Status:
-    """Builds the part of the status that is the same for tables with and without a key: commits, files and consumers.
+    """Builds the part of the status that tables with and without a key have in common: commits, files and consumers.
 
     `rows` is the number of rows in the newest snapshot of the table, or of its base table if it has a key.
     """
@@ -188,10 +189,10 @@ def _read_ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) 
 def observe_freshness(
     reader: CatalogReader, models: Sequence[Model], project: Sequence[Model], now: datetime.datetime
 ) -> dict[TableName, Freshness]:
-    """Computes how fresh each model's table is at the time `now`; returns it by table.
+    """Computes the freshness of each model's table at the time `now`; returns it by table.
 
-    It takes into account all tables from which the table is computed; `project` are all models. Models whose table does
-    not exist are left out.
+    The freshness of a table depends on all tables from which it is computed; `project` has all models, by which these
+    are determined. Models whose table does not exist are left out.
     """
     facts = observe_lineage(reader, [model.table for model in models], project)
     plan = FreshnessPlan(facts, now, reader.thresholds.ingest.confirmed_seconds)
@@ -201,9 +202,9 @@ def observe_freshness(
 def describe_status(
     status: Status, now: datetime.datetime | None = None, parse_position: ParsePosition = keep_opaque
 ) -> list[str]:
-    """Describes a status in lines for people, with the freshness at the time `now` unless that is None.
+    """Describes a status in lines for people; includes the freshness at the time `now`, unless `now` is None.
 
-    `parse_position` makes positions of an ingested table's source readable.
+    `parse_position` parses positions of an ingested table's source, so that they are shown in readable form.
     """
     if not status.built:
         return [f"{status.model}: not built yet"]
@@ -256,7 +257,7 @@ def describe_savepoint(model: Model, savepoint: Savepoint) -> str:
 
 
 def read_history(reader: CatalogReader, model: Model) -> tuple[HistoryEntry, ...]:
-    """Reads the versions that a table still keeps, newest first, including those kept only by a savepoint."""
+    """Reads the versions of a table that are not expired, newest first, including those that only a savepoint keeps."""
     state = observe_model(reader, model)
     named = observe_savepoints(reader, model)
     runs = {commit.version: commit for commit in run_commits(state.log)}
@@ -289,7 +290,7 @@ def _strip_change_columns(columns: Mapping[int, Column]) -> Mapping[int, Column]
 
 
 def describe_history(entry: HistoryEntry) -> list[str]:
-    """Describes a version in one line for people, and in a second line how its columns changed if they did."""
+    """Describes a version in one line for people; if its columns changed, a second line says how."""
     names = f"  ({', '.join(entry.savepoints)})" if entry.savepoints else ""
     line = f"{entry.version:>20}  {entry.at}  {entry.mode:12} {entry.reason:18} {entry.rows:,} rows{names}"
     return [line] if entry.columns.is_empty else [line, f"{'':22}columns: {entry.columns.describe_change()}"]

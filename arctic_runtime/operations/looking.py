@@ -39,7 +39,10 @@ def describe_next_run(model: Model, plan: Plan) -> list[str]:
 
 
 def _describe_merging(model: Model) -> Iterator[str]:
-    """Yields lines on how a key's events are combined to a row; none if the newest event is the row."""
+    """Yields lines for people about the settings by which a row is computed from the events of its key.
+
+    Yields none if a row simply equals the newest event of its key.
+    """
     config = model.config
     for sequence, columns in config.sequence_groups.items():
         yield f"flow ordered by {sequence}, of events where that is not null: {', '.join(columns)}"
@@ -56,9 +59,9 @@ def _describe_merging(model: Model) -> Iterator[str]:
 
 
 def _catch_up(model: Model) -> str:
-    """Describes the step that brings the base table or the view up to date after the run's commit.
+    """Describes the step that brings the base table or the view up to date after the run's commit of change rows.
 
-    Its size is not known yet, since it depends on the rows that the run commits.
+    The description has no number of rows, since this depends on the rows that the run commits.
     """
     if model.config.merge == "on_write":
         return f"merge the new changes into {model.base}"

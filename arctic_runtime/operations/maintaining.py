@@ -21,10 +21,11 @@ from arctic_runtime.plan.maintenance.landing import describe_landing
 
 
 def _compact_tables(context: OperationContext, models: Sequence[Model], values: Values, only_plan: bool) -> Answer:
-    """Compacts models, or with `only_plan` only plans that, in order of the bytes that readers waste, most first.
+    """Compacts the tables of models, or if `only_plan`, only plans this.
 
-    `values` are the operation's arguments: with `all`, models without a table are left out, and `most` limits the bytes
-    of rewritten files of all models together. If there are several models, a CommitConflict becomes part of the answer.
+    The table for which readers waste the most bytes comes first. `values` are the operation's arguments: if `all` is
+    set, models without a table are skipped; `most` limits the total bytes of files that are rewritten. If there are
+    several models, a CommitConflict of one becomes part of the answer, and the next is compacted.
     """
     left = math.inf if values["most"] is None else values["most"]
     if len(models) == 1 and not values["all"]:
@@ -46,7 +47,7 @@ def _compact_tables(context: OperationContext, models: Sequence[Model], values: 
 def _compact_one(
     context: OperationContext, model: Model, values: Values, only_plan: bool, most_bytes: float
 ) -> tuple[Answer, int]:
-    """Compacts or plans one model; returns the answer and the number of bytes that were rewritten."""
+    """Compacts the table of one model, or plans this; returns the answer and the total bytes of rewritten files."""
     from arctic_runtime.spark.maintenance.compaction import compact_table, plan_compaction
 
     table = context.open_table(model)

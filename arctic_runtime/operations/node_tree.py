@@ -1,4 +1,7 @@
-"""Draws the hash tree of a partition for people: its depth, and the bytes and files of each hash node."""
+"""Draws the buckets of one partition of a base table for people, with their bytes and files, as a binary tree.
+
+Buckets are the nodes of a hash tree: a split gives a node two children, and rows belong to nodes by a hash.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,9 @@ ALL_ROWS = "all rows"
 
 @dataclass(frozen=True)
 class Drawn:
-    """A hash node to draw, at `index` among the nodes of its `depth`.
+    """A node of a hash tree (a bucket), by its `depth` below the root and its `index` among nodes of this depth.
 
-    `bytes` and `files` include all nodes below it, `own_files` is the number of files of the node itself.
+    `bytes` and `files` include all nodes below it; `own_files` is the number of files of the node itself.
     """
 
     depth: int
@@ -35,9 +38,9 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Tree:
-    """The hash nodes of one partition, sorted from the root down; `partition` is the text of its partition values.
+    """The nodes of one partition's hash tree (its buckets), sorted from the root down.
 
-    `partitions` is the number of the table's partitions.
+    `partition` is the text of the partition's values; `partitions` is the number of the table's partitions.
     """
 
     model: str
@@ -54,10 +57,10 @@ class _Sum:
 
 
 def read_tree(reader: CatalogReader, model: Model, partition: str | None = None) -> Tree | None:
-    """Reads the hash nodes of `partition`, or if it is None, of the largest partition, from the base table's manifests.
+    """Reads the hash tree of `partition`, or if it is None, of the largest partition, from the base table's manifests.
 
-    Returns None if there is no table yet, or it has no files. Raises ConfigError if there is no such partition, or if
-    the files do not form a tree.
+    Returns None if there is no table yet, or if the table has no files. Raises ConfigError if there is no such
+    partition, or if the buckets of the files do not form a tree.
     """
     if observe_model(reader, model).base is None:
         return None
@@ -110,7 +113,7 @@ def _get_position(item: tuple[HashNode, object]) -> HashNode:
 
 
 def _find_deepest(nodes: Sequence[Drawn], most_lines: int) -> int:
-    """The greatest depth for which all nodes down to it fit in `most_lines` lines, one line per node."""
+    """Returns the greatest depth at which all nodes down to this depth fit in `most_lines` lines, one line per node."""
     counts: dict[int, int] = {}
     for node in nodes:
         counts[node.depth] = counts.get(node.depth, 0) + 1

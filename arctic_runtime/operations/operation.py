@@ -24,16 +24,16 @@ JsonType = Literal["string", "integer", "boolean", "array", "object"]
 TableChoice = Literal["one", "any", "named_or_all"]
 """Number of tables that an operation takes.
 
-`one` is exactly one. `any` is any number, and all if none is named. `named_or_all` is one or more, or the argument
-`all`.
+`one`: exactly one. `any`: any number; if none is named, all tables. `named_or_all`: one or more, or all tables if the
+argument `all` is set.
 """
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of an operation: `data` for JSON, and `lines` for people.
+    """The result of an operation: `data` for JSON, and `lines` of text for people.
 
-    `differs` is True if something is not as it should be: a check failed, a row was not found, or work was not done.
+    `differs` is True if the result is not as wanted: a check failed, a row does not exist, or work was not done.
     """
 
     data: Any
@@ -71,17 +71,17 @@ class OperationContext:
 
 
 Values = Mapping[str, Any]
-"""Values of an operation's arguments, by the arguments' names, as their readers returned them."""
+"""Values of an operation's arguments by name, converted by the arguments' `read` functions."""
 
 Export = Callable[["OperationContext", Model, "Values"], "ChangeRows"]
-"""Opens all rows of an operation's answer, to be written in a file format."""
+"""Function that opens all rows of an operation's answer, so that they can be written in a file format."""
 
 Perform = Callable[[OperationContext, Sequence[Model], Values], Answer]
 
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of an operation; `default` has the form in which a user would write it, None if there is no default.
+    """An argument of an operation; `default` is a value as a user would write it, or None if there is no default.
 
     `read` converts a written value and raises ConfigError for an invalid one. On the command line the argument is
     positional, or an option: `option` is its flag, derived from the name if empty. A user can give at most one of the
@@ -108,9 +108,10 @@ class Argument:
         return self.option or f"--{self.name.replace('_', '-')}"
 
     def read_value(self, value_given: Any, label: str) -> Any:
-        """Converts the value that a user wrote, or if that is None, the default; None without a default.
+        """Converts the value that a user wrote, or the default if it is None; returns None without a default.
 
-        Raises ConfigError for an invalid value, or if a required argument is None; the message calls it `label`.
+        Raises ConfigError for an invalid value, or if a required argument is None. In the message the argument is
+        called `label`.
         """
         if value_given is None and self.is_required:
             raise ConfigError(f"`{label}` has no value")
@@ -122,12 +123,12 @@ class Argument:
 class Operation:
     """An operation that users can perform on tables, with its requirements.
 
-    `plan` describes the effects of `perform`, and changes nothing; None if the operation can't be planned. If it
-    `needs_confirmation`, it is only planned unless the user confirms it. `macro_arguments` are the arguments of its dbt
-    macro, in order; None if it has no macro. `needs_query` demands that the model's query is compiled, `needs_queries`
-    that those of all models are. `export` opens all rows of the answer, None if the answer is not rows to export.
-    `takes_landing` allows landing tables, and `needs_key` excludes tables without a
-    primary key.
+    `plan` describes the effects of `perform`, and changes nothing; None if the operation can't be planned. An operation
+    that `needs_confirmation` is only planned unless the user confirms it. `changes` says that the operation changes
+    tables. `macro_arguments` are the arguments of its dbt macro, in order; None if it has no macro. If `needs_query`,
+    the model's query must be compiled; if `needs_queries`, the queries of all models. `export` opens all rows of the
+    answer; None if the answer has no rows to export. `takes_landing` allows landing tables, and `needs_key` excludes
+    tables without a primary key.
     """
 
     name: str
@@ -148,10 +149,7 @@ class Operation:
     macro_arguments: tuple[str, ...] | None = None
 
     def get_argument(self, name: str, known: Sequence[str]) -> Argument:
-        """Returns the argument `name`.
-
-        Raises ConfigError if it is not among `known`, the names that the caller accepts.
-        """
+        """Returns the argument `name`; raises ConfigError if it is not in `known`, the names that a caller accepts."""
         if name not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
             raise ConfigError(f"{self.name} has no argument {name!r}{suggest_nearest(name, known)}; {has}")
@@ -162,9 +160,9 @@ class Operation:
     ) -> Values:
         """Converts the arguments that a user gave, texts or JSON values, and adds defaults; returns values by name.
 
-        `known` are the names that the user may give, None for all. With `flags`, errors call arguments by their flags
-        on the command line. Raises ConfigError for an unknown or missing argument, an invalid value, or two arguments
-        that exclude each other.
+        `known` are the names that the user may give, None for all. If `flags`, errors call arguments by their flags on
+        the command line. Raises ConfigError for an unknown or missing argument, an invalid value, or two arguments that
+        exclude each other.
         """
         names = [argument.name for argument in self.arguments] if known is None else known
         for name in arguments_given:
@@ -180,10 +178,10 @@ class Operation:
     def run_operation(
         self, context: OperationContext, models: Sequence[Model], values: Values, plan: bool = False
     ) -> Answer:
-        """Performs the operation on the tables of `models`, or with `plan` only returns its plan.
+        """Performs the operation on the tables of `models`; if `plan`, only returns its plan.
 
-        `values` are those that `read_values` returned. Raises ConfigError if the operation can't be planned, or if it
-        needs a primary key that a table does not have.
+        `values` is a result of `read_values`. Raises ConfigError if the operation can't be planned, or if it needs a
+        primary key that a table does not have.
         """
         self.check_keys(models)
         if not plan:

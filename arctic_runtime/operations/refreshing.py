@@ -1,4 +1,4 @@
-"""Performs the refresh of a model, and the upkeep that is due after it; dbt, the service and the library all use it."""
+"""Refreshes a model, then compacts and expires its table if due; for dbt, the service and the library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Readers = Callable[[TableName], Iterable[TableName]]
-"""Returns the tables of the models that may read a table; versions that these have not read yet do not expire."""
+"""Function that returns the tables of the models that may read a table; versions that these need do not expire."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,11 @@ def perform_refresh(
     readers: Readers,
     with_upkeep: bool = True,
 ) -> Refreshed:
-    """Performs a planned refresh, then the upkeep that is due; calls `session` only if there is work for Spark.
+    """Performs a planned refresh, then the compaction and expiry that are due; calls `session` only if Spark is needed.
 
-    `readers` returns the tables that may read a table, whose unread versions must not expire. Without `with_upkeep` the
-    caller does the upkeep, as the service does, which limits it. Raises the errors of `Refresh.run_refresh`.
+    `readers` returns the tables of the models that may read a table; versions that these have not read do not expire.
+    If `with_upkeep` is False, the caller compacts and expires the table, as the service does at times that it chooses.
+    Raises the errors of `Refresh.run_refresh`.
     """
     unchanged = planner.report_unchanged(planned)
     if unchanged is not None:

@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Encode = Callable[["pa.Schema", Iterable["pa.RecordBatch"]], Iterator[bytes]]
-"""Encodes batches of rows of one schema; yields the bytes of each batch as soon as it is read."""
+"""Function that encodes batches of rows of one schema; it yields the bytes of each batch as soon as it is read."""
 
 
 @dataclass(frozen=True)
 class RowFormat:
-    """A file format of rows: its name, its media type, and its encoder. The bytes of a `binary` format are no text."""
+    """A file format of rows: its name, its media type, and its encoder.
+
+    `is_binary` says that the encoded bytes are not text in UTF-8.
+    """
 
     name: str
     media_type: str
@@ -75,7 +78,7 @@ ROW_FORMATS: Mapping[str, RowFormat] = {
         RowFormat("csv", "text/csv", encode_csv),
     )
 }
-"""All formats of rows by name; the first is the one for clients that accept any."""
+"""All formats of rows by name; clients that accept any format get the first."""
 
 
 class _Sink:
@@ -106,7 +109,10 @@ def _write_json(value: Any) -> str:
 
 
 def _to_csv_array(array: pa.Array) -> pa.Array:
-    """Converts an array to one of a type that pyarrow writes to CSV as documented."""
+    """Converts an array to a type that pyarrow can write to CSV: structs, arrays and maps to JSON, others to text.
+
+    Numbers, booleans and texts stay as they are.
+    """
     import pyarrow as pa
 
     kind = array.type
@@ -125,7 +131,7 @@ def _convert_column(array: pa.Array) -> list[Any]:
 
 
 def _build_converter(kind: pa.DataType) -> Callable[[Any], Any]:
-    """Builds the function that converts values of an Arrow type, other than null, to values that JSON has."""
+    """Builds the function that converts values of an Arrow type to values that JSON can represent; nulls excepted."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):

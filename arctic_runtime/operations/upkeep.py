@@ -1,4 +1,4 @@
-"""Upkeep of tables without a request of a user: compaction and expiry that are due."""
+"""Upkeep of tables, which the service does by itself: compaction and expiry that are due."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Maintained:
-    """A table that gets upkeep; versions that `readers` have not read yet must not expire.
+    """A table that gets upkeep, with the tables of the models that may read it.
 
-    `readers` are the tables of the models that may read it. For a landing table, `models` are these models.
+    Versions that `readers` have not read yet must not expire. For a landing table, `models` are the models that may
+    read it.
     """
 
     model: Model
@@ -47,9 +48,10 @@ class Done:
 
 
 def find_due_upkeep(table: Maintained, reader: CatalogReader, now: float) -> list[DueUpkeep]:
-    """Lists the upkeep that a table needs, without Spark and without doing it; empty if the table does not exist yet.
+    """Lists the upkeep that a table needs, without Spark and without performing it.
 
-    `now`, in seconds, becomes the time since which each entry is due.
+    `now`, in seconds since 1970, is stored in each entry as the time since which it is due. Returns an empty list if
+    the table does not exist yet.
     """
     if table.model.is_landing:
         return _find_due_landing(table, reader, now)
@@ -72,9 +74,10 @@ def find_due_upkeep(table: Maintained, reader: CatalogReader, now: float) -> lis
 
 
 def perform_upkeep(table: Maintained, operation: UpkeepOperation, context: OperationContext, most_bytes: float) -> Done:
-    """Performs the upkeep `operation` on a table; a compaction stops before a step that exceeds `most_bytes` in all.
+    """Performs the upkeep `operation` on a table.
 
-    Raises CommitConflict if other writers were faster at every attempt.
+    A compaction stops before a step with which it would rewrite more than `most_bytes` bytes in total. Raises
+    CommitConflict if other writers were faster at every attempt.
     """
     match operation:
         case "compact":

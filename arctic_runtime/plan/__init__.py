@@ -1,1 +1,1 @@
-"""Pure decisions, from observed states to steps: configuration, refresh, schema, cost, compaction, expiry."""
+"""Pure functions that plan steps from observed states: configuration, refresh, schema, cost, compaction, expiry."""

@@ -1,4 +1,7 @@
-"""Orders the tables that have to forget rows, from a root table downstream, and selects the snapshots to remove."""
+"""Plans `arctic forget`, the deletion of rows from all tables and their history, for privacy requests.
+
+Orders the tables that have to forget rows, from a root table downstream, and selects the snapshots to remove.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from arctic_runtime.model.state import TableState
 FORGOTTEN_REASON = "FORGOTTEN"
 
 Reads = Mapping[TableName, Collection[TableName]]
-"""The tables that each model reads."""
+"""Maps each model's table to the tables that the model reads."""
 
 
 def list_downstream_tables(root: TableName, reads: Reads) -> tuple[TableName, ...]:
@@ -41,7 +44,7 @@ def list_downstream_tables(root: TableName, reads: Reads) -> tuple[TableName, ..
 def split_outdated_snapshots(table: Snapshots, cut: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Splits the snapshots with a sequence number below `cut` into removable ones and those that a tag or branch keeps.
 
-    Returns the snapshot ids of both.
+    Returns the snapshot ids of the removable snapshots, and those of the kept ones.
     """
     protected = table.held | set(table.view_tags.values())
     older = [snapshot.id for snapshot in (*table.lineage, *table.others) if snapshot.sequence < cut]
@@ -51,11 +54,11 @@ def split_outdated_snapshots(table: Snapshots, cut: int) -> tuple[tuple[int, ...
 
 
 def find_needed_sequence(table: Snapshots, state: TableState) -> int:
-    """Lowest sequence number of the snapshots of `table` that stay needed if all consumers have read everything.
+    """Lowest sequence number of the snapshots of `table`, one of a model's tables, that the model itself needs.
 
-    `table` is one of a model's tables. The first needed snapshot of a change table is that of the newest load. Of a
-    base, it is the newest that records its merged version, or the snapshot that the view reads. Of aggregate state, it
-    is the newest run's; of any other table, the newest.
+    Consumers of the model don't count. The first needed snapshot of a change table is that of the newest run that
+    loaded data. Of a base table, it is the newest snapshot with a merged version, or the one that the view reads if
+    that is older. Of a table of aggregate state, it is that of the newest run; of any other table, it is the newest.
     """
     newest = table.lineage[-1].sequence if table.lineage else 0
     pinned = {state.view.base_snapshot} if state.view else set()
@@ -66,10 +69,10 @@ def find_needed_sequence(table: Snapshots, state: TableState) -> int:
 
 
 def find_forgotten_sequence(table: Snapshots, state: TableState) -> int:
-    """Sequence number from which on no snapshot of `table` has forgotten rows; at most that of `find_needed_sequence`.
+    """Sequence number from which on no snapshot of `table` contains rows that the newest `arctic forget` deleted.
 
-    In the change table it is that of the newest commit that forgot rows. In the base it is that of the first snapshot
-    into which this commit is merged. Later runs may have committed since.
+    In the change table it is that of the deletion's commit; in the base table it is that of the first snapshot into
+    which this commit is merged. The result is at most that of `find_needed_sequence`.
     """
     commits = state.changes.commits if state.changes else ()
     marks = [snapshot.version for snapshot in commits if snapshot.summary.get(REASON) == FORGOTTEN_REASON]

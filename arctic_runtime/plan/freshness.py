@@ -1,9 +1,10 @@
-"""Computes the freshness of tables: the time as of which each shows its sources, from the offsets in its commits.
+"""Computes the freshness of tables: the time up to which each has all changes of its sources.
 
-An ingested table shows its source as of a time that ingestion records. A model has read some version of each upstream
-table, and shows a source as of the same time as this version. If it has read everything, that is the time as of which
-the upstream table shows the source now. The same rule holds for all layers, and no process needs a memory. A table that
-others write is itself a source.
+A table "shows a source as of" a time if it has all changes that the source had by then. Ingestion records this time for
+an ingested table. A model has read each upstream table up to a version, its offset, and shows a source as of the same
+time as that version does; if it has read all versions, that is the time as of which the upstream table shows the source
+at present. The rule is applied through all layers of models, and needs only the offsets in the tables' commits. A table
+that is written by other programs is itself a source.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ from arctic_runtime.model.state import Commit
 from arctic_runtime.model.version import Version
 
 UNKNOWN = datetime.min.replace(tzinfo=timezone.utc)
-"""The time as of which a table shows a source if that is unknown: before all known times."""
+"""Stands for the time as of which a table shows a source if the time is not known; it is before all known times."""
 
 AsOfBySource = Mapping[str, datetime]
-"""Source table → the time as of which it is shown."""
+"""Maps each source, by the name of its table, to the time as of which a table shows it."""
 
 
 @dataclass(frozen=True)
 class Unread:
-    """The oldest upstream commit whose rows a table lacks, because it was not read yet.
+    """The oldest upstream commit whose rows a table lacks.
 
-    `reader`, the table or one of its upstreams, has not read it from `table`. `at` is the commit's time, and `commits`
-    is the number of commits of `table` that `reader` has not read.
+    `table` is the upstream table with the commit, and `at` is the commit's time. `reader`, which is the table itself or
+    another upstream of it, has not read the commit from `table`. `commits` is the number of commits of `table` that
+    `reader` has not read.
     """
 
     at: datetime
@@ -41,7 +43,7 @@ class Unread:
 
 @dataclass(frozen=True)
 class Lateness:
-    """The reason why a table is not fresh; the fields mean the same as in `Freshness`."""
+    """Reason for which a table is not fresh; the fields mean the same as in `Freshness`."""
 
     state: FreshnessState
     source: str
@@ -53,8 +55,8 @@ class Lateness:
 class FreshnessPlan:
     """Computes the freshness of tables from facts that were observed at the time `now`.
 
-    `tables` are these facts by table name. A source without new rows counts as up to date for `confirmed_seconds` after
-    ingestion has last looked at it.
+    `tables` are these facts by table name. An ingested table counts as up to date for `confirmed_seconds`, in addition
+    to its allowed lag, because ingestion records only at intervals that a source has no new rows.
     """
 
     def __init__(self, tables: Mapping[str, TableFacts], now: datetime, confirmed_seconds: float) -> None:
@@ -66,7 +68,7 @@ class FreshnessPlan:
         self._lags: dict[str, float] = {}
 
     def get_freshness(self, name: str) -> Freshness:
-        """The freshness of the table `name`, one of those that were observed."""
+        """Computes the freshness of the table `name`, which must be one of the observed tables."""
         claims, lag = self._find_claims(name), self._sum_lags(name)
         as_of = min(claims.values(), default=self._now)
         known = None if as_of == UNKNOWN else as_of
@@ -75,10 +77,13 @@ class FreshnessPlan:
             return Freshness("fresh", known, allowed_lag_seconds=lag)
         return Freshness(late.state, known, late.source, late.since, late.reason, late.action, lag)
 
-    # As of when sources are shown
+    # Times as of which tables show sources
 
     def _find_claims(self, name: str) -> AsOfBySource:
-        """Maps each source to the time as of which a table's newest version shows it; lacks sources shown in full."""
+        """Maps each source to the time as of which the newest version of a table shows it.
+
+        Sources that the table shows completely, with all their commits, are left out.
+        """
         if (name, None) in self._claims:
             return self._claims[name, None]
         self._claims[name, None] = {}  # breaks cycles
@@ -99,7 +104,7 @@ class FreshnessPlan:
         return claims
 
     def _find_claims_at(self, name: str, offset: Version) -> AsOfBySource:
-        """Maps each source to the time as of which the version `offset` of a table shows it."""
+        """Maps each source to the time as of which the table `name` shows it at the version `offset`."""
         facts = self._tables.get(name)
         if facts is None:
             return {}
@@ -109,7 +114,7 @@ class FreshnessPlan:
         return self._find_claims_before(name, facts, unread[0]) if unread else self._find_claims(name)
 
     def _find_claims_before(self, name: str, facts: TableFacts, commit: Commit) -> AsOfBySource:
-        """Maps each source to the time as of which a table showed it just before `commit`."""
+        """Maps each source to the time as of which the table `name` showed it just before `commit`."""
         key = (name, commit.version.snapshot)
         if key not in self._claims:
             self._claims[key] = {}  # breaks cycles
@@ -130,7 +135,7 @@ class FreshnessPlan:
         return {name: UNKNOWN} if last is None else self._merge_claims(get_offsets(RunSummary.decode(last.summary)))
 
     def _sum_lags(self, name: str) -> float:
-        """Allowed age of a table in seconds: its own `target_lag`, plus the largest sum of its upstream tables."""
+        """Allowed lag of a table in seconds: its own `target_lag` plus the largest allowed lag of an upstream table."""
         if name not in self._lags:
             self._lags[name] = 0.0  # breaks cycles
             facts = self._tables.get(name)
@@ -138,12 +143,12 @@ class FreshnessPlan:
             self._lags[name] = above + (facts.target_lag_seconds if facts else 0.0)
         return self._lags[name]
 
-    # What a table is late for
+    # Reasons for which tables are not fresh
 
     def _find_lateness(self, name: str, claims: AsOfBySource, lag: float) -> Lateness | None:
-        """Explains why a table is not fresh; None if it is fresh.
+        """Explains why the table `name` is not fresh; None if it is fresh.
 
-        `claims` are the times as of which it shows its sources, and `lag` is its allowed age in seconds.
+        `claims` are the times as of which it shows its sources, and `lag` is its allowed lag in seconds.
         """
         for _, source in sorted((at, source) for source, at in claims.items()):
             facts = self._tables.get(source)
@@ -168,7 +173,7 @@ class FreshnessPlan:
     def _find_cause(self, table: str, origin: OriginStatus, lag: float) -> Lateness | None:
         """Explains why the ingested table `table` is older than allowed; None if it is not.
 
-        `lag` is the allowed age in seconds of the table whose freshness is computed, which may be a reader of `table`.
+        `lag` is the allowed lag in seconds of the table whose freshness is computed, which may be a reader of `table`.
         """
         source, failure = origin.source, origin.failure
         if origin.wait is not None:
@@ -221,12 +226,12 @@ _LAGS = (
 
 
 def read_first_line(message: str) -> str:
-    """The first line of an error message, without punctuation at its end."""
+    """Returns the first line of an error message, without punctuation at its end."""
     return message.strip().partition("\n")[0].rstrip(".:;")
 
 
 def read_advice(message: str) -> str:
-    """The advice in an error message, after "what to do:", on one line; empty if there is none."""
+    """Returns the advice in an error message, after "what to do:", as one line; empty if there is none."""
     _, _, advice = message.partition("what to do: ")
     return " ".join(advice.split())
 
@@ -236,10 +241,9 @@ def _format_repair_advice(source: str) -> str:
 
 
 def _find_shown_before(facts: TableFacts, commit: Commit) -> datetime:
-    """The time as of which an ingested table showed its source just before `commit`, read from the commit's summary.
+    """Returns the time as of which an ingested table showed its source just before `commit`, from the commit's summary.
 
-    Commits of earlier program versions lack it. For these it is the newest source time of the commits before, or
-    UNKNOWN if none has one.
+    If the summary has no such time, returns the newest source time of the commits before, or UNKNOWN if none has one.
     """
     if (shown := RunSummary.decode(commit.summary).shown_before_ms) is not None:
         return time_of(shown)

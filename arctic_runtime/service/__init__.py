@@ -1,1 +1,1 @@
-"""The service that keeps a project's tables fresh: refreshes, upkeep, schedules, and the views of its state."""
+"""The service that keeps a project's tables fresh: refreshes, upkeep of files, schedules, and views of its state."""

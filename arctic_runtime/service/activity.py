@@ -1,4 +1,4 @@
-"""Records which refreshes and ingestions run in a service, for its jobs and its overviews of tables."""
+"""Records the refreshes and ingestions that run in a service, for the service's jobs and overviews of tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from arctic_runtime.service.view.overviews import IngestionRun, Refreshing, to_p
 class Activity:
     """Current refreshes and ingestions of a service, with the outcome of earlier ones; may be used by any thread.
 
-    `follower` refreshes the models; it is None while another service leads.
+    `follower` refreshes the models; it is None while another service does the work (leads).
     """
 
     def __init__(self, shared: SharedState) -> None:
@@ -43,7 +43,7 @@ class Activity:
         self.shared.begin_writing(table)
 
     def end_refresh(self, report: Report) -> None:
-        """Records the result of a model in a pass, and ends the job of its refresh, if there was one."""
+        """Records the result of a model in a pass, and ends the job of the model's refresh, if it was started."""
         table = report.followed.table
         with self._lock:
             number = self._job_numbers.pop(table, None) if report.status != "skipped" else None
@@ -59,7 +59,10 @@ class Activity:
         return {table: self._add_retry_time(table, state, now) for table, state in refreshing.items()}
 
     def wake_follower(self) -> None:
-        """Lets the follower check the tables at once; does nothing while another service leads."""
+        """Makes the follower, which refreshes models, check the tables at once.
+
+        Does nothing while another service leads, since there is no follower then.
+        """
         follower = self.follower
         if follower is not None:
             follower.wake_up()
@@ -93,8 +96,8 @@ class Activity:
     ) -> None:
         """Records that a source can't be read, or that its ingestion ended with an error.
 
-        `message` is the error, `details` its known parts. Unless `is_running`, the ingestion has ended, and its open
-        jobs end as failed.
+        `message` is the error, `details` its parts, such as `expected`. Unless `is_running`, the ingestion has ended,
+        and its open jobs end as failed.
         """
         with self._lock:
             known = self._ingestions.get(source, IngestionRun()).failure
@@ -105,7 +108,7 @@ class Activity:
             self.ingest_jobs.close_source(source, message, details)
 
     def confirm_ingestion(self, source: str) -> None:
-        """Clears the failure of a source after one of its batches was published, or after no new rows were found."""
+        """Clears the failure of a source, after one of its batches was published or it was read without new rows."""
         self._change_ingestion(source, failure=None)
         self.shared.set_error(to_part_name(source), "")
 
@@ -125,7 +128,7 @@ class Activity:
 
 
 def _apply_refresh_report(before: Refreshing, report: Report) -> Refreshing:
-    """Returns the state of a model's refreshes after the result in `report`; `before` is the state until then."""
+    """Returns the state of a model's refreshes after `report`; `before` is the state before it."""
     now = datetime.now(timezone.utc)
     if report.status in ("refreshed", "unchanged"):
         return Refreshing(refreshed_at=now)

@@ -19,7 +19,7 @@ class Clock:
     time: Callable[[], float] = time.time
 
     def read_local(self) -> datetime:
-        """The local date and time of the service's machine, without a time zone."""
+        """Returns the local date and time of the service's machine, without a time zone."""
         return datetime.fromtimestamp(self.time())
 
 

@@ -1,4 +1,4 @@
-"""Shows batches that are being ingested as jobs: per source, one of its stream, and one of a load in parallel."""
+"""Shows batches that are being ingested as jobs: per source, one job of its stream, and one of a parallel load."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from arctic_runtime.service.view.job_board import JobBoard
 from arctic_runtime.service.view.live_data import JobState
 
 Lane = tuple[str, bool]
-"""A source, and whether the batch belongs to a load that runs in parallel with the source's stream."""
+"""A source's name, and whether the batch belongs to a load that runs in parallel with the source's stream."""
 
 
 class IngestJobs:
-    """The running job of each source and lane, its stream or a load in parallel; may be used by any thread."""
+    """The running job of each lane: of a source's stream, or of its load in parallel; may be used by any thread."""
 
     def __init__(self, board: JobBoard) -> None:
         self._board = board
@@ -22,7 +22,7 @@ class IngestJobs:
         self._numbers: dict[Lane, str] = {}
 
     def begin_batch(self, lane: Lane, tables: Sequence[TableName], reason: str) -> None:
-        """Adds a running job for a batch of a lane that is being published to `tables`."""
+        """Adds a running job for a batch of a lane (a source's stream or load) that is being published to `tables`."""
         job = self._board.add_job("ingest", f"ingest {lane[0]}", tables, reason, "running")
         with self._lock:
             self._numbers[lane] = job.number

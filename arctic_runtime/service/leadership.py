@@ -1,4 +1,4 @@
-"""Leadership of one service among several, and the work to stop when it ends."""
+"""Leadership: of several services on one schema, only the leader works; when it ends, its work has to stop."""
 
 from __future__ import annotations
 

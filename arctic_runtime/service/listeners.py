@@ -1,4 +1,4 @@
-"""Callbacks that observe the work of a service, or of a follower alone."""
+"""Callbacks that observe the work of a service or of a follower, which refreshes models."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ def _keep_untraced(refresh: RefreshModel) -> RefreshModel:
 
 @dataclass(frozen=True)
 class Listeners:
-    """Callbacks that a follower calls: `say` with lines for people, `report` with the result of each model in a pass.
+    """Callbacks that a follower, which refreshes models, calls.
 
-    `trace` gets the function that refreshes a model, and returns the function to call instead, such as one that adds a
-    tracing span.
+    `say` is called with lines for people, and `report` with the result of each model in a pass over models. `trace`
+    gets the function that refreshes a model, and returns the function to call instead, such as one that adds a tracing
+    span.
     """
 
     say: Callable[[str], None] = lambda _: None

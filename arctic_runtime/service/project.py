@@ -1,4 +1,4 @@
-"""The project that a service works for: its models, and the work that only dbt can do."""
+"""The interface to the dbt project that a service works for: its models, and the work that only dbt can do."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ class Project(Protocol):
         """Loads the project again and returns its models; if it can't be used, warns the user and returns None."""
 
     def list_followed(self) -> Sequence[FollowedModel]:
-        """The models that are kept fresh."""
+        """Returns the arctic models that the service refreshes when their upstreams change."""
 
     def refresh_model(self, task: Task) -> Done:
-        """Refreshes a model in the calling thread; raises what `RefreshModel` raises."""
+        """Refreshes a model in the calling thread; raises the errors of `RefreshModel`."""
 
     # Models that dbt runs, and tests
 
     def list_scheduled(self) -> Sequence[Scheduled]:
-        """The models that dbt runs on a schedule, each after all models that it reads."""
+        """Returns the models that dbt runs on a schedule, each after all scheduled models that it reads."""
 
     def run_scheduled(self, name: str) -> str:
         """Runs the scheduled model `name` in the calling thread; returns dbt's output, or raises the run's error."""
 
     def list_tested_tables(self) -> Collection[TableName]:
-        """The tables whose tests are run after each refresh."""
+        """Returns the tables whose dbt data tests are run after each refresh."""
 
     def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
-        """Runs the tests of a table in the calling thread."""
+        """Runs the dbt data tests of a table in the calling thread; returns their outcomes."""
 
     # Tables
 
     def list_models(self) -> Sequence[Model]:
-        """The tables that operations accept: compiled models, tables of ingested sources, and landing tables."""
+        """Returns the tables that operations accept: compiled models, tables of ingested sources, landing tables."""
 
     def list_maintained(self) -> Sequence[Maintained]:
-        """The tables whose files the service maintains."""
+        """Returns the tables whose files the service maintains (compaction, expiry and so on)."""
 
     def list_expected_tables(self) -> Collection[TableName]:
-        """The tables that ingestion creates when their first rows arrive."""
+        """Returns the tables that ingestion creates when their first rows arrive."""

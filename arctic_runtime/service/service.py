@@ -37,7 +37,10 @@ LOG = logging.getLogger(__name__)
 
 
 class Ingesting(Protocol):
-    """The ingestion of one source: `run_ingestion` returns after `stop_ingestion` was called, or raises an error."""
+    """The ingestion of one source.
+
+    `run_ingestion` returns after `stop_ingestion` was called, or raises an error.
+    """
 
     @property
     def name(self) -> str: ...
@@ -49,10 +52,10 @@ class Ingesting(Protocol):
 
 @dataclass(frozen=True)
 class ServiceWork:
-    """Work of a service besides refreshes: upkeep under a budget, and ingestions.
+    """Work of a service besides refreshes: upkeep of files under a budget, and ingestions.
 
     Without a budget, each refresh does the upkeep of its table. `ingestions` is called each time that the service
-    begins to lead, and returns new objects.
+    begins to lead, and has to return new objects.
     """
 
     upkeep: UpkeepBudget | None = field(default_factory=UpkeepBudget)
@@ -63,7 +66,7 @@ class Service:
     """Keeps the tables of a project fresh and maintained until `stop_service`; `live` shows its state.
 
     Of several services on one schema only one, the leader, works; the others wait. Correctness does not depend on this,
-    since every commit is a compare-and-swap. All state is in the tables, so the process may end at any moment.
+    since every commit is a compare-and-swap. All lasting state is in the tables, so the process may end at any moment.
     """
 
     def __init__(
@@ -96,7 +99,7 @@ class Service:
     def run_service(self) -> None:
         """Waits until it may lead, then leads, until `stop_service`; raises SparkEnded if Spark has ended.
 
-        It waits again if another service has become the leader.
+        If another service becomes the leader, it waits again.
         """
         self._table.ensure()
         self._shared.paused = self._table.read_paused()
@@ -115,7 +118,7 @@ class Service:
             raise self._spark_end
 
     def end_without_spark(self, error: SparkEnded) -> None:
-        """Ends the service because its Spark has ended; from now on `/ready` answers that it is not ready."""
+        """Ends the service because its Spark has ended; from then on `/ready` answers that the service is not ready."""
         if self._spark_end is None:
             self._spark_end = error
             self._shared.set_error("spark", str(error))
@@ -130,7 +133,7 @@ class Service:
             leadership.end_leadership()
 
     def handle_batch(self, source: str, data: Any, tables: Iterable[TableName]) -> None:
-        """Records an ingested batch of a source, checks its `tables` for upkeep soon, and wakes the follower."""
+        """Records an ingested batch of a source, queues its `tables` for upkeep, and wakes the follower."""
         self._shared.events.append_event("batch", {"source": source, **data})
         for table in tables:
             self._upkeep.note_write(table)
@@ -161,7 +164,7 @@ class Service:
             self._shared.change_state(role="stands_by", leader=other.process)
 
     def _lead_until_stopped(self) -> None:
-        """Does all work of a leader until the service is stopped, or another service has taken over."""
+        """Does all work of a leader until the service is stopped, or another service has taken the lease."""
         leadership = self._leadership = Leadership()
 
         def end_leadership(other: Held) -> None:
@@ -225,16 +228,19 @@ class Service:
         return thread
 
     def _replace_models(self, models: Sequence[FollowedModel]) -> None:
-        """Replaces the tables that are shown and maintained by those of the reloaded project."""
+        """Replaces the tables that the service shows and maintains by those of the reloaded project.
+
+        `models` are the models to refresh.
+        """
         maintained = self._project.list_maintained()
         own = [table.model for table in maintained]
         self._shared.set_tables(models, own, self._project.list_expected_tables(), self._project.list_scheduled())
         self._upkeep.set_tables(maintained)
 
-    # Its parts
+    # Parts of the service
 
     def _ingest_source(self, leadership: Leadership, ingestion: Ingesting) -> None:
-        """Ingests a source until leadership ends; after a failure it is tried again after a pause."""
+        """Ingests a source until leadership ends; after a failure, tries again after a pause."""
         failures, name = 0, ingestion.name
         while not leadership.ended.is_set():
             self.activity.begin_ingestion(name)

@@ -25,7 +25,7 @@ _HOURS = re.compile(
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """Settings under the key `serve`: the budget of upkeep, and `http` as written, which `read_http` checks."""
+    """Settings under the key `serve`: the budget of upkeep, and the unchecked `http`, which `read_http` checks."""
 
     budget: UpkeepBudget = field(default_factory=UpkeepBudget)
     http: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -41,7 +41,7 @@ def read_settings(written: Mapping[str, Any]) -> ServeSettings:
 
 
 def read_http(written: Mapping[str, Any]) -> HttpSettings:
-    """Reads the settings of HTTP; raises ConfigError for unknown keys and invalid values."""
+    """Reads the settings of the HTTP server; raises ConfigError for unknown keys and invalid values."""
     kinds = {setting.name: type(setting.default) for setting in fields(HttpSettings)}
     _refuse_unknown("serve.http", written, tuple(kinds))
     for key, value in written.items():
@@ -60,7 +60,7 @@ def _check_kind(label: str, value: Any, kind: type) -> None:
 
 
 def read_budget(written: Any) -> UpkeepBudget:
-    """Reads the budget of upkeep; raises ConfigError for unknown keys and invalid values."""
+    """Reads the budget of upkeep, `serve.upkeep`; raises ConfigError for unknown keys and invalid values."""
     if not isinstance(written, Mapping):
         raise ConfigError(f"`serve.upkeep` must be a mapping; found {written!r}")
     _refuse_unknown("serve.upkeep", written, UPKEEP_KEYS)

@@ -25,7 +25,7 @@ from arctic_runtime.suggestions import suggest_nearest
 
 
 class SharedState:
-    """Tables that are maintained, models that are refreshed, and jobs for both; may be used by any thread.
+    """The tables that a service maintains, the models that it refreshes, and their jobs; may be used by any thread.
 
     `say` is called with lines for people. Each change of a job, and of the service itself, becomes an event.
     """
@@ -68,7 +68,7 @@ class SharedState:
         self.events.append_event("service", self._state)
 
     def note_look(self, at: datetime) -> None:
-        """Records when all tables were last checked; no event is appended."""
+        """Records the time at which all tables were last checked; appends no event."""
         with self._lock:
             self._state = replace(self._state, looked_at=at)
 
@@ -82,7 +82,7 @@ class SharedState:
             self.change_state(errors={name: text for name, text in errors.items() if text})
 
     def report_error(self, part: str, message: str) -> None:
-        """Sets the error of a part like `set_error`, and tells the user if it is a new one."""
+        """Sets the error of a part like `set_error`, and calls `say` with it if it is a new error."""
         if message and self._state.errors.get(part) != message:
             self._say(f"{part}: {message}")
         self.set_error(part, message)
@@ -101,7 +101,7 @@ class SharedState:
     ) -> None:
         """Replaces the tables of the service: those of refreshed models, and `others` that are only maintained.
 
-        `expected` are those that ingestion creates with their first rows, and `scheduled` the models that dbt runs.
+        `expected` are tables that ingestion creates with their first rows, and `scheduled` the models that dbt runs.
         """
         self.models = {model.table: model for model in others} | {model.table: model.model for model in followed}
         self.followed = tuple(followed)
@@ -113,7 +113,7 @@ class SharedState:
         return any(table not in self.models for table in self._expected & set(self.readable))
 
     def list_busy_tables(self) -> Collection[TableName]:
-        """The tables that refreshes are writing now."""
+        """Returns the tables to which refreshes are writing at present."""
         with self._lock:
             return tuple(self._writing)
 
@@ -141,7 +141,10 @@ class SharedState:
         return self.is_paused(table) or str(table) in self.paused.upkeep
 
     def find_table(self, name: str) -> TableName:
-        """The table named `name`, with or without catalog and schema; raises ConfigError if none or several match."""
+        """Returns the table named `name`, with or without catalog and schema.
+
+        Raises ConfigError if no table or several tables match.
+        """
         matches = list_named_tables(name, self.models)
         if len(matches) == 1:
             return matches[0]
@@ -168,6 +171,6 @@ class SharedState:
 
 
 def list_named_tables(name: str, tables: Collection[TableName]) -> list[TableName]:
-    """The tables in `tables` that `name` may mean; it may leave out the catalog, or catalog and schema."""
+    """Returns those of `tables` that match `name`, which may leave out the catalog, or the catalog and the schema."""
     matches = [table for table in tables if name in (str(table), f"{table.schema}.{table.name}")]
     return matches or [table for table in tables if name == table.name]

@@ -1,4 +1,4 @@
-"""Upkeep of all tables under a budget: finds tables that need compaction or expiry after writes, and performs it."""
+"""Upkeep of all tables under a budget: determines tables that need compaction or expiry, and performs it."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ Key = tuple[TableName, UpkeepOperation]
 
 @dataclass(frozen=True)
 class _Known:
-    """Due upkeep of a table, and `first_waste`, the bytes that readers read in vain when it became due."""
+    """Due upkeep of a table; `first_waste` is the number of bytes that readers read in vain when it became due."""
 
     due: DueUpkeep
     first_waste: int
 
 
 class UpkeepRunner:
-    """Maintains the files of tables; its memory may be lost, since the tables hold the state.
+    """Maintains the files of tables; its memory may be lost, since all lasting state is in the tables.
 
-    `sessions` has a Spark session for each job. Tables that a refresh is writing, or whose upkeep is paused, are left
-    alone.
+    `sessions` has a Spark session for each job. A table is skipped while a refresh is writing to it, or while its
+    upkeep is paused.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class UpkeepRunner:
                 self._look_at[table] = min(self._look_at[table], self._clock.monotonic() + self._limits.settle_seconds)
 
     def is_overdue(self, table: TableName) -> bool:
-        """Whether so much compaction is due that the refresh that writes the table should perform it.
+        """Whether so much compaction is due that the next refresh of the table should perform it.
 
         Refreshes then take longer while upkeep can't keep up, but reads stay fast. Always False in quiet hours.
         """
@@ -104,7 +104,7 @@ class UpkeepRunner:
         return known.due.waste_bytes > self._limits.overdue_factor * max(1, known.first_waste)
 
     def list_planned(self) -> Sequence[Upkeep]:
-        """Lists the due upkeep in the order in which it will be done, each with the reason why it waits."""
+        """Lists the due upkeep in the order in which it will be performed, each with the reason why it waits."""
         with self._lock:
             return [
                 Upkeep(due.table, due.operation, due.reasons, due.bytes, due.waste_bytes, waits)
@@ -112,7 +112,7 @@ class UpkeepRunner:
             ]
 
     def sum_waste(self) -> Mapping[TableName, int]:
-        """Maps each table with due upkeep to the bytes that readers read in vain until it is done."""
+        """Maps each table with due upkeep to the number of bytes that readers read in vain until it is performed."""
         waste_by_table: Counter[TableName] = Counter()
         with self._lock:
             for (table, _), known in self._known.items():
@@ -120,7 +120,7 @@ class UpkeepRunner:
         return waste_by_table
 
     def run_until(self, over: threading.Event) -> None:
-        """Finds and performs due upkeep until `over` is set, and finishes jobs that are running then."""
+        """Determines and performs due upkeep until `over` is set; jobs that are running at that time are finished."""
         with ThreadPoolExecutor(self._budget.jobs, "upkeep") as workers:
             while not over.is_set():
                 self.find_due(over)
@@ -128,7 +128,7 @@ class UpkeepRunner:
                     workers.submit(self.perform_due, due)
                 over.wait(self._limits.poll_seconds)
 
-    # Looking
+    # Checks for due upkeep
 
     def find_due(self, over: threading.Event | None = None) -> None:
         """Checks the tables whose next check is due, and records the upkeep that they need; needs no Spark.
@@ -154,7 +154,7 @@ class UpkeepRunner:
                 self._note_due(maintained.table, due_jobs)
 
     def _note_due(self, table: TableName, due_jobs: Sequence[DueUpkeep]) -> None:
-        """Replaces the known due upkeep of a table; upkeep that was known keeps its start, failures and retry time."""
+        """Replaces the known due upkeep of a table; upkeep that stays due keeps its start, failures and retry time."""
         before = {key: self._known.pop(key) for key in [key for key in self._known if key[0] == table]}
         for due in due_jobs:
             key: Key = (table, due.operation)
@@ -165,10 +165,10 @@ class UpkeepRunner:
                 merged = replace(due, since=old.due.since, failures=old.due.failures, retry_at=old.due.retry_at)
                 self._known[key] = _Known(merged, old.first_waste)
 
-    # Doing
+    # Performing due upkeep
 
     def begin_due(self) -> list[DueUpkeep]:
-        """Chooses the upkeep that may begin now, marks it as running, and returns it."""
+        """Chooses the upkeep that may begin at present, marks it as running, and returns it."""
         busy, now = self._shared.list_busy_tables(), self._clock.monotonic()
         with self._lock:
             state = UpkeepState(

@@ -42,7 +42,7 @@ class UserRequests:
         self._threads = ThreadPoolExecutor(warehouse.reader.thresholds.service.operations, "operation")
 
     def close_operations(self) -> None:
-        """Cancels the operations that wait, and waits until those that run have ended."""
+        """Cancels the waiting operations, and waits until the running ones have ended."""
         for job in self._jobs.list_jobs():
             if job.state == "waiting":
                 self._jobs.cancel_job(job.number)

@@ -1,4 +1,4 @@
-"""Access of a service to its warehouse."""
+"""The objects by which a service accesses its warehouse."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arctic_runtime.spark.engine.session_pool import SessionPool
 
 @dataclass(frozen=True)
 class Warehouse:
-    """The catalog, the Spark sessions for work on its tables, and the table in which services keep their own state."""
+    """The catalog reader, a pool of Spark sessions, and the table in which services store their own state."""
 
     reader: CatalogReader
     sessions: SessionPool

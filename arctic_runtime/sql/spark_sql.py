@@ -1,7 +1,8 @@
-"""Parses Spark SQL into expressions, and writes these as SQL again, so that Spark can compare both texts.
+"""Parses Spark SQL to sqlglot expressions, and writes these as SQL again, so that Spark can compare both texts.
 
-Literals are written as in the original text. Each operand that is an operator itself is put in parentheses. So Spark's
-tree of the new text has the same shape as ours, even if operator precedence differs between the grammars.
+The comparison shows whether Spark and this parser understand a query in the same way. Literals are written as in the
+original text. Each operand that is an operator itself is put in parentheses, so that Spark's tree of the written text
+has the same shape as that of this parser, even if operator precedence differs between the grammars.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import Token, TokenType
 
 WRITTEN = "written"
-"""The argument of a literal with its original text, set if its value alone would be written in another form."""
+"""Argument of a literal's expression with its original text; set if its value alone would be written otherwise."""
 
 WRITTEN_VERSION = 1
-"""Version of the written SQL; increase it to make Spark compare all queries with their regenerated text again."""
+"""Version of the SQL that is written; increase it to make Spark compare all queries with their written text again."""
 
 _PLAIN_STRING = re.compile(r"'[^'\\$\x00-\x1f\x7f]*'")
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
@@ -44,7 +45,7 @@ _LEFT_TO_RIGHT = (
 
 
 _TEXTS = (exp.DType.CHAR, exp.DType.VARCHAR)
-"""Types that Spark treats as strings of any length in casts."""
+"""Types that Spark treats in casts like strings of any length."""
 
 
 class Tokenizer(Spark.Tokenizer):
@@ -54,7 +55,7 @@ class Tokenizer(Spark.Tokenizer):
 
 
 class Parser(SparkParser):
-    """Parser of Spark SQL that corrects sqlglot's where Spark's grammar differs; literals keep their original text."""
+    """Parser of Spark SQL that corrects sqlglot's parser if Spark's grammar differs; literals keep their text."""
 
     PRIMARY_PARSERS: ClassVar = {
         **SparkParser.PRIMARY_PARSERS,
@@ -103,7 +104,7 @@ class Parser(SparkParser):
     ) -> exp.Expr | None:
         """Parses a type, and replaces char and varchar by string.
 
-        It replaces the method of sqlglot's Hive parser, which does the same, but takes half of the time of all parsing.
+        sqlglot's method in the Hive parser does the same, but takes half of the time of all parsing.
         """
         parsed = super(HiveParser, self)._parse_types(check_func, schema, allow_identifiers, with_collation)
         if parsed is not None and not schema and not isinstance(parsed, exp.Column | exp.Identifier):
@@ -119,9 +120,9 @@ class Parser(SparkParser):
         return exp.var(named.name) if is_plain and named is not None else named
 
     def _parse_typed_literal(self) -> exp.Expr | None:
-        """Parses a typed literal such as `date '2024-01-31'`, and then the operators on columns that follow it.
+        """Parses a typed literal such as `date '2024-01-31'`, with operators after it such as `::` and `[…]`.
 
-        Returns None if there is no typed literal.
+        Returns None if the next tokens are no typed literal.
         """
         if self._curr.text.upper() not in _TYPED_LITERALS or self._next.token_type not in _STRINGS:
             return None
@@ -305,7 +306,7 @@ class ArcticSpark(Spark):
 
 
 def tokenize_sql(sql: str) -> list[Token]:
-    """Splits SQL into tokens, in which the suffix of a number belongs to the number; raises sqlglot's TokenError."""
+    """Splits SQL into tokens, so that `10L` is one token; raises sqlglot's TokenError for text that is no SQL."""
     tokens_read: list[Token] = []
     waiting = iter(ArcticSpark().tokenize(sql))
     for token in waiting:
@@ -319,7 +320,7 @@ def tokenize_sql(sql: str) -> list[Token]:
 
 
 def list_literals(sql: str) -> list[str]:
-    """Lists the literals in SQL as they are written, sorted; to compare two texts."""
+    """Lists the literals in SQL as they are written, sorted, so that those of two texts can be compared."""
     kinds = (*_STRINGS, TokenType.NUMBER, TokenType.HEX_STRING)
     return sorted(sql[token.start : token.end + 1] for token in tokenize_sql(sql) if token.token_type in kinds)
 
@@ -343,7 +344,7 @@ def _is_operator(operand: exp.Expr) -> bool:
 def _is_plainly(inner: exp.SetOperation, outer: exp.SetOperation) -> bool:
     """Whether `inner`, the left side of `outer`, is the same set operation, so that it needs no parentheses.
 
-    It must have no clauses such as ORDER BY. False if `outer` matches columns by name.
+    False if `inner` has clauses such as ORDER BY, or if `outer` matches columns by name.
     """
     own = {name for name, value in inner.args.items() if value} - {"this", "expression", "distinct"}
     is_same = type(inner) is type(outer) and inner.args.get("distinct") == outer.args.get("distinct")

@@ -1,4 +1,4 @@
-"""Parses Spark's types from text and formats them as text; field names come from upstreams and may be any text."""
+"""Parses Spark's types from text, and formats them as text; names of struct fields may be any text."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def format_field(field: str) -> str:
 
 
 def type_text(kind: Type, field: Callable[[str], str] = format_field) -> str:
-    """Formats a type as Spark writes it; `field` formats the field names, and `read_type` is the reverse."""
+    """Formats a type as Spark writes it; `field` formats the names of struct fields. `read_type` parses the text."""
     match kind:
         case Primitive(text):
             return text
@@ -83,9 +83,9 @@ def format_struct_type(fields: Iterable[tuple[str, str]], field: Callable[[str],
 
 
 def list_parts(kind: Type) -> tuple[Type, ...]:
-    """Returns the types that a type directly contains: of elements, of key and value, or of fields.
+    """Returns the types that a type directly contains: those of its elements, its key and value, or its fields.
 
-    Empty for a primitive.
+    Empty for a primitive type.
     """
     match kind:
         case Primitive():
@@ -120,7 +120,7 @@ def has_map(kind: Type) -> bool:
 
 
 def map_primitives(kind: Type, change: Callable[[str], str]) -> Type:
-    """Returns the type in which the text of each primitive is replaced by `change` of it."""
+    """Returns `kind` with the text of each primitive type in it, at every level, replaced by the result of `change`."""
     match kind:
         case Primitive(text):
             return Primitive(change(text))
@@ -138,7 +138,7 @@ def has_variant(kind: Type) -> bool:
 
 
 def read_type(text: str) -> Type:
-    """Parses a type from its text; raises ValueError if the text, as a whole, is not exactly one type."""
+    """Parses a type from its text; raises ValueError if the text is anything else than exactly one type."""
     reader = _Reader(text)
     kind = reader.read_type()
     reader.skip_space()

@@ -1,7 +1,7 @@
 """All thresholds, limits and prices of planning and execution, in one immutable object.
 
-`Thresholds()` holds the values that dbt-arctic ships with. A profile carries one object (`Profile.thresholds`).
-Functions take it, or the group that they need, as an argument. Tests pass objects with other values (`replace`).
+`Thresholds()` has the values that dbt-arctic ships with. A profile has one object (`Profile.thresholds`), and functions
+take the object, or the group that they need, as an argument. Tests pass objects with other values (`replace`).
 
 Prices were measured on two cores with local files. Settings for users are in a model's configuration, not here.
 """
@@ -71,7 +71,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Every threshold, limit and price, by the part of planning or execution that uses it."""
+    """All thresholds, limits and prices, grouped by the part of planning or execution that uses them."""
 
     cost: CostThresholds = field(default_factory=CostThresholds)
     incremental: IncrementalThresholds = field(default_factory=IncrementalThresholds)
@@ -98,4 +98,4 @@ class Thresholds:
 
 
 SHIPPED = Thresholds()
-"""The values that dbt-arctic ships with."""
+"""The thresholds that dbt-arctic ships with."""

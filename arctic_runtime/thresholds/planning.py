@@ -21,84 +21,87 @@ class CostThresholds:
     """Cost of each row that a full refresh reads, including all work on the row."""
 
     incremental_row_seconds: float = 8e-8
-    """Cost of each row that an incremental refresh reads; lower, since most rows are only filtered out."""
+    """Cost of each row that an incremental refresh reads; it is lower because most rows are only filtered out."""
 
     change_row_seconds: float = 1.5e-6
-    """Extra cost of each change row: it has an old and a new row, and its results are written once more."""
+    """Extra cost of each change row that an incremental refresh reads, which gives up to two rows, old and new."""
 
     repeated_change_row_seconds: float = 5e-7
-    """Extra cost of each further read of a change row."""
+    """Extra cost of each further read of a change row, if several scans of a plan read it."""
 
     merged_change_row_seconds: float = 3e-6
-    """Extra cost of each change row of a window with several commits, whose rows are combined by key."""
+    """Extra cost of each change row of a window with several commits, whose change rows are combined by key."""
 
     extra_scans: int = 10
-    """An incremental plan with over this many scans more than a full refresh that is estimated cheaper is not tried."""
+    """Surplus of scans above which an incremental plan is not tried if a full refresh has the lower estimate."""
 
     small_table_saving_seconds: float = 0.5
-    """For small tables a full refresh is chosen only if it saves more than this and a run was incremental before."""
+    """Least saving for which a full refresh is chosen if few rows are read; a run must have been incremental before."""
 
     untried_ratio: float = 1.2
-    """Incremental maintenance that never ran is tried if its estimate is at most this multiple of a full refresh's."""
+    """An incremental refresh that was never tried is tried if its estimate is at most this multiple of a full one's."""
 
     correction_decay: float = 0.98
-    """Factor by which the correction of an estimate fades with each run that chose the other kind of refresh.
+    """Factor by which the correction of a mode's estimate is multiplied for each later run in the other mode.
 
-    So a kind whose estimate was corrected upwards is tried again.
+    After many such runs, a mode whose estimate was corrected upwards is tried again.
     """
 
     correction_limit: float = 50.0
-    """The largest factor by which measured runs may correct an estimate, since clocks can differ."""
+    """Maximum factor by which measured runs may correct an estimate, because clocks can differ."""
 
 
 @dataclass(frozen=True)
 class IncrementalThresholds:
-    """Limits of incremental maintenance, and of the choice among its plans."""
+    """Limits of incremental maintenance, and limits for the choice of its plan."""
 
     changed_share: float = 0.3
-    """If a larger share of an upstream's rows has changed, a full refresh is chosen."""
+    """Share of an upstream's rows above which a full refresh is chosen if they have changed."""
 
     always_incremental_rows: int = 10_000
-    """Up to this many changed rows, their share is no reason for a full refresh."""
+    """Number of changed rows up to which their share of the upstream's rows is no reason for a full refresh."""
 
     large_source_rows: int = 1_000_000
-    """A query that reads fewer rows counts as small, so that it does not matter how often they are read."""
+    """Number of rows read by a query above which the query counts as expensive.
+
+    Below that number, aggregate state is not worthwhile, and a full refresh is chosen only by stricter conditions.
+    """
 
     state_groups: int = 100_000
-    """An aggregate state with more groups is not kept, since each run would rewrite all of it."""
+    """Maximum number of groups of aggregate state, because each run rewrites all of the state."""
 
     compared_groups: int = 10_000
-    """Up to this many groups, all groups are compared instead of only those whose aggregate state changed."""
+    """Number of groups up to which a run compares all groups, and not only those whose aggregate state has changed."""
 
     paired_table_rows: int = 1_000_000
-    """A table with more rows is not read twice to pair the old and the new join partners of a changed row."""
+    """Maximum rows of a table that is read twice, for the join partners of the old and of the new version of a row."""
 
     repeated_read_rows: int = 10_000_000
-    """If the terms of a plan repeatedly read more rows of one source in sum, the rows that all need are read once."""
+    """Sum of a source's rows in repeated scans of a plan above which a semi-join reducer reads the source only once."""
 
     unmerged_table_rows: int = 3_000_000
-    """In a table with more rows and with unmerged changes, the needed rows are filtered before changes are applied."""
+    """Rows of a table with unmerged change rows above which a semi-join reducer reads it, before these are applied."""
 
     reducer_row_ratio: int = 3
-    """A semi-join reducer filters changes if these come from a table with at least this multiple of its rows."""
+    """Least ratio of a changed table's rows to those of another table for a runtime filter from the latter."""
 
     compared_version_rows: int = 1_000_000
-    """A plain Iceberg table with more rows is not compared with its earlier version to find its changes."""
+    """Maximum rows of a table, no arctic model, whose changes are determined by a comparison of its versions."""
 
     affected_share: float = 0.5
-    """If a larger share of the rows of a large table is affected, a full refresh is chosen."""
+    """Share of a large table's rows above which a full refresh is chosen if they are affected by changes."""
 
     single_task_rows: int = 100_000
-    """Up to this many rows are compared in one task, since moving them between tasks would cost more."""
+    """Maximum number of rows that are compared in one task, because a shuffle of them would cost more."""
 
     cached_change_rows: int = 100_000
-    """If more change rows are read several times, they are cached; fewer are read from storage each time."""
+    """Number of change rows above which they are cached if a plan reads them several times."""
 
     reducer_values: int = 2_000_000
-    """Up to this many values of a semi-join reducer are broadcast to every executor."""
+    """Maximum number of lookup values of a semi-join reducer that are broadcast to every executor."""
 
     plan_scans: int = 500
-    """An incremental plan with more scans is refused as too complex."""
+    """Maximum number of scans in an incremental plan; one with more is refused as too complex."""
 
 
 @dataclass(frozen=True)
@@ -106,137 +109,143 @@ class JoinThresholds:
     """Limits for the choice of the broadcast side of a join."""
 
     broadcast_rows: int = 2_000_000
-    """The most rows of a side that is broadcast."""
+    """Maximum rows of a side that is broadcast."""
 
     broadcast_bytes: int = 32_000_000
-    """The most bytes of a side that is broadcast, as stored; it takes several times as much in memory."""
+    """Maximum bytes of a side that is broadcast, as stored in files; it takes several times as much in memory."""
 
     shuffled_rows: int = 1_000_000
-    """Broadcasting pays only if the other side has more rows than this; shuffling fewer costs no more."""
+    """Rows of the other side above which a broadcast is worthwhile; a shuffle of fewer rows costs no more."""
 
     unknown_value_bytes: float = 16.0
-    """Assumed stored size of a value if it can't be computed from any commit."""
+    """Assumed stored bytes of a value, one column of one row, if they can't be computed from any commit."""
 
 
 @dataclass(frozen=True)
 class PruningThresholds:
-    """Limits for looking up keys in a table, by skipping files and buckets, and by broadcasts."""
+    """Limits for lookups of keys in a table, which skip files and buckets, and broadcast the keys."""
 
     in_list_values: int = 200
-    """Iceberg prunes files by IN-lists of up to this many values."""
+    """Maximum length of an IN-list by which Iceberg prunes files."""
 
     scanned_table_rows: int = 1_000_000
-    """A table with at most this many rows is scanned without collecting key ranges, which would cost as much."""
+    """Maximum rows of a table that is scanned without key ranges, whose collection would cost as much as the scan."""
 
     scanned_table_ratio: int = 4
-    """A table whose rows are at most this multiple of the keys is scanned without collecting key ranges too."""
+    """Maximum ratio of a table's rows to the keys for which it is scanned without key ranges."""
 
     broadcast_keys: int = 2_000_000
-    """Up to this many keys, some 100 MB, are broadcast; more are moved to the buckets of their rows.
+    """Maximum number of keys, some 100 MB, that are broadcast; more are shuffled to the buckets of their rows.
 
-    Measured on 10 million rows in buckets with 1 million keys: broadcast 3.2 s, keys moved to buckets 4.1 s, both
+    Measured on 10 million rows in buckets with 1 million keys: broadcast 3.2 s, keys shuffled to buckets 4.1 s, both
     sides shuffled by hash 6.8 s.
     """
 
     bucket_pruning_keys: int = 10_000
-    """Buckets are not pruned for more keys: every bucket has some, and Spark takes a second per million to see it."""
+    """Maximum number of keys for which buckets are pruned.
+
+    More keys are in every bucket anyway, and Spark takes a second per million keys to determine their buckets.
+    """
 
 
 @dataclass(frozen=True)
 class MergeThresholds:
-    """Limits from which on unmerged changes are merged into a model's base table."""
+    """Limits from which on unmerged change rows are merged into a model's base table."""
 
     unmerged_share: float = 0.25
-    """Share of an `on_read` table's base rows above which the unmerged change rows are merged."""
+    """Ratio of unmerged change rows to rows of the base above which they are merged, for a table merged on read."""
 
     unmerged_commits: int = 50
-    """Number of unmerged commits from which on they are merged; readers open at least one file for each."""
+    """Number of unmerged commits from which on they are merged, because readers open at least one file for each."""
 
     merged_rows_per_second: int = 500_000
-    """Rows of a base that a merge processes in a second."""
+    """Assumed number of a base's rows that a merge processes in a second."""
 
     longest_wait_factor: float = 4.0
-    """The largest factor on the two limits above, while commits arrive faster than merges can process them."""
+    """Maximum factor on `unmerged_share` and `unmerged_commits` if commits follow faster than merges can be done."""
 
     overwritten_base_rows: int = 100_000
-    """An unpartitioned base with at most this many rows is overwritten in one small commit; MERGE takes two."""
+    """Maximum rows of an unpartitioned base that a merge overwrites in one commit; other merges take two commits."""
 
     settling_rounds: int = 20
-    """Rounds of steps after which it is an error if base and view still do not agree with their change table."""
+    """Rounds of reconciliation after which base and view must agree with the change table; otherwise it is an error."""
 
 
 @dataclass(frozen=True)
 class CompactionThresholds:
-    """Costs and savings of compaction, and limits by which its work is divided into commits."""
+    """Costs and savings of compaction, and limits on the work of one commit."""
 
     small_file_bytes: int = 16 * MIB
-    """Files smaller than this are worth joining."""
+    """Size below which files count as small, so that several of them are joined."""
 
     open_file_bytes: int = 4 * MIB
-    """Opening a file costs a reader as much as reading this many bytes; Spark counts the same."""
+    """Cost of opening a file, in bytes that could be read instead; Spark assumes the same."""
 
     commit_bytes: int = 64 * MIB
-    """Fixed cost of a commit: automatic compaction must save readers at least this many bytes."""
+    """Fixed cost of a commit, in bytes that automatic compaction must at least save each reader."""
 
     group_bytes: int = 1 * GIB
-    """The most bytes that one commit rewrites; finished commits remain if the process dies."""
+    """Maximum bytes that one commit rewrites; finished commits are kept if the process dies."""
 
     group_nodes: int = 50
-    """The most file groups that one commit rewrites."""
+    """Maximum number of file groups that one commit rewrites."""
 
     conflicts: int = 5
-    """Number of lost commit races after which a compaction gives up."""
+    """Number of commit conflicts after which a compaction gives up."""
 
     conflict_wait_seconds: float = 0.5
-    """Pause after a lost commit race."""
+    """Pause after a commit conflict."""
 
 
 @dataclass(frozen=True)
 class BaseRewriteThresholds:
-    """Conditions for merging changes by a rewrite of the whole base table, and sizes of the parts of the rewrite."""
+    """Conditions for a merge of change rows by a rewrite of the whole base table, and sizes of the rewrite's parts."""
 
     changed_share: float = 0.05
-    """Ratio of change rows to the base's rows from which on a rewrite costs less than delete and append."""
+    """Ratio of change rows to the base's rows from which on a base rewrite costs less than an ordinary merge."""
 
     changed_rows_per_bucket: int = 3
-    """Change rows per bucket from which on nearly every bucket has some, so that full compaction rewrites all."""
+    """Change rows per bucket from which on nearly every bucket has some, so that full compaction rewrites the base."""
 
     part_bytes: int = 1 * GIB
-    """The smallest size of one part of a rewrite."""
+    """Least size of one part of a base rewrite."""
 
     parts: int = 16
-    """The most parts of a rewrite; each part reads all changes."""
+    """Maximum number of parts of a base rewrite, because each part reads all change rows."""
 
     task_bytes: int = 1 * GIB
-    """A base with a larger bucket is merged by delete and append, since one task would rewrite the bucket."""
+    """Maximum size of a bucket for which a base is rewritten, because one task rewrites a whole bucket."""
 
     hashed_change_bytes: int = 32 * MIB
-    """The most stored bytes of changes per bucket that a task holds in memory; more are sorted, which can spill."""
+    """Maximum stored bytes of change rows per bucket that a task holds in memory; more are sorted, which can spill."""
 
 
 @dataclass(frozen=True)
 class BucketThresholds:
-    """Sizes that decide how many buckets a new table gets, and when buckets are split or merged."""
+    """Sizes that determine the number of buckets of a new table, and the splits and merges of buckets."""
 
     small_bucket_bytes: int = 16 * MIB
-    """Buckets of a new table have at least this size, unless that is less than one per core."""
+    """Least size of a new table's buckets if their number is that of the cores; merged buckets are not larger."""
 
     level_split_share: float = 0.75
-    """If the mean bucket of a level is above this share of the size limit, the first split splits the whole level."""
+    """Share of the size limit above which, if a bucket is split, all buckets of its level are split.
+
+    A level is formed by the buckets of a partition with the same depth in the hash tree; their mean size is compared.
+    """
 
     merged_limit_parts: int = 16
-    """Buckets merge only if the result is at most the size limit divided by this, so that it does not split soon."""
+    """Divisor of the size limit for the maximum size of a merged bucket, so that the bucket is not split again soon."""
 
 
 @dataclass(frozen=True)
 class ChangelogThresholds:
-    """Limits of changelog compaction, which deletes superseded change rows older than `retention: changes`."""
+    """Limits of changelog compaction, which deletes replaced change rows older than `retention: changes`."""
 
     kept_ages: int = 8
-    """Number of commit times recorded per span of `retention: changes`, for commits whose snapshots expired."""
+    """Number of commit times that are stored per period of `retention: changes`, for commits with expired snapshots."""
 
     compactions: int = 4
-    """Number of automatic changelog compactions per span of `retention: changes`; each reads the change table once."""
+    """Number of automatic changelog compactions per period of `retention: changes`; each reads the change table."""
 
 
 @dataclass(frozen=True)
@@ -244,33 +253,33 @@ class ExpiryThresholds:
     """Conditions for the expiry of snapshots, tags, branches and orphan files."""
 
     snapshots: int = 20
-    """Automatic expiry waits until it can expire this many snapshots; a call takes a second, even for a few."""
+    """Least number of snapshots that automatic expiry expires at once; a call takes a second, even for a few."""
 
     snapshot_share: float = 0.05
-    """Automatic expiry also waits for this share of all snapshots, since a call reads and writes metadata of all."""
+    """Least share of all snapshots that automatic expiry expires; a call reads and writes the metadata of all."""
 
     view_tag_seconds: int = 86_400
-    """A tag for a view is kept this long after its snapshot was replaced, since the view may be about to pin it."""
+    """Time for which a view's tag is kept after its snapshot was replaced, as a slow run may let the view read it."""
 
     abandoned_branch_seconds: int = 86_400
-    """A branch that can't be published any more is kept this long, since a slow writer may still commit to it."""
+    """Time for which a branch is kept that can't be published any more; a slow writer may still commit to it."""
 
     deleted_files: int = 1_000
-    """The most files of a landing table that one commit deletes; its statement names each of them."""
+    """Maximum number of files of a landing table that one commit deletes; its statement names each of them."""
 
     orphan_seconds: int = 86_400
-    """Younger files are never deleted as orphans, since they may belong to writes in progress."""
+    """Age below which files are never deleted as orphans, because they may belong to writes in progress."""
 
 
 @dataclass(frozen=True)
 class LayoutThresholds:
-    """Sizes of row groups in new files."""
+    """Sizes of Parquet row groups in new files."""
 
     row_group_share: int = 64
-    """A row group has the size of the table divided by this, within the two bounds; a lookup reads at least one."""
+    """Divisor of the table's size for the size of a row group, of which a lookup reads at least one."""
 
     least_row_group_bytes: int = 2 * MIB
-    """The smallest size of row groups; from this size on scans are no slower than with larger ones."""
+    """Least size of row groups; from this size on scans are no slower than with larger ones."""
 
     most_row_group_bytes: int = 16 * MIB
-    """The largest size of row groups; no reader is faster with larger ones."""
+    """Maximum size of row groups; no reader is faster with larger ones."""

@@ -1,4 +1,4 @@
-"""Thresholds of the service: scheduling of models, upkeep, HTTP and lineage."""
+"""Thresholds of the service (`arctic serve`): refreshes of models, upkeep, HTTP and lineage."""
 
 from __future__ import annotations
 
@@ -7,110 +7,110 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ServiceThresholds:
-    """Thresholds of the service: refreshes, leadership, jobs and events."""
+    """Thresholds of the service: refreshes of models, the lease of the leading service, jobs and events."""
 
     poll_seconds: float = 1.0
-    """Pause between two checks which tables have new versions."""
+    """Pause between two checks for new versions of tables."""
 
     look_share: float = 0.2
-    """Largest share of the time that checks for new versions may take: after a long check the next one waits longer."""
+    """Maximum share of the time that checks for new versions take; after a long check the pause is longer."""
 
     project_poll_seconds: float = 2.0
-    """Pause between two checks whether the files of the project have changed."""
+    """Pause between two checks for changed files of the dbt project."""
 
     retry_seconds: float = 1.0
-    """The pause after a model's first failure; each further failure in a row doubles it."""
+    """Pause after a model's first failure; each further failure in a row doubles it."""
 
     retry_doublings: int = 8
-    """How often the pause after a failure is doubled at most; pauses grow up to four minutes."""
+    """Maximum number of doublings of the pause after failures, so that it grows up to four minutes."""
 
     event_wait_seconds: float = 1.0
-    """How long a thread that waits for events waits before it checks whether it should end."""
+    """Longest wait of a thread for events before it checks if it should end."""
 
     remembered_jobs: int = 10_000
-    """Number of the newest ended jobs that the metrics remember, so that none is counted twice."""
+    """Number of newest ended jobs that the metrics remember, so that they count none of them twice."""
 
     lease_seconds: float = 30.0
-    """How long the lease of a leading service lasts without renewal before a service on standby takes over."""
+    """Time for which the lease of a leading service is valid without renewal; then a service on standby takes over."""
 
     lease_renewal_seconds: float = 10.0
-    """The time between two renewals of the lease of a service."""
+    """Time between two renewals of the lease of a service."""
 
     lease_poll_seconds: float = 2.0
-    """Pause between two checks by a service on standby whether it can take the lease."""
+    """Pause between two checks by a service on standby if it can take the lease."""
 
     lease_snapshots: int = 100
     """Number of snapshots of the service's table, one per renewal of the lease, above which old ones are expired."""
 
     kept_lease_snapshots: int = 10
-    """Newest snapshots of the service's table that are kept when old ones are expired."""
+    """Number of newest snapshots of the service's table that are kept when old ones are expired."""
 
     events: int = 2000
-    """The most events that are kept for clients that were not connected for a while."""
+    """Maximum number of events that are kept for clients that reconnect."""
 
     ended_jobs: int = 200
-    """The most ended jobs that are shown, newest first."""
+    """Maximum number of ended jobs that are shown; these are the newest."""
 
     job_lines: int = 100
-    """The most lines of progress that are kept of a job."""
+    """Maximum number of lines of progress that are kept for a job."""
 
     operations: int = 2
-    """The most operations of users that run in parallel."""
+    """Maximum number of operations of users that run in parallel."""
 
     steady_seconds: float = 60.0
-    """An ingestion that fails after it ran for longer counts as failing for the first time.
+    """Run time of an ingestion after which its next failure counts as the first one.
 
-    The pause before it is tried again grows only if it fails sooner several times in a row.
+    The pause before the next try grows only if the ingestion fails several times in a row after a shorter time.
     """
 
     flow_seconds: float = 60.0
-    """The time over which changed rows of a table are counted as recent."""
+    """Period for which a table's changed rows count as recent."""
 
     as_of_event_seconds: float = 30.0
-    """By how much `as_of` of a table must have advanced before clients get an event only for that."""
+    """Least advance of `as_of`, the time up to which a table has all changes, that clients get an event for."""
 
 
 @dataclass(frozen=True)
 class UpkeepThresholds:
-    """Thresholds of upkeep: the maintenance of tables by a service."""
+    """Thresholds of upkeep: compaction and expiry of tables by the service."""
 
     starvation_seconds: float = 3600.0
-    """Upkeep that is due for longer is done before all other upkeep, even if that saves readers more."""
+    """Time after which due upkeep comes before all other upkeep, even if the other one saves readers more."""
 
     kept_minutes: float = 10.0
-    """How long unused bytes of the budget can still be used."""
+    """Minutes for which unused bytes of the budget can still be used."""
 
     poll_seconds: float = 1.0
-    """Pause between two checks for upkeep that is due."""
+    """Pause between two checks for due upkeep."""
 
     settle_seconds: float = 10.0
-    """The time after a write to a table when its upkeep is checked; later writes do not postpone the check."""
+    """Time from a write to a table to the check of its upkeep; later writes do not postpone the check."""
 
     look_seconds: float = 600.0
-    """The time between two checks of a table without writes, since its versions become old enough to expire."""
+    """Time between two checks of a table without writes, because its versions become old enough to expire."""
 
     retry_seconds: float = 10.0
-    """The pause after a table's first failure; each further failure in a row doubles it."""
+    """Pause after the first failure of a table's upkeep; each further failure in a row doubles it."""
 
     retry_doublings: int = 9
-    """How often the pause after a failure is doubled at most; pauses grow up to 85 minutes."""
+    """Maximum number of doublings of the pause after failures, so that it grows up to 85 minutes."""
 
     overdue_factor: float = 4.0
-    """A refresh compacts its table itself if readers waste over this multiple of the bytes at which it became due."""
+    """Factor on the bytes of waste at which upkeep is due, above which a refresh compacts its table itself."""
 
 
 @dataclass(frozen=True)
 class LineageThresholds:
-    """Limits of sending lineage events to another system."""
+    """Limits for lineage events that are sent to another system."""
 
     queued_reports: int = 1000
-    """The most refreshes whose lineage waits to be sent; the lineage of further refreshes is dropped."""
+    """Maximum number of refreshes whose lineage is queued; the lineage of further refreshes is dropped."""
 
     observed_seconds: float = 300.0
-    """How long the tables and columns that a model reads are not observed again, unless its query changes."""
+    """Time for which the observed tables and columns that a model reads are reused, unless its query changes."""
 
     close_seconds: float = 5.0
-    """How long the service waits at its end for lineage that is not sent yet."""
+    """Longest wait of the service, when it ends, for queued lineage to be sent."""
 
 
 @dataclass(frozen=True)
@@ -118,34 +118,34 @@ class HttpThresholds:
     """Limits of the service's HTTP interface."""
 
     heartbeat_seconds: float = 15.0
-    """The time without events after which a stream of events sends a heartbeat."""
+    """Time without events after which a stream of events sends a heartbeat."""
 
     event_wait_seconds: float = 0.5
-    """How long the thread that waits for events waits before it checks whether it should end."""
+    """Longest wait of a thread for events before it checks if it should end."""
 
     encoded_events: int = 4096
-    """The most events whose encoded text is kept for other streams."""
+    """Maximum number of events whose encoded text is cached for other streams."""
 
     state_seconds: float = 5.0
-    """How long the encoded state of all tables is reused without an event; it contains ages, which grow."""
+    """Time for which the encoded state of all tables is reused without an event; its ages of data grow meanwhile."""
 
     compressed_bytes: int = 1024
-    """Length of an answer, in bytes, from which on it is compressed."""
+    """Length of a response, in bytes, from which on it is compressed."""
 
     compression_level: int = 3
-    """Compression level of gzip; higher levels take longer than they save."""
+    """Compression level of gzip; higher levels take more time than they save in transfer."""
 
     start_seconds: float = 10.0
-    """The longest wait until a started server answers."""
+    """Longest wait until a started server answers."""
 
     stop_seconds: int = 5
-    """How long unfinished requests may still take when the server stops."""
+    """Time that unfinished requests may still take when the server stops."""
 
     head_seconds: float = 5.0
-    """How long a client may take to send the head of a request; after that its connection is dropped."""
+    """Time in which a client must send the head of a request; otherwise its connection is dropped."""
 
     exports: int = 4
-    """The most clients that read change rows at the same time; each takes the memory of `ExportThresholds`."""
+    """Maximum number of parallel exports of change rows; `ExportThresholds` limits the memory of each."""
 
     waiting_connections: int = 1024
-    """The most connections that wait to be accepted."""
+    """Maximum number of connections that wait to be accepted."""

@@ -35,7 +35,7 @@ class LogFile:
     """A data file of a change table; `sequence` is the sequence number of the commit that added it.
 
     Rows of a compacted file have the sequence numbers of their own commits in a column. `deletes` are the deletion
-    vectors with positions of the file, which are applied to it.
+    vectors that mark rows of the file as deleted.
     """
 
     path: str
@@ -44,13 +44,13 @@ class LogFile:
 
 
 def list_appended_files(table: Table, commits: Sequence[Commit]) -> list[LogFile]:
-    """Lists the files that the appends among `commits` added, as they were then."""
+    """Lists the data files that the append commits among `commits` added; later deletions of their rows are ignored."""
     appends = [commit for commit in commits if commit.operation == "append"]
     return [LogFile(path, sequence) for path, sequence in list_added_files(table, appends).items()]
 
 
 def list_live_files(table: Table, snapshot: int) -> list[LogFile]:
-    """Lists the files of a snapshot, with the deletion vectors that apply to them."""
+    """Lists the data files of the snapshot with the id `snapshot`, with the deletion vectors that apply to them."""
     from pyiceberg.manifest import ManifestEntryStatus
 
     state = table.snapshot_by_id(snapshot)
@@ -126,7 +126,10 @@ class LogReader:
     def _iterate_batches(
         self, parquet: ParquetFile, column: str | None, first: int, last: int
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yields the batches of the row groups that may have such rows, each with the position of its first row."""
+        """Yields the batches of row groups that may have rows with sequence numbers from `first` to `last`.
+
+        Each batch comes with the position of its first row in the file. `column` has the sequence numbers, if any.
+        """
         for group, start in enumerate(list_row_group_starts(parquet.metadata)):
             if not _may_contain(parquet, group, column, first, last):
                 continue
@@ -147,7 +150,7 @@ class LogReader:
 
 
 def _may_contain(parquet: ParquetFile, group: int, column: str | None, first: int, last: int) -> bool:
-    """Whether a row group may have rows with sequence numbers from `first` to `last`, by its statistics."""
+    """Whether a row group may have rows with sequence numbers from `first` to `last`, by the statistics of `column`."""
     chunks = parquet.metadata.row_group(group)
     columns = (chunks.column(place) for place in range(chunks.num_columns))
     statistics = next((chunk.statistics for chunk in columns if chunk.path_in_schema == column), None)

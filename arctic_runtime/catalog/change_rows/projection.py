@@ -1,4 +1,4 @@
-"""Arrow types of Iceberg columns, and the conversion of arrays from a file's columns to a table's, by field id."""
+"""Maps Iceberg columns to Arrow types, and converts arrays from a file's columns to a table's columns by field id."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def build_arrow_fields(struct: StructType) -> list[pa.Field]:
-    """Builds the Arrow fields of a table's columns.
+    """Builds the Arrow fields of the columns of `struct`, the current schema of a table.
 
-    Raises ConfigError for a column of a type that only Spark reads.
+    Raises ConfigError for a column of a type that only Spark can read, such as `variant`.
     """
     import pyarrow as pa
 
@@ -49,7 +49,11 @@ def _to_arrow_type(kind: IcebergType, column: str) -> pa.DataType:
 
 
 def project_columns(batch: pa.RecordBatch, own: StructType, wanted: StructType, fields: list[pa.Field]) -> pa.Table:
-    """Converts a batch of a file, whose columns are `own`, to the columns `wanted` with the Arrow `fields`."""
+    """Converts a batch of rows from a file with the columns `own` to the columns `wanted`.
+
+    `fields` are the Arrow fields of `wanted`. Columns are matched by their field ids. A column that the file lacks gets
+    its default value, or null.
+    """
     import pyarrow as pa
 
     places = {field.field_id: place for place, field in enumerate(own.fields)}
@@ -67,7 +71,8 @@ def project_columns(batch: pa.RecordBatch, own: StructType, wanted: StructType, 
 def project_array(array: pa.Array, own: IcebergType, wanted: IcebergType, arrow_type: pa.DataType) -> pa.Array:
     """Converts an array from its type in a file, `own`, to `wanted`, whose Arrow type is `arrow_type`.
 
-    Fields of structs are matched by their ids, so that renamed fields are kept and added ones are null.
+    Fields of structs are matched by their ids, so renamed fields keep their values. A field that the file lacks gets
+    its default value, or null.
     """
     import pyarrow as pa
     from pyiceberg.types import ListType, MapType, StructType

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChangeRows:
-    """The change rows up to version `end`: their Arrow schema, and batches of rows, which can be read once.
+    """The change rows up to version `end`: their Arrow schema, and batches of rows, an iterator that can be read once.
 
-    Rows are ordered by their commits. Rows of one commit are ordered by `_seq`, unless the commit has more rows than
-    are sorted in memory.
+    Rows are ordered by their commits. Rows of one commit are ordered by `_seq`, unless the commit has so many rows that
+    they are not sorted in memory.
     """
 
     schema: pa.Schema
@@ -40,7 +40,7 @@ class ChangeRows:
 
 @dataclass(frozen=True)
 class _Part:
-    """Consecutive commits, by their first and last sequence number, the number of their rows, and files with such."""
+    """A range of consecutive commits: first and last sequence number, number of rows, and the files with their rows."""
 
     first: int
     last: int
@@ -51,11 +51,11 @@ class _Part:
 def read_change_rows(
     reader: CatalogReader, log: TableName, window: Window, commits: Sequence[Commit] | None
 ) -> ChangeRows:
-    """Opens the change rows that were added to the change table `log` in a window; reads no row yet.
+    """Prepares to read the change rows that were added to the change table `log` in a window; reads no row yet.
 
-    `commits` are the commits of the window; None if some have expired. Then, and without a start, rows are read from
-    the newest snapshot of the window, by the sequence numbers of their commits. Raises ConfigError if a column has a
-    type that only Spark reads.
+    `commits` are the commits of the window, whose added files are read. If it is None, since some commits have expired,
+    or if the window has no start, rows are read from the last snapshot of the window, and selected by the sequence
+    numbers of their commits. Raises ConfigError if a column has a type that only Spark can read.
     """
     import pyarrow as pa
 

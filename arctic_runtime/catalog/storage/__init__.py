@@ -1,1 +1,1 @@
-"""Where an embedded catalog and the files of its tables lie: a folder of this machine or an object store."""
+"""The storage of an embedded catalog and of its tables' files: a folder of this machine, or an object store."""

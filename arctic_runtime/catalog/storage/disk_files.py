@@ -1,6 +1,6 @@
-"""The data files in a table's storage, also those that no snapshot contains, and searches for keys in them.
+"""Lists the data files in a table's storage, also files that no snapshot contains, and searches for keys in them.
 
-Rows that are deleted by a deletion vector count as well.
+The searches include rows that a deletion vector marks as deleted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SUFFIX = ".parquet"
 class DiskFile:
     """A data file in storage; `is_referenced` says whether a snapshot of the table contains it.
 
-    `at_ms` is when the file was written, in milliseconds since 1970; 0 if a snapshot contains it.
+    `at_ms` is the time when the file was written, in milliseconds since 1970; 0 if a snapshot contains the file.
     """
 
     path: str
@@ -46,10 +46,10 @@ class DiskFiles:
         self._key = tuple(key)
 
     def list_snapshot_files(self, snapshot: int | None = None) -> dict[str, int]:
-        """Maps the path of each data file of a snapshot to its size in bytes; None is the newest snapshot."""
+        """Returns the size in bytes of each data file of a snapshot, by its path; None means the newest snapshot."""
         table = self.table
-        snapshot_found = table.current_snapshot() if snapshot is None else table.snapshot_by_id(snapshot)
-        return dict(_list_data_files(table, [snapshot_found] if snapshot_found else []))
+        known = table.current_snapshot() if snapshot is None else table.snapshot_by_id(snapshot)
+        return dict(_list_data_files(table, [known] if known else []))
 
     def find_tagged_snapshot(self, tag: str) -> int | None:
         """Returns the id of the snapshot that a tag points to; None if there is no such tag."""
@@ -64,15 +64,15 @@ class DiskFiles:
         return [*(DiskFile(path, size, 0, True) for path, size in named.items()), *loose]
 
     def remove_file(self, path: str) -> None:
-        """Deletes a file; one that was already deleted is not an error."""
+        """Deletes a file; does nothing if the file does not exist."""
         with suppress(FileNotFoundError):
             self.table.io.delete(path)
 
     def count_rows_under(self, path: str, keys: pa.Table) -> int:
-        """Counts the rows of the file `path` whose key is one of `keys`; rows that are marked as deleted count.
+        """Counts the rows of the file `path` whose key is one of `keys`, including rows that are marked as deleted.
 
-        The columns of `keys` are those of the key, in the same order. A table without a key has all rows counted, if
-        `keys` has any row.
+        The columns of `keys` are those of the key, in the same order. If the key has no columns, all rows are counted
+        if `keys` has any row, else none.
         """
         import pyarrow.parquet as pq
 
@@ -86,9 +86,9 @@ class DiskFiles:
             return sum(_count_rows(rows.select(names), keys) for rows in batches)
 
     def _list_key_names(self, schema: pa.Schema) -> list[str]:
-        """Lists the names that the key's columns have in a file with this schema, which may be older names.
+        """Lists the names that the key's columns have in a file with the given schema.
 
-        They are looked up by their ids, which never change.
+        A file may have older names than the table; so columns are looked up by their field ids, which never change.
         """
         ids = {
             int(field.metadata[_FIELD_ID]): field.name
@@ -118,9 +118,9 @@ class DiskFiles:
 
 
 def list_store_files(reader: CatalogReader, folder: str) -> list[tuple[str, datetime]] | None:
-    """Lists address and time of all files of a folder; None if it is not in an object store.
+    """Lists the address and the time of each file in a folder; None if the folder is not in an object store.
 
-    A time is when the file was written, at the latest.
+    The time is the latest at which the file may have been written.
     """
     if not is_store_address(folder):
         return None
@@ -151,16 +151,19 @@ def _is_inside(path: str, folder: str) -> bool:
 
 
 def _get_modified_ms(info: Any) -> int:
-    """When a file was written, at the latest: object stores round down to the second."""
+    """Returns the latest time at which a file may have been written, in milliseconds since 1970.
+
+    Object stores round the time down to the second. Returns 0 if the time is not known.
+    """
     if not info.mtime_ns:
         return 0
     return int(info.mtime_ns // 1_000_000) + (999 if info.mtime_ns % 1_000_000_000 == 0 else 0)
 
 
 def _list_data_files(table: Table, snapshots: Iterable[Snapshot]) -> Iterator[tuple[str, int]]:
-    """Yields path and size in bytes of each data file that any of these snapshots contains.
+    """Yields the path and the size in bytes of each data file that any of `snapshots` contains.
 
-    Reads each manifest once.
+    Reads each manifest once, even if several snapshots contain it.
     """
     from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
 
@@ -178,13 +181,16 @@ def _list_data_files(table: Table, snapshots: Iterable[Snapshot]) -> Iterator[tu
 
 
 def _may_have_key(file: Any, group: int, names: list[str], keys: pa.Table) -> bool:
-    """Whether a row group may have one of the `keys`, by its bounds of the key's first column; True if unknown."""
+    """Whether a row group may have one of `keys`, by the lowest and highest value of the key's first column in it.
+
+    True if these are not known.
+    """
     import pyarrow.compute as pc
 
     metadata = file.metadata.row_group(group)
     columns = (metadata.column(place) for place in range(metadata.num_columns))
-    column_found = next((column for column in columns if column.path_in_schema == names[0]), None)
-    statistics = column_found.statistics if column_found is not None else None
+    first_column = next((column for column in columns if column.path_in_schema == names[0]), None)
+    statistics = first_column.statistics if first_column is not None else None
     if statistics is None or not statistics.has_min_max or keys.num_rows == 0:
         return bool(keys.num_rows)
     try:
@@ -196,7 +202,7 @@ def _may_have_key(file: Any, group: int, names: list[str], keys: pa.Table) -> bo
 
 
 def _count_rows(rows: pa.Table, keys: pa.Table) -> int:
-    """Counts the rows of `rows` that are also in `keys`; both have only the key's columns, in the same order."""
+    """Counts the rows of `rows` that also occur in `keys`; both have only the key's columns, in the same order."""
     import pyarrow.compute as pc
 
     names = [f"k{place}" for place in range(rows.num_columns)]

@@ -1,4 +1,4 @@
-"""The folder and the catalog of an embedded warehouse."""
+"""Creates the folder and the catalog, an SQLite file, of an embedded warehouse."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ _CATALOG_TABLES = (
 
 
 def prepare_warehouse(profile: Profile) -> None:
-    """Creates the directory and the catalog of an embedded warehouse if they don't exist yet; asks its object store.
+    """Creates the folder and the catalog of a profile's embedded warehouse, if they don't exist yet.
 
-    Of other profiles only the store is asked. Safe while other processes do the same or use the warehouse. Raises
-    CatalogError if it can't be read or written, is locked for longer than `lock_wait_seconds`, does not answer, or
-    belongs to another catalog; ConfigError if a library is missing.
+    Before that, checks that the warehouse's object store answers, if it has one; for profiles without an embedded
+    warehouse it does only this. Safe while other processes do the same or use the warehouse. Raises CatalogError if the
+    catalog can't be read or written, if it is locked for longer than `lock_wait_seconds`, if the store does not answer,
+    or if its folder belongs to another catalog; raises ConfigError if a library is missing.
     """
     check_store(profile)
     file = profile.sqlite_file

@@ -1,4 +1,4 @@
-"""Makes SQLAlchemy use only connections to the current file of an SQLite database, also after it was replaced."""
+"""Makes SQLAlchemy use only connections to the current file of an SQLite database, also after the file was replaced."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 def follow_file(engine: Any, file: Path) -> None:
     """Sets up an SQLAlchemy engine to use only connections to the current `file`, and never to create the file.
 
-    Without this a connection continues with a file that was moved away or replaced. A connection that is opened while
-    the file is away creates an empty database in its place, and stays connected to that when the file is back.
+    Without this, a connection continues to use a file that was moved away or replaced; and a connection that is opened
+    while the file is missing creates an empty database in its place, and stays connected to it when the file is back.
     """
     from sqlalchemy import event
     from sqlalchemy.exc import DisconnectionError

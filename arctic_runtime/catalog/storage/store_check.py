@@ -1,4 +1,4 @@
-"""Asks the object store of a warehouse whether it answers, before work begins that would wait for it for minutes."""
+"""Checks that the object store of a warehouse answers, before work begins that would wait for the store for minutes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from arctic_runtime.errors import CatalogError
 from arctic_runtime.profile import Profile, mask_text
 
 _NO_ACCESS = ("ACCESS_DENIED", "HTTP response code: 403", "HTTP response code: 401", "code 15")
-"""Signs in an error that a store has answered, and allows this user nothing."""
+"""Parts of error messages which show that the store has answered and refuses access to this user."""
 
 
 _NO_CONNECTION = "NETWORK_CONNECTION"
-"""Sign in an error that the store itself was not reached."""
+"""Part of error messages which shows that the store could not be reached."""
 
 
 def check_store(profile: Profile) -> None:
-    """Asks for the bucket of the profile's warehouse; does nothing if it is in no object store.
+    """Checks that the bucket of the profile's warehouse exists; does nothing if the warehouse is in no object store.
 
-    Raises CatalogError if the store does not answer within `store_probe_seconds`, refuses this user, or has no such
-    bucket; ConfigError if a library is missing. A REST catalog may give credentials to its users, who have none before,
-    so with one only a missing bucket and a store that can't be reached are errors.
+    Raises CatalogError if the store does not answer within `store_probe_seconds`, refuses access to this user, or has
+    no such bucket; raises ConfigError if a library is missing. With a catalog whose server may provide credentials for
+    the store, such as a REST catalog, only a missing bucket and a store that can't be reached are errors.
     """
     properties = profile.build_pyiceberg_properties()
     address = urlsplit(profile.catalog_properties.get("warehouse", ""))
@@ -53,9 +53,9 @@ def check_store(profile: Profile) -> None:
 
 
 def _ask_with_limit(profile: Profile, properties: dict[str, str], scheme: str, bucket: str) -> str:
-    """Returns an empty text if the bucket exists, `no bucket` if not, or else the reason why that is not known.
+    """Returns an empty text if the bucket exists, `no bucket` if it does not, or else why this is not known.
 
-    A thread asks, since a library may repeat a question for longer than its timeouts say.
+    Asks in a thread of its own, since libraries may repeat a request for longer than their timeouts say.
     """
     import pyiceberg.io.pyarrow  # noqa: F401  (loading it takes seconds on a busy machine, and no store is waited for)
 

@@ -1,6 +1,6 @@
-"""Keeps two catalogs from having tables in one object store's folder: a file there names the catalog that owns it.
+"""Keeps two catalogs from using one folder of an object store: a file in the folder names the catalog that owns it.
 
-A second catalog would take the files of the first for orphans, and its tables would be in the same folders.
+A second catalog would take the files of the first for orphaned files, and would create tables in the same folders.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
     from arctic_runtime.profile import Profile
 
 MARK = "arctic-catalog.json"
-"""Name of that file, in the folder of the warehouse."""
+"""Name of the file that names the owning catalog, in the folder of the warehouse."""
 
 _TABLE = "create table if not exists arctic_warehouse (one integer primary key check (one = 1), id text not null)"
 
 
 def claim_store(profile: Profile, file: Path) -> None:
-    """Writes into the store that its folder belongs to the catalog in `file`; does nothing for a folder on disk.
+    """Records in the warehouse's object store that its folder belongs to the catalog in `file`, an SQLite file.
 
-    Raises CatalogError if it belongs to another catalog, or can't be read or written.
+    Does nothing for a warehouse on disk. Raises CatalogError if the folder belongs to another catalog, or if the store
+    can't be read or written.
     """
     if find_store(profile.catalog_properties) is None:
         return
@@ -58,7 +59,7 @@ def claim_store(profile: Profile, file: Path) -> None:
 
 
 def _read_own_id(file: Path, lock_wait_seconds: float) -> str:
-    """Returns the id of the catalog in a file, which it gets at first."""
+    """Returns the id of the catalog in an SQLite file; the first call creates the id."""
     with closing(sqlite3.connect(file, timeout=lock_wait_seconds)) as connection:
         connection.execute(_TABLE)
         connection.execute("insert or ignore into arctic_warehouse values (1, ?)", (str(uuid.uuid4()),))
@@ -67,7 +68,7 @@ def _read_own_id(file: Path, lock_wait_seconds: float) -> str:
 
 
 def _read_owner(profile: Profile, location: str) -> str | None:
-    """Returns the id of the catalog that owns the folder; None if there is none."""
+    """Returns the id of the catalog that owns a warehouse's folder, from the file at `location`; None if none."""
     from pyiceberg.io import load_file_io
 
     try:

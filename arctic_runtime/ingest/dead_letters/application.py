@@ -1,4 +1,4 @@
-"""Applies dead letters to their table, each only once, and only if their row has no newer change."""
+"""Applies dead letters to their table, each only once, and only if no newer event has changed the same row."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ _IS_STUCK = f"{OWN_PREFIX}is_stuck"
 class DecodedDeadLetters:
     """Decoded dead letters of one table schema.
 
-    `rows` has the columns of decoded events, and DEAD_LETTER: the letter's row in the dead letter table, as a struct.
+    `rows` has one row for each changed row, with the columns of decoded events (`decoding.decode_events`), and the
+    column DEAD_LETTER: the row of the dead letter table, as a struct. `form` is the format of the events.
     """
 
     rows: DataFrame
@@ -54,10 +55,10 @@ class DecodedDeadLetters:
 
 @dataclass(frozen=True)
 class Application:
-    """The result of applying dead letters.
+    """The result of applying dead letters to one table.
 
-    `pieces` has one row for each dead letter and key that it changes (see `split_key_changes`), with its OUTCOME.
-    `counts` has the number of change rows by action.
+    `pieces` has one row for each dead letter and primary key that it changes (see `split_key_changes`), with the column
+    OUTCOME. `counts` has the number of committed change rows by action, such as `insert`.
     """
 
     pieces: DataFrame
@@ -67,7 +68,7 @@ class Application:
 def apply_dead_letters(storage: TableStorage, letters: DecodedDeadLetters, stack: ExitStack) -> Application:
     """Commits the rows of `letters` to their table, except those that can't be applied or that newer changes replaced.
 
-    Returns the outcome of each. DataFrames that are used several times stay cached until `stack` ends.
+    Returns the outcome of each dead letter. DataFrames that are used several times stay cached until `stack` ends.
     """
     pieces = _order_pieces(split_key_changes(select_row_events(letters.rows)), has_order=bool(letters.form.order))
     if pieces.isEmpty():
@@ -106,9 +107,10 @@ def _fold_pieces(context: Context, known: DataFrame, shape: Shape) -> tuple[Tall
 
 
 def _order_pieces(pieces: DataFrame, has_order: bool) -> DataFrame:
-    """Sets the column ORDER, by which pieces of one key are folded: first by batch, then by the order of their format.
+    """Sets the column ORDER, by which the pieces (see `split_key_changes`) of one primary key are folded.
 
-    If the format has no order (`has_order` is False), ORDER is null, and the pieces are ordered by arrival.
+    Pieces are ordered by batch, and within a batch by the format's order. If the format has no order (`has_order` is
+    False), ORDER is null, and the pieces are ordered by ARRIVAL.
     """
     if not has_order:
         return pieces.withColumn(ORDER, F.lit(None).cast("int"))
@@ -118,9 +120,9 @@ def _order_pieces(pieces: DataFrame, has_order: bool) -> DataFrame:
 
 
 def _select_applicable(known: DataFrame) -> DataFrame:
-    """Selects pieces with OUTCOME APPLY, unless another piece of the same dead letter can't be applied.
+    """Selects the pieces (see `split_key_changes`) with OUTCOME APPLY, as far as their dead letter can be applied.
 
-    An update of a primary key has two pieces; it is applied as a whole or not at all.
+    An update of a primary key has two pieces; if one of them can't be applied, neither is.
     """
     is_stuck = F.max(F.col(OUTCOME).isin(*REASONS)).over(Window.partitionBy(ARRIVAL, PART))
     marked = known.withColumn(_IS_STUCK, is_stuck)
@@ -128,10 +130,9 @@ def _select_applicable(known: DataFrame) -> DataFrame:
 
 
 def _mark_lacking(known: DataFrame, flawed: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Changes OUTCOME from APPLY to LACKING for pieces without all values, if their primary key is in `flawed`.
+    """Changes OUTCOME from APPLY to LACKING for the pieces of `known` that lack values which the table lacks too.
 
-    `flawed` has the primary keys for which the table has no row with the missing values, in columns named as by
-    `as_key`.
+    `flawed` has the primary keys for which no row of the table has the missing values, in columns named as by `as_key`.
     """
     marked = known.join(flawed.withColumn(_IS_STUCK, F.lit(True)), match_key(known, key), "left")
     lacks = F.col(_IS_STUCK).isNotNull() & F.col(ABSENT).isNotNull() & (F.col(OUTCOME) == APPLY)
@@ -141,8 +142,8 @@ def _mark_lacking(known: DataFrame, flawed: DataFrame, key: Sequence[str]) -> Da
 def _append_rows(storage: KeylessTable, state: TableState, letters: DecodedDeadLetters) -> int:
     """Appends the rows of dead letters to a table without a primary key; returns the number of appended rows.
 
-    Each commit lists the dead letters that it appended. A dead letter in this list is skipped: the process that
-    appended it died before it removed it from the dead letter table.
+    The summary of each commit lists the ids of the dead letters that the commit appended. A dead letter that is already
+    in such a list is skipped: a process appended it and died before it removed it from the dead letter table.
     """
     columns = list(enumerate(letters.schema.columns))
     rows = select_row_events(letters.rows).select(

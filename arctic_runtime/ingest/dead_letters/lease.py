@@ -23,8 +23,9 @@ from arctic_runtime.spark.tables.snapshots import expire_snapshots
 class SourceLease:
     """The lease by which this process alone ingests the source of a dead letter table.
 
-    Correctness does not depend on it: each commit to a table is a compare-and-swap that stores a position. The lease
-    prevents a second process from doing the same work, and from taking over the source's connection.
+    Correctness does not depend on the lease: each commit to a table is a compare-and-swap that stores a source
+    position. The lease prevents a second process from doing the same work, and from taking over the source's
+    connection.
     """
 
     def __init__(
@@ -40,10 +41,10 @@ class SourceLease:
         return self._lease.holder
 
     def take_lease(self) -> Held | None:
-        """Takes the lease and returns None; if another process has it, returns that process's lease.
+        """Takes the lease and returns None; if another process has the lease, returns that lease.
 
-        That process may have died since it last renewed the lease. Raises CommitConflict if other commits to the table
-        always come first.
+        The other process may have died since it last renewed its lease. Raises CommitConflict if other commits to the
+        table always come first.
         """
         return self._lease.take_lease()
 
@@ -105,7 +106,7 @@ class _LeaseCommits:
         self._expire_old_snapshots()
 
     def _expire_old_snapshots(self) -> None:
-        """Expires old snapshots of the table if there are many, since each renewal adds one."""
+        """Expires old snapshots of the dead letter table if it has many, since each renewal of the lease adds one."""
         limits = self._reader.thresholds.ingest
         table = self._reader.load_table(self._table.schema, self._table.name)
         line = list(walk_main_branch(table))
@@ -116,7 +117,7 @@ class _LeaseCommits:
 
 
 def lease_taken_error(table: TableName, by: Held) -> ConfigError:
-    """Builds the error for a process without the lease: the process of the lease `by` ingests the source of `table`."""
+    """Builds the error of a process that does not get the lease, since the process in `by` ingests the source."""
     return ConfigError(
         "another process ingests this source.",
         actual=f"{by.process}, by its lease in {table}",

@@ -1,4 +1,4 @@
-"""Encodes what dead letters and commits keep as text: schemas, versions, and lists of applied dead letters."""
+"""Encodes as text the schemas, table versions and lists of applied dead letters that dead letters and commits store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from arctic_runtime.ingest.formats.event_format import OlderRows, SourceColumn, 
 from arctic_runtime.model.version import Version
 
 DeadLetterId = tuple[int, int, int]
-"""The id of a dead letter's row: microseconds since 1970 when it was read, its part of the event, and its number."""
+"""The id of a row of a dead letter table: read time in microseconds since 1970, `part`, and `number`.
+
+`part` is the index of the changed row in an event with several rows, else -1; `number` is higher for later events.
+"""
 
 
 def encode_schema(schema: SourceSchema) -> str:
@@ -35,12 +38,12 @@ def _decode_column(fields: Mapping[str, Any]) -> SourceColumn:
 
 
 def encode_version(version: Version | None) -> str:
-    """Encodes a version as text, to be stored with a dead letter; empty if the table did not exist (None)."""
+    """Encodes a table's version as text, to be stored with a dead letter; empty for None (the table does not exist)."""
     return "" if version is None else f"{version.table} {version.sequence}"
 
 
 def decode_version(text: str) -> tuple[str, int] | None:
-    """Decodes text of `encode_version` to the table's UUID and the sequence number; None if there was no table."""
+    """Decodes text of `encode_version` to the table's UUID and the sequence number; None if the table did not exist."""
     table, _, sequence = text.partition(" ")
     return (table, int(sequence)) if table else None
 

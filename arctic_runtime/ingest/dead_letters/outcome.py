@@ -1,4 +1,4 @@
-"""Decides for each dead letter that can be decoded now whether to apply it, by the later changes of its row."""
+"""Decides for each dead letter whether to apply it, by the changes that were committed to its row after its batch."""
 
 from __future__ import annotations
 
@@ -34,8 +34,11 @@ from arctic_runtime.spark.tables.rows.frames import (
 )
 
 DEAD_LETTER, IS_OLD_KEY, OUTCOME = (f"{OWN_PREFIX}{own}" for own in ("letter", "gone", "outcome"))
-"""Columns of pieces: the dead letter as a struct of its table's columns, whether the piece deletes the row under an old
-key, and the outcome."""
+"""Columns of pieces (see `split_key_changes`).
+
+DEAD_LETTER is the row of the dead letter table as a struct, IS_OLD_KEY is whether the piece deletes the row under the
+old primary key, and OUTCOME is one of the outcomes below.
+"""
 
 APPLY, APPLIED, SUPERSEDED, UNORDERED, PARTIAL, LACKING = (
     "apply",
@@ -45,8 +48,11 @@ APPLY, APPLIED, SUPERSEDED, UNORDERED, PARTIAL, LACKING = (
     "partial",
     "lacking",
 )
-"""Outcomes: to be applied; applied already by a process that died; superseded by a newer change that has all values of
-its row. The other outcomes mean that it can't be applied, for one of `REASONS`."""
+"""Outcomes of a piece.
+
+APPLY: it is to be applied. APPLIED: a process that died has applied it already. SUPERSEDED: newer changes have replaced
+all values of its row. The other outcomes mean that the piece can't be applied; `REASONS` has the reason of each.
+"""
 
 REASONS: Mapping[str, str] = MappingProxyType(
     {
@@ -57,7 +63,7 @@ REASONS: Mapping[str, str] = MappingProxyType(
 )
 
 PIECE = (ARRIVAL, PART, IS_OLD_KEY)
-"""Columns that identify a piece: ARRIVAL is the number of the dead letter, or negative if it has no number."""
+"""Columns that identify a piece; here ARRIVAL is the number of the dead letter, or negative if it has no number."""
 
 _AFTER, _END, _IS_OWN, _IS_KNOWN = (f"{OWN_PREFIX}{own}" for own in ("after", "end", "is_own", "is_known"))
 _COMMIT, _KIND, _SEQUENCE, _RELATION = (f"{OWN_PREFIX}{own}" for own in ("commit", "kind", "sequence", "relation"))
@@ -71,9 +77,10 @@ _WINDOW_TYPE = (
 
 
 def split_key_changes(sound: DataFrame) -> DataFrame:
-    """Splits decoded events into pieces, each of which changes one key; an update of the primary key gives two pieces.
+    """Splits decoded events into pieces, each of which changes one primary key.
 
-    These are the new row, and a delete of the old key (IS_OLD_KEY). `sound` has no dead letters.
+    An update of the primary key gives two pieces: the row under the new key, and a delete of the old key (IS_OLD_KEY).
+    Any other event gives one. `sound` has only events that were decoded without an error.
     """
     whole = sound.withColumns({IS_OLD_KEY: F.lit(False), OLD_KEY: F.lit(None)})
     if not isinstance(old := sound.schema[OLD_KEY].dataType, StructType):
@@ -86,7 +93,7 @@ def split_key_changes(sound: DataFrame) -> DataFrame:
 
 
 def classify_pieces(context: Context, pieces: DataFrame, schema: SourceSchema, form: EventFormat) -> DataFrame:
-    """Adds the column OUTCOME: whether to apply each piece, or why not, by later change rows of its key in the table.
+    """Adds the column OUTCOME to pieces (see `split_key_changes`), by later change rows of the same key in the table.
 
     `context` has the table's state.
     """
@@ -118,7 +125,10 @@ def _is_compared(name: str, context: Context, changes: ChangeTableState) -> bool
 
 
 def _join_windows(pieces: DataFrame, changes: ChangeTableState) -> DataFrame:
-    """Adds to each piece which commits of the table were made before, with and after the batch of its dead letter."""
+    """Adds the CommitWindow of each piece's dead letter, as columns _AFTER, _END, _IS_OWN and _IS_KNOWN.
+
+    `pieces` is a result of `split_key_changes`, and `changes` the state of the change table.
+    """
     since, position = F.col(DEAD_LETTER)["since"], F.col(DEAD_LETTER)["position"]
     seen = pieces.select(since, position).distinct().collect()
     rows = [
@@ -134,7 +144,7 @@ def _join_windows(pieces: DataFrame, changes: ChangeTableState) -> DataFrame:
 def _summarize_changes(
     context: Context, placed: DataFrame, changes: ChangeTableState, values: Iterable[str], has_order: bool
 ) -> DataFrame:
-    """Compares each piece with the change rows of its key, and returns the results as the columns `_FLAGS`.
+    """Compares each piece with the change rows of its key; returns one row per piece with the boolean columns `_FLAGS`.
 
     Only change rows that were committed with or after the dead letter's batch are read; pieces without such rows are
     left out. `values` are the names of columns whose value an event may lack.
@@ -181,12 +191,12 @@ def _summarize_changes(
 
 
 def _has_newer_value(index: int, own_name: str, kind: str, is_later: Expression) -> Expression:
-    """Builds the aggregate condition that the dead letter's value of one column is not needed, as the table's is newer.
+    """Builds an aggregate condition: the value that the dead letter has for one column is not needed any more.
 
-    `index` is the column's number in the aliases, `own_name` its name, `kind` its type. `is_later` is true for change
-    rows newer than the dead letter. The value is not needed if the dead letter lacks it, if a later change row changed
-    it, or if the newest later change row has the same value. An unchanged value may be older than that of the dead
-    letter.
+    The value is not needed if the dead letter lacks it, if a later change row changed the column, or if the newest
+    later change row has the same value. Otherwise the value in the table may be older than that of the dead letter.
+    `index` is the column's number in the aliases `own…`, `now…` and `was…`, `own_name` its name, `kind` its type.
+    `is_later` is true for change rows newer than the dead letter.
     """
     own, now, was = (quote_name(f"{prefix}{index}") for prefix in ("own", "now", "was"))
     is_absent = F.bool_or(F.coalesce(F.array_contains("absent", own_name), F.lit(False)))
@@ -208,7 +218,7 @@ def _read_change_rows(context: Context, changes: ChangeTableState, after: int, k
 
 
 def _find_version(changes: ChangeTableState, sequence: int) -> Version:
-    """Returns the version of a change table with a sequence number.
+    """Returns the version of a change table with the sequence number `sequence`.
 
     Its snapshot id is -1 if that commit has expired.
     """
@@ -217,7 +227,7 @@ def _find_version(changes: ChangeTableState, sequence: int) -> Version:
 
 
 def _relate_change_row(has_order: bool) -> Expression:
-    """Builds the expression that compares a change row with a dead letter: `older`, `later`, `same` or `unknown`.
+    """Builds the expression that relates a change row to a dead letter: `older`, `later`, `same` or `unknown`.
 
     `same` means that the change row is the result of this dead letter. `has_order` says whether the format orders
     events.

@@ -1,7 +1,8 @@
-"""Replays dead letters: decodes them again, and applies each that fits now, unless its row has a newer change.
+"""Replays dead letters: decodes them again, and applies each that can be applied unless newer changes replaced its row.
 
-They are applied in one commit and removed from the dead letter table in another. Each change row that is applied has
-the number of its dead letter. By this number, a dead letter that was applied but not removed is recognised.
+The dead letters of a table are applied first and then removed from the dead letter table, in separate commits. Each
+change row that is applied has the number of its dead letter. By this number, a dead letter that was applied but not
+removed is recognised.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ _TRUNCATES = "it empties the table, which can't be put in order: resync the tabl
 class Replayed:
     """Result of a replay for one table.
 
-    `rows` has the number of change rows by action. The other numbers count rows of dead letters: `applied`,
-    `superseded` by a newer change, or still `dead`. An event without rows counts as applied.
+    `rows` has the number of change rows by action. The other fields count dead letters: those `applied`, those
+    `superseded` by a newer change, and those that stay in the dead letter table (`dead`). An event without rows counts
+    as applied.
     """
 
     table: str
@@ -95,7 +97,7 @@ class TableReplay:
         self._schemas = TableSchemas(target)
 
     def replay(self) -> Replayed:
-        """Applies the dead letters that can be applied, and removes them; keeps the others, with the reason of each.
+        """Applies the table's dead letters that can be applied, and removes them; the others stay, with the reason.
 
         Raises ConfigError if the table can't take the columns, and CommitConflict if other writers always commit first.
         """
@@ -116,10 +118,10 @@ class TableReplay:
         return done
 
     def _split_by_schema(self, letters: DataFrame) -> Iterator[TableEvents]:
-        """Splits dead letters of one table into parts with one schema each, and yields them as events.
+        """Splits dead letters of one table into parts with one schema each, and yields the parts as events.
 
-        The schema is the one that the event contains, else the one stored with the dead letter, else the declared one;
-        None if there is none.
+        The schema of a part is the one that its events contain, else the one stored with its dead letters, else the one
+        that the user declared; None if none of these exists.
         """
         written = F.col(DEAD_LETTER)["schema"]
         for (text,) in letters.select(written).distinct().collect():
@@ -143,10 +145,10 @@ class TableReplay:
         return replace(schema, key=key, is_key_chosen=set(key) != set(source_key))
 
     def _apply_part(self, part: TableEvents, letters: DataFrame, done: Replayed, stack: ExitStack) -> DataFrame:
-        """Applies the dead letters `part` of one schema, and adds their counts to `done`.
+        """Applies those of the dead letters `letters` whose events are in `part`, and adds their counts to `done`.
 
-        Returns those that could not be applied as rows of the dead letter table, with the reason. `letters` are all
-        dead letters of the table.
+        All events of `part` have one schema. Returns the dead letters that could not be applied, as rows of the dead
+        letter table with the reason.
         """
         events = to_dataframe(self._target.spark(), part).dropDuplicates([ARRIVAL])
         own = letters.join(events.select(ARRIVAL), ARRIVAL, "left_semi").select(ARRIVAL, DEAD_LETTER)
@@ -181,12 +183,12 @@ class TableReplay:
 
 
 def _to_stored(changed: Mapping[str, Expression]) -> list[Expression]:
-    """Returns the columns of the dead letter table, taken from DEAD_LETTER or, by column name, from `changed`."""
+    """Returns the columns of a dead letter table, from `changed` if it has them, else from DEAD_LETTER."""
     return [changed.get(own.name, F.col(DEAD_LETTER)[own.name]).cast(own.type).alias(own.name) for own in COLUMNS]
 
 
 def _number_dead_letters(stored: DataFrame) -> DataFrame:
-    """Converts rows of the dead letter table to columns of events, and adds the whole row as the struct DEAD_LETTER.
+    """Converts rows of a dead letter table to columns of events, and adds the whole row as the struct DEAD_LETTER.
 
     ARRIVAL is the letter's number. Letters that were stored without a number get negative ones, lower for older
     letters.
@@ -201,9 +203,10 @@ def _number_dead_letters(stored: DataFrame) -> DataFrame:
 
 
 def _find_fates(rows: DataFrame, known: DataFrame) -> DataFrame:
-    """Adds to each row of a dead letter whether it is `applied`, `superseded`, or still `dead`, with a reason.
+    """Determines for each row of a dead letter whether it is `applied`, `superseded` or still `dead`, and the reason.
 
-    `known` are the pieces of the rows with their OUTCOME. Events with a REASON and truncates are `dead`.
+    `rows` are decoded dead letters, and `known` their pieces with OUTCOME. Rows that could not be decoded (they have a
+    REASON) and truncates are `dead`. Returns the columns PART, DEAD_LETTER, _FATE and _WHY.
     """
     why = F.max(F.when(F.col(OUTCOME).isin(*REASONS), F.col(OUTCOME)))
     was_applied = F.max(F.col(OUTCOME).isin(APPLY, APPLIED))

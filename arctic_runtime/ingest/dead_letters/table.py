@@ -49,20 +49,24 @@ COLUMNS = (
     Column("since", "string"),
     Column("schema", "string"),
 )
-"""Columns of a dead letter table. The first are the source's table, the reason why the event could not be applied, its
-bytes, its place in the source for people, and the time when it was read. The others say where the event is among
-others, and are null if the table was created without them: a number that is higher for later events, the row that is
-meant of an event with several, the position of its batch, its place in the batch, the table's version before it
-(`encode_version`), and its schema if the transport knew it (`encode_schema`)."""
+"""Columns of a dead letter table.
+
+`table` is the table's name in the source, `reason` why the event could not be applied, `payload` its bytes, `origin`
+its position in the source as text for people, and `at` the time when it was read. The other columns order the event
+among others, and are null in rows that are older than these columns. `number` is higher for later events. `part` is the
+index of the row that could not be applied, if the event has several. `position` is the end of the event's batch, and
+`arrival` the event's number in the batch. `since` is the table's version before the batch (`encode_version`), and
+`schema` the event's schema if the transport knew it (`encode_schema`).
+"""
 
 _SAME = ("table", "payload", "origin")
-"""Columns that identify an event, together with `part`."""
+"""Columns that identify an event, together with `part`; dead letters of the same event replace one another."""
 
 
 class DeadLetterTable:
     """The dead letter table of a source, in whose table properties the source's progress is stored.
 
-    The progress is written after the commits to the source's tables.
+    The progress (position, tables, failures) is written after the commits to the source's tables.
     """
 
     def __init__(self, table: TableName, reader: CatalogReader, spark: Callable[[], SparkSession]) -> None:
@@ -87,7 +91,7 @@ class DeadLetterTable:
     def check_limit(self, source: str, most: int | None, shown: int) -> None:
         """Raises DataError if the table has more than `most` dead letters; None allows any number.
 
-        The error names the `shown` most frequent reasons. It says that all other events were applied.
+        The error names the source `source` and the `shown` most frequent reasons.
         """
         count = 0 if most is None else self.count_dead_letters()
         if most is not None and count > most:
@@ -107,10 +111,7 @@ class DeadLetterTable:
         return observe_upper_bound(self._reader, self.table, "number") or 0 if self._load_table() is not None else 0
 
     def create_or_widen(self) -> None:
-        """Creates the table without rows if it does not exist.
-
-        Otherwise adds those of COLUMNS that it does not have.
-        """
+        """Creates the dead letter table without rows if it does not exist; otherwise adds its missing columns."""
         table = self._load_table()
         if table is None or not table.metadata.snapshots:
             empty = self._spark().createDataFrame([], ", ".join(f"`{column.name}` {column.type}" for column in COLUMNS))
@@ -126,7 +127,7 @@ class DeadLetterTable:
                 perform_statement("ingest.widen_dead_letters", self._spark(), add)
 
     def list_requested_tables(self) -> frozenset[str]:
-        """Names, in the source, of the tables that a user has requested to load again. Needs no Spark."""
+        """Returns the names, in the source, of the tables that a user has requested to load again. Needs no Spark."""
         return self._observe_source().requested
 
     def save_progress(self, progress: Progress, loaded: frozenset[str] = frozenset()) -> None:
@@ -138,7 +139,7 @@ class DeadLetterTable:
     def save_failure(self, message: str) -> Failure:
         """Saves the message of a failed ingestion until `save_progress` clears it.
 
-        Returns it with the time of the first failure.
+        Returns the message with the time of the first failure since the last progress.
         """
         known = self.read_progress().failure
         since = known.since if known is not None else datetime.datetime.now(datetime.timezone.utc)
@@ -148,11 +149,11 @@ class DeadLetterTable:
         return failure
 
     def add_dead_letters(self, letters: DeadLetters, source_table: str, position: str, now: datetime.datetime) -> None:
-        """Adds the dead letters among decoded events of a batch.
+        """Adds to the table those of a batch's decoded events that could not be applied.
 
         `position` is the end of the batch, `now` the time at which it was read. If a process dies after this, another
-        one reads the events again, perhaps in another batch. Its dead letters then replace the same ones in the table.
-        If an event truncates the source's table, the dead letters before it are dropped.
+        one reads the events again, perhaps in another batch; the same dead letters are then replaced, not added twice.
+        If an event truncates the source's table, the dead letters of that table from before the truncate are dropped.
         """
         retry_on_conflict(
             lambda: self._add_once(letters, source_table, position, now), self._reader.thresholds.commits.attempts
@@ -205,7 +206,7 @@ class DeadLetterTable:
         self._overwrite_rows(stored.where(F.col("table") != source_table).unionByName(rows), snapshot)
 
     def drop_dead_letters(self, source_tables: Collection[str], until: int | None = None) -> None:
-        """Drops the dead letters of `source_tables`, since a snapshot of these tables replaces them.
+        """Drops the dead letters of `source_tables`, since a new snapshot of these tables replaces them.
 
         `until` limits this to dead letters with this number or a lower one.
         """

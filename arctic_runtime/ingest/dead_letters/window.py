@@ -1,4 +1,4 @@
-"""Finds which commits of a table were made before a dead letter's batch, by it, and after it."""
+"""Determines which commits of a table were made before a dead letter's batch, by it, and after it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,20 @@ CommitKind = Literal["events", "replay", "snapshot"]
 _KINDS: Mapping[str, CommitKind] = MappingProxyType(
     {"FIRST_RUN": "events", "CHANGES": "events", "REPLAYED": "replay", "RESYNCED": "snapshot"}
 )
-"""The kind of a commit by its reason. Commits for other reasons, such as a restore, have no order among events."""
+"""The kind of a commit by its reason.
+
+Commits with other reasons, such as a restore, have no kind, since they can't be ordered among events.
+"""
 
 
 @dataclass(frozen=True)
 class CommitWindow:
-    """Sequence numbers of a table's commits that tell whether a commit was made before or after a dead letter's batch.
+    """Sequence numbers that divide a table's commits into those before a dead letter's batch and those since.
 
-    Commits up to `after` were made before the batch. `end` is the first later commit that still exists and completes a
-    batch, None if there is none. `is_own` says whether that is the dead letter's batch. `is_known` is False if it is
-    not known which commits were made before: the table was created again since, or the dead letter does not say.
+    Commits up to `after` were made before the batch; -1 if none is known to be. `end` is the first commit after them
+    that completes a batch and has not expired, None if there is none; `is_own` says whether it completes the dead
+    letter's batch. `is_known` is False if the order is unknown: the table was created again since, or the dead letter
+    has no version.
     """
 
     after: int
@@ -36,7 +40,7 @@ class CommitWindow:
 
 
 def find_commit_window(changes: ChangeTableState | None, since: str | None, position: str | None) -> CommitWindow:
-    """Finds the commits around the batch of a dead letter.
+    """Returns the CommitWindow of a dead letter's batch.
 
     `since` is the table's version before the batch (as by `encode_version`), and `position` the end of the batch in the
     source; both are columns of the dead letter table. `changes` is None if the table does not exist.
@@ -54,9 +58,9 @@ def find_commit_window(changes: ChangeTableState | None, since: str | None, posi
 
 
 def list_commit_kinds(changes: ChangeTableState) -> dict[int, CommitKind]:
-    """Maps the sequence number of each existing commit to its kind.
+    """Maps the sequence number of each existing commit of a change table to its kind.
 
-    Commits of no kind, such as a restore, are left out.
+    Commits without a kind, such as a restore, are left out.
     """
     kinds = {commit.version.sequence: _find_commit_kind(commit) for commit in changes.commits}
     return {sequence: kind for sequence, kind in kinds.items() if kind is not None}

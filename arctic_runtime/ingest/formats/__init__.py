@@ -1,1 +1,1 @@
-"""The formats of change events, one module each; a format is data by which Spark decodes whole batches."""
+"""The formats of change events, one module each; each is a description by which Spark decodes whole batches."""

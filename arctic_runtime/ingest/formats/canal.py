@@ -1,15 +1,16 @@
 """Canal's flat messages: one message has all rows that one statement or binlog event changed in a table.
 
 Source: Canal's FlatMessage, MQMessageUtils, LogEventConvert and RowsLogBuffer (branch master, July 2026):
-- `data` has the rows after an insert or update, or the deleted rows. `old` has, for updates alone, the columns that
-  changed, in rows of the same order. Every value is text or null.
+
+- `data` has the rows after an insert or update, or the deleted rows. `old` exists only for updates, and has the old
+  values of the changed columns, with rows in the same order. Every value is text or null.
 - `mysqlType` has the text of each column's type, `pkNames` the primary key. Both are null in messages of DDL.
 - Bytes are the characters of ISO 8859-1, an enum is its index, a set the number of its bits, both as text.
-- Timestamps have no zone: they are in that of the Canal server's Java. Datetimes are as stored.
+- Timestamps have no zone: they are in the time zone of the Canal server's Java. Datetimes are as stored.
 - Zero dates are `0000-00-00` and `0000-00-00 00:00:00`, which no type of Spark has: such rows are dead letters unless
   the column is declared as `string`.
 - TRUNCATE TABLE is a message without rows. A message of a statement (`binlog_format` other than ROW) has no rows
-  either, so it is a dead letter. Rows are whole only with `binlog_row_image` FULL.
+  either, so it is a dead letter. Rows have all columns only with `binlog_row_image` FULL.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ RENDERING = Rendering(tool="Canal", bytes="latin1", enum="enum_index", set="set_
 
 
 def build_canal_format(zone: str | None = None) -> Format:
-    """Builds Canal's format; `zone` is the time zone of the Canal server. Without it, timestamps are refused."""
+    """Builds Canal's format; `zone` is the time zone of the Canal server.
+
+    Without `zone`, ConfigError is raised for columns of the type timestamp when a schema is built.
+    """
     rendering = get_rendering(zone)
     return Format(
         events=CANAL if zone is None else replace(CANAL, zone=zone),
@@ -80,7 +84,7 @@ def get_rendering(zone: str | None) -> Rendering:
 def declare_schema(rendering: Rendering, columns: Declared, key: Sequence[str]) -> SourceSchema:
     """Builds the schema of columns that the user declares by MySQL types.
 
-    `rendering` says how Canal writes their values.
+    `rendering` has the rules by which Canal writes their values.
     """
     return build_source_schema((build_mysql_column(name, text, rendering) for name, text in columns.items()), key)
 

@@ -16,16 +16,16 @@ ConnectSchema = Mapping[str, Any]
 """A schema as JsonConverter writes it: `type`, and if they apply `name`, `field`, `parameters`, `fields`, `items`."""
 
 MappedType = tuple[str, Encoding]
-"""A Spark type, and how its values are written in JSON."""
+"""A Spark type, and the encoding of its values in JSON."""
 
 MOST_DIGITS = 38
-"""Digits of the longest decimal that Spark and Iceberg have."""
+"""Largest precision of a decimal in Spark and Iceberg."""
 
 SOURCE_TYPE = "__debezium.source.column.type"
-"""The parameter with the column's type in the database, if `column.propagate.source.type` asks for it."""
+"""Schema parameter with the column's database type, written if `column.propagate.source.type` is configured."""
 
 SOURCE_LENGTH, SOURCE_SCALE = "__debezium.source.column.length", "__debezium.source.column.scale"
-"""The parameters with the length or the number of digits of the column's type, and with the digits after the point."""
+"""Schema parameters with the length or precision of the column's database type, and with its scale."""
 
 _PRECISION = "connect.decimal.precision"
 
@@ -39,9 +39,9 @@ def build_source_schema(
 ) -> SourceSchema:
     """Builds a table's columns and primary key from the schemas of its events (`value`) and of their keys (`key`).
 
-    `key` is None for a table without a key. `decimals` is how the events write decimals: `plain` for numbers,
-    `base64_decimal` for Connect's default. `chosen` has the columns that the user declares, by name. Raises ConfigError
-    that names every other column whose values can't be kept exactly.
+    `key` is None for a table without a key. `decimals` is the encoding of decimals in the events: `plain` for numbers,
+    `base64_decimal` for Connect's default. `chosen` has the columns that the user declares, by name; they replace those
+    of the schema. Raises ConfigError that names all other columns whose values can't be kept exactly.
     """
     wrong: list[str] = []
     fields = _get_row_schema(table, value)["fields"]
@@ -55,7 +55,7 @@ def build_source_schema(
 
 
 def _get_row_schema(table: str, value: ConnectSchema) -> ConnectSchema:
-    """Returns the schema of a row from the schema of an event (`value`); raises ConfigError if it has none."""
+    """Returns the schema of a row from the schema of an event (`value`); raises ConfigError if the event has no row."""
     for field in value.get("fields", ()):
         if field.get("field") in ("after", "before") and field.get("type") == "struct":
             row: ConnectSchema = field
@@ -80,9 +80,9 @@ def _build_column(field: ConnectSchema, decimals: Encoding, wrong: list[str]) ->
 
 
 def _get_element_schema(field: ConnectSchema) -> ConnectSchema:
-    """Returns the schema of a list's elements.
+    """Returns the schema of an array's elements.
 
-    Its database type is the list's without the prefix `_`, as for `_int4`.
+    Their database type is that of the array without its prefix `_`: `int4` for the array type `_int4`.
     """
     items = field["items"]
     parameters = dict(field.get("parameters", {}))
@@ -92,7 +92,7 @@ def _get_element_schema(field: ConnectSchema) -> ConnectSchema:
 
 
 def _get_width(field: ConnectSchema) -> int | None:
-    """Returns the width in bytes of a bit column; None for other columns or if the schema does not have it.
+    """Returns the width in bytes of a bit column; None for other columns, or if the schema does not contain the width.
 
     Values are padded to this width, since Debezium leaves out the zero bytes at their end.
     """
@@ -101,7 +101,7 @@ def _get_width(field: ConnectSchema) -> int | None:
 
 
 class _Refused(Exception):
-    """Raised for a type without an exact counterpart; the text names the type and says why its values can't be kept."""
+    """Raised for a type without an exact Spark type; the text names the type and says why its values can't be kept."""
 
 
 def _map_connect_type(schema: ConnectSchema, decimals: Encoding) -> MappedType:
@@ -131,7 +131,7 @@ def _map_decimal(schema: ConnectSchema, encoding: Encoding) -> MappedType:
 
 
 def _choose_decimal_type(digits: str | int | None, scale: str | None) -> str | None:
-    """Returns the Spark type of decimals with `digits` digits, `scale` of them after the point; None if none fits."""
+    """Returns the Spark decimal type with precision `digits` and scale `scale`; None if it is unknown or too wide."""
     if digits is None or scale is None:
         return None
     # PostgreSQL has numeric(2, 5), for numbers below 0.001.
@@ -140,9 +140,9 @@ def _choose_decimal_type(digits: str | int | None, scale: str | None) -> str | N
 
 
 def _map_text(schema: ConnectSchema) -> MappedType:
-    """Returns the Spark type and encoding of columns that Debezium writes as text.
+    """Returns the Spark type and encoding of a column that Debezium writes as text.
 
-    These can be decimals, with `decimal.handling.mode: string`, which keeps NaN and all digits.
+    The column can be a decimal, with `decimal.handling.mode: string`, which keeps NaN and all digits.
     """
     source = _get_source_type(schema)
     if source.split(" ")[0] not in _DECIMALS:
@@ -162,9 +162,10 @@ def _map_bits(schema: ConnectSchema) -> MappedType:
 
 
 def _map_bytes(schema: ConnectSchema) -> MappedType:
-    """Returns the Spark type and encoding of binary columns; raises _Refused for a type that Debezium does not know.
+    """Returns the Spark type and encoding of a binary column.
 
-    Debezium sends the values of such a type as bytes too, but in no defined format.
+    Raises _Refused for a database type that is unknown to Debezium: Debezium sends the values of such a type as bytes
+    too, but in no defined format.
     """
     source = _get_source_type(schema)
     if source and source.partition("(")[0] not in _BINARY:
@@ -177,7 +178,7 @@ def _refuse_nested_array(schema: ConnectSchema) -> MappedType:
 
 
 def _get_source_type(schema: ConnectSchema) -> str:
-    """Returns the type in the database in upper case; empty if the schema does not contain it."""
+    """Returns the column's database type in upper case; empty if the schema does not contain it."""
     return str(schema.get("parameters", {}).get(SOURCE_TYPE, "")).upper()
 
 
@@ -189,7 +190,7 @@ def _describe_schema(schema: ConnectSchema) -> str:
 
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _DIGITS: Mapping[str, int] = {"MONEY": 19, "BIGINT UNSIGNED": 20, "BIGINT UNSIGNED ZEROFILL": 20}
-"""Digits of database types whose schema does not contain them."""
+"""Precision of decimal types in databases whose schema does not contain it."""
 
 _DECIMALS = frozenset(("NUMERIC", "DECIMAL", "DEC", "FIXED", "MONEY"))
 """The first words of the names of decimal types in databases."""
@@ -216,7 +217,7 @@ _PLAIN: Mapping[str, _Rule] = {
     "map": ("string", "json"),
     "struct": ("string", "json"),
 }
-"""Spark type and encoding by the type of values in JSON, for a schema without a name or with an unknown one."""
+"""Spark type and encoding by the `type` of a schema, used if the schema has no `name` or an unknown one."""
 
 _DEBEZIUM, _CONNECT = "io.debezium", "org.apache.kafka.connect.data"
 _BITS = f"{_DEBEZIUM}.data.Bits"
@@ -255,5 +256,7 @@ _LOGICAL: Mapping[str, _Rule] = {
     f"{_DEBEZIUM}.data.geometry.Geography": ("string", "json"),
     f"{_DEBEZIUM}.data.SparseDoubleVector": ("string", "json"),
 }
-"""Spark type and encoding by the name of a logical type. Debezium's durations of intervals count months as 30.4375
-days."""
+"""Spark type and encoding by the `name` of a schema, its logical type.
+
+Debezium's MicroDuration and NanoDuration count a month of an interval as 30.4375 days.
+"""

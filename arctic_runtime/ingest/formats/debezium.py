@@ -16,8 +16,10 @@ from arctic_runtime.ingest.formats.event_format import Declared, EventFormat, Fo
 from arctic_runtime.model.sources.unavailable import list_marker_texts
 
 UNAVAILABLE = "__debezium_unavailable_value"
-"""The mark that Debezium writes, in a form for each type, for a value out of line (TOAST) that an update did not
-change."""
+"""Placeholder that Debezium writes for a large PostgreSQL value (TOAST) that an update did not change.
+
+It is encoded differently for each type.
+"""
 
 
 DEBEZIUM = EventFormat(
@@ -47,12 +49,14 @@ ENCODINGS = {
     "date": "epoch_days",
     "decimal": "base64_decimal",
 }
-"""The encodings of declared columns with Debezium's default settings. That of a timestamp without zone depends on its
-precision, so it has to be declared."""
+"""The encoding of declared columns by type family, with Debezium's default settings.
+
+It has no entry for timestamps without zone: their encoding depends on the precision, so the user has to declare it.
+"""
 
 
 def build_debezium_format(with_schema: bool = False) -> Format:
-    """Builds Debezium's format; with `with_schema` each event is an object of `schema` and `payload`."""
+    """Builds Debezium's format; with `with_schema` each event is an object of the fields `schema` and `payload`."""
     declare = partial(build_declared_schema, encodings=ENCODINGS)
     if not with_schema:
         return Format(events=DEBEZIUM, declare=declare)
@@ -62,7 +66,10 @@ def build_debezium_format(with_schema: bool = False) -> Format:
 
 
 def read_schema(event: str, key: str | None, declared: Declared) -> SourceSchema | None:
-    """Reads the schema that Kafka Connect's JSON converter wrote into an event and its key; None if there is none."""
+    """Reads the schema that Kafka Connect's JSON converter wrote into an event and its key; None if the event has none.
+
+    Types in `declared`, by column name, replace those of the event.
+    """
     message = json.loads(event)
     schema = message.get("schema")
     if not isinstance(schema, Mapping):

@@ -21,7 +21,7 @@ FAMILIES: Mapping[str, re.Pattern[str]] = {
     "decimal": re.compile(r"decimal\(([1-9]|[12]\d|3[0-8]),(\d{1,2})\)"),
     "array": re.compile(rf"array<({'|'.join(name for name in _PLAIN if name != 'decimal')}|decimal\(\d+,\d+\))>"),
 }
-"""Types that can be declared: the name of a family, and the pattern of its types without spaces."""
+"""Families of types that users can declare: the family's name, and a pattern of its types as written without spaces."""
 
 FITTING: Mapping[Encoding, tuple[str, ...]] = {
     "plain": _PLAIN,
@@ -45,7 +45,10 @@ FITTING: Mapping[Encoding, tuple[str, ...]] = {
     "zero_one": ("boolean",),
     "set_array": ("string",),
 }
-"""The families of types for which an encoding can be declared; encodings that need labels can't be declared."""
+"""The families of types for which users can declare an encoding.
+
+Encodings that need the labels of an enum or set are left out, since they can't be declared.
+"""
 
 AS_TEXT: Mapping[str, Encoding] = MappingProxyType(
     {
@@ -57,7 +60,7 @@ AS_TEXT: Mapping[str, Encoding] = MappingProxyType(
         "array": "array",
     }
 )
-"""The encoding of each family if none is declared, as people and most programs write JSON."""
+"""The default encoding of each family: JSON as people and most programs write it."""
 
 
 def build_declared_schema(
@@ -65,8 +68,8 @@ def build_declared_schema(
 ) -> SourceSchema:
     """Builds the schema of declared columns, each a Spark type with an optional encoding after `as`.
 
-    Without `as`, `encodings` has the encoding of the type's family. Raises ConfigError if a type or an encoding is
-    unknown, if they don't fit each other, or if the key names no column.
+    Without `as`, a column has the encoding that `encodings` names for the type's family. Raises ConfigError if a type
+    or an encoding is unknown, if they don't fit each other, or if the key names a column that isn't declared.
     """
     return build_source_schema((build_declared_column(name, text, encodings) for name, text in columns.items()), key)
 
@@ -88,7 +91,7 @@ def build_declared_column(name: str, text: str, encodings: Mapping[str, Encoding
 def build_source_schema(columns: Iterable[SourceColumn], key: Sequence[str]) -> SourceSchema:
     """Builds a schema from columns and the names of its primary key's columns.
 
-    Raises ConfigError if two column names differ only in case, or if a column of the key is missing.
+    Raises ConfigError if two column names differ only in case, or if a key column is not among the columns.
     """
     schema = SourceSchema(tuple(columns), tuple(key))
     names = [column.name for column in schema.columns]

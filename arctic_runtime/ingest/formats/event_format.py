@@ -1,4 +1,4 @@
-"""Describes formats of change events: how JSON says which row was changed and how, and how it writes values."""
+"""Describes formats of change events: paths to the changed row and the operation in JSON, and encodings of values."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ Encoding = Literal[
     "set_bits",
     "set_array",
 ]
-"""How JSON writes a value.
+"""The way in which JSON writes a value.
 
 `plain`: as text or number that Spark casts. `json`: as any JSON, which is kept as its text. `epoch_…`: a count since
-1970-01-01, UTC. `zoned_timestamp`, `local_timestamp`: ISO 8601 or SQL text, with and without zone; a zone in the
-latter is UTC and says nothing. `date_text`: the same for dates, which may end in `Z`. `zoneless_timestamp`: SQL text
-of a moment that leaves out its zone, which is the format's. `…_of_day`: a time of day as a count since midnight, kept
-as the text `HH:MM:SS.ffffff`. `base64`: bytes. `latin1`: bytes, each as the character of its number. `base64_decimal`:
-the unscaled big-endian integer of a decimal whose scale the type has. `decimal_text`: all digits of a decimal, or
-`NAN`, `POSITIVE_INFINITY`, `NEGATIVE_INFINITY`, which are kept as PostgreSQL shows them. `interval`: ISO 8601 with a
-binary fraction of seconds, kept to the microsecond. `variable_decimal`: an object `{"scale": …, "value": …}`, kept as
-text. `array`: a JSON array, whose elements are written as the column's `element` says. `zero_one`: a boolean as 0 or
-1. `enum_index`: the number of one of the column's labels, 1 for the first, and 0 for the empty text. `set_bits`: a
-number whose lowest bit stands for the first of the column's labels. `set_array`: a JSON array of labels. Both sets are
-kept as their labels with commas between, as MySQL shows them.
+1970-01-01, UTC. `zoned_timestamp`: ISO 8601 or SQL text with a zone. `local_timestamp`: the same without a zone; a zone
+in the text is always UTC and is ignored. `date_text`: the same for dates, which may end in `Z`. `zoneless_timestamp`:
+SQL text of a moment without its zone, which is the `zone` of the format. `…_of_day`: a time of day as a count since
+midnight, kept as the text `HH:MM:SS.ffffff`. `base64`: bytes. `latin1`: bytes, each as the ISO 8859-1 character of its
+number. `base64_decimal`: the unscaled big-endian integer of a decimal, whose scale is that of the type. `decimal_text`:
+all digits of a decimal, or `NAN`, `POSITIVE_INFINITY`, `NEGATIVE_INFINITY`, which are kept as PostgreSQL shows them.
+`interval`: ISO 8601 with a binary fraction of seconds, kept to the microsecond. `variable_decimal`: an object
+`{"scale": …, "value": …}`, kept as text. `array`: a JSON array, whose elements have the column's encoding `element`.
+`zero_one`: a boolean as 0 or 1. `enum_index`: the number of one of the column's labels, 1 for the first, and 0 for the
+empty text. `set_bits`: a number whose lowest bit stands for the first of the column's labels. `set_array`: a JSON array
+of labels. Sets of both encodings are kept as their labels with commas between, as MySQL shows them.
 """
 
 Change = Literal["insert", "read", "update", "delete", "truncate", "ignored"]
-"""The kind of an event: `read` is a row of a snapshot; an `ignored` event (a message, a marker) concerns no rows."""
+"""The kind of an event: `read` is a row of a snapshot; an `ignored` event, such as DDL or a marker, changes no rows."""
 
 TimeUnit = Literal["seconds", "millis", "micros", "text"]
-"""How a format writes the time of a change: as a count since 1970-01-01, UTC, or as ISO 8601 text with a zone."""
+"""The encoding of the time of a change: a count since 1970-01-01, UTC, or (`text`) ISO 8601 text with a zone."""
 
 Path = tuple[str, ...]
-"""Names of nested fields, outermost first."""
+"""Names of nested JSON fields, outermost first."""
 
 
 @dataclass(frozen=True)
 class OlderRows:
-    """The value of an added column in the rows that are older than it; the source sends no events for these rows.
+    """The value that an added column has in rows which existed before it; the source sends no events for these rows.
 
     `value` is a text that Spark casts to the column's type, None for null. If `is_known` is False, the value is not
     known, and the source has to be read again.
@@ -75,12 +75,12 @@ NULL_IN_OLDER_ROWS, UNKNOWN_IN_OLDER_ROWS = OlderRows(True), OlderRows(False)
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column of a table in a source: its name, the Spark type that the arctic table keeps, and its encoding.
+    """A column of a table in a source: its name, its Spark type in the arctic table, and its encoding in events.
 
     `labels` are those of `enum_index` and `set_bits`. Bytes shorter than `padded_to` get zero bytes at their end:
-    MySQL's binlog cuts them off the values of a column of that width. `element` is how an `array` writes its elements.
-    `number` is the number of the column in the source, which a rename does not change; None if the source has none, or
-    it is not known. `older_rows` is None for sources that can't be asked.
+    MySQL's binlog leaves these out of the values of a column with a fixed width. `element` is the encoding of an
+    array's elements. `number` is the number of the column in the source, which a rename does not change; None if the
+    source has none, or if it is not known. `older_rows` is None for sources from which that value can't be queried.
     """
 
     name: str
@@ -95,9 +95,10 @@ class SourceColumn:
 
 @dataclass(frozen=True)
 class SourceSchema:
-    """The columns of a table in a source, and the names of its primary key's columns; `key` is empty without one.
+    """The columns of a table in a source, and the names of its primary key's columns; `key` is empty if it has none.
 
-    If `is_key_chosen`, the key is not the source's own, so the source does not mark updates that change it.
+    If `is_key_chosen`, the user chose a key that is not the source's own, so the source does not mark updates that
+    change the key.
     """
 
     columns: tuple[SourceColumn, ...]
@@ -107,26 +108,28 @@ class SourceSchema:
 
 @dataclass(frozen=True)
 class EventFormat:
-    """Description of an event format's JSON; paths lead from the top of an event's JSON.
+    """Describes the JSON of an event format; all paths lead from the top of an event's JSON.
 
     `row` leads to the row after the change. For a delete it leads to the deleted row if `before` is None or if
-    `is_row_of_delete`. `before` leads to the row before the change. If `is_before_partial`, that row has only the
-    columns that changed: a column that is absent has not changed, and one that is null was null. If `rows_are_lists`,
-    both paths lead to lists of rows, one for each row that the event changed, in the order of the changes. An insert,
-    update or delete without a row is a dead letter.
+    `is_row_of_delete`. `before` leads to the row before the change; if it is null or absent, the source does not send
+    that row. If `is_before_partial`, the row before has only the columns that changed: a column that is absent has not
+    changed, and one that is null was null. If `rows_are_lists`, both paths lead to lists of rows, one for each row that
+    the event changed, in the order of the changes. An insert, update or delete without a row is a dead letter.
 
-    `operation` leads to a text that `changes` maps to a `Change`; any other text makes an event a dead letter. If
-    `operation` is None, every event is an update. A null or absent row before means that the source does not send it.
-    `time` leads to the time of the change, in `time_unit`. `order` are paths whose values, left to right, order the
-    events of a table; numbers are compared as numbers. Without such paths, events are ordered by arrival. `table` leads
-    to the name of the table, `namespace` to that of its database or schema.
+    `operation` leads to a text that `changes` maps to a `Change`; an event with any other text is a dead letter. If
+    `operation` is None, every event is an update.
+
+    `time` leads to the time of the change, in `time_unit`. `order` are paths whose values, compared left to right,
+    order the events of a table; numbers are compared as numbers. Without such paths, events are ordered by arrival.
+    `table` leads to the name of the table, `namespace` to that of its database or schema.
 
     `transaction` leads to the id of the source's transaction, and `log_place` to the position of the change in the
-    source's log. Both are the same in the two events of a row that got another primary key. `unavailable` are the texts
-    or JSON in place of a value that the source did not send, since the change did not touch it. `schema` leads to the
-    parts of an event that describe the table's schema: events with equal parts have the same schema, and those without
-    any describe none. `zone` is the zone of each `zoneless_timestamp`. If `has_tombstones`, a message without a value
-    repeats that a row was deleted, for brokers that keep only the newest message of a key.
+    source's log. Both are the same in the two events by which a source reports an update of a primary key.
+    `unavailable` are the texts or JSON that stand for a value which the source did not send, since the change did not
+    touch it. `schema` leads to the parts of an event that describe the table's schema: events with equal parts have the
+    same schema; events without any of the parts contain no schema. `zone` is the time zone of each
+    `zoneless_timestamp`. If `has_tombstones`, a message without a value only repeats that a row was deleted, for
+    brokers that keep only the newest message of a key.
     """
 
     name: str
@@ -151,17 +154,17 @@ class EventFormat:
 
 
 Declared = Mapping[str, str]
-"""The columns of a table as a user declares them: name to type, in the words of the format."""
+"""The columns of a table as a user declares them: name to type, in the syntax of the format."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """A format with its options applied: how its events are read, and how the schemas of their tables are determined.
+    """A format with the user's options: the description of its events, and functions that determine schemas of tables.
 
-    `declare` builds a schema from the columns and the key that a user declares. `tell` reads it from the JSON of one
-    event and of its key. It returns None if that event does not contain a schema; the declaration of a column has
-    precedence. `tell` is None for a format whose events never contain a schema. Both raise ConfigError that names the
-    column if its values can't be read exactly.
+    `declare` builds a schema from the columns and the primary key that a user declares. `tell` reads a schema from the
+    JSON of an event and of its key, and takes declared columns, which replace those of the event; it returns None if
+    the event contains no schema. `tell` is None for a format whose events never contain a schema. Both functions raise
+    ConfigError if the values of a column can't be read exactly; the error names the column.
     """
 
     events: EventFormat

@@ -1,17 +1,19 @@
 """Maxwell's events: one for each changed row, those of bootstraps, and those of DDL if `output_ddl` is set.
 
 Source: Maxwell's pages on its data format, its RowMap and its classes for column types (branch master, July 2026):
-- `data` is the row after an insert or update, or the deleted row. `old` has the columns that an update changed.
+
+- `data` is the row after an insert or update, or the deleted row. `old` has the columns that an update changed, with
+  their values before it.
 - Bytes are in base64, an enum is its label (null for the empty text), a set an array of labels, JSON is JSON.
 - Timestamps have no zone: rows of the binlog are in UTC, rows of a bootstrap in the zone of Maxwell's Java, so Maxwell
   has to run in UTC. Datetimes are as stored.
 - Zero dates are `0000-00-00` and `0000-00-00 00:00:00` (null with `zero_dates_as_null`), see the format `canal`.
-- Times of day are written by way of a date: in the zone of Maxwell's Java, and without what is above a day. So their
-  values aren't those of MySQL. Bits wider than eight are in another order of bytes in a bootstrap. Geometries lose
-  their reference system.
+- Times of day are converted by way of a date: in the zone of Maxwell's Java, and modulo a day. So their values differ
+  from those of MySQL. In a bootstrap, bits wider than eight are in another byte order. Geometries lose their reference
+  system.
 - With `output_nulls` set to false, a column that was null before an update looks like one that didn't change.
-- TRUNCATE TABLE has no event: the table has to be bootstrapped, or truncated here too.
-- Columns are declared: events of rows have no types, and `def` in events of DDL leaves out the digits of
+- TRUNCATE TABLE has no event: after it, the table has to be bootstrapped again, or the arctic table truncated.
+- Users have to declare the columns: events of rows have no types, and `def` in events of DDL leaves out the digits of
   decimals, the width of bits and the length of binaries.
 """
 

@@ -1,6 +1,6 @@
 """Converts the texts of MySQL's and MariaDB's column types to types and encodings of arctic columns.
 
-The same column of a source has the same type in every format; only how its values are written depends on the tool that
+A column of a source has the same Spark type in every format; only the encoding of its values depends on the tool that
 reads the binlog.
 """
 
@@ -14,10 +14,10 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn
 
 AS_TEXT = "string"
-"""Written instead of a MySQL type: the column has the text of the events, uninterpreted."""
+"""Type that a user can declare instead of a MySQL type: the column keeps the text of the events, uninterpreted."""
 
 WIDEST_DECIMAL = 38
-"""Digits of the widest decimal of Spark and Iceberg; MySQL's have up to 65."""
+"""Largest precision of a decimal in Spark and Iceberg; decimals of MySQL have up to 65 digits."""
 
 _TYPE = re.compile(
     r"\s*(?P<words>[a-z][a-z0-9_ ]*?)\s*(?:\((?P<arguments>.*)\)(?P<rest>[^()]*))?", re.IGNORECASE | re.S
@@ -64,7 +64,7 @@ class MysqlType:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The arguments as numbers, such as precision and scale; empty if there are none or if they are no numbers."""
+        """The arguments as numbers, such as precision and scale; empty if there are none or if they are not numbers."""
         parts = [part.strip() for part in self.arguments.split(",")]
         return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
 
@@ -86,8 +86,8 @@ class Rendering:
     """Rules by which a tool, such as Canal or Maxwell, writes the values of MySQL's types into JSON.
 
     `bytes`, `enum`, `set`, `json` and `timestamp` are the encodings of these types. `timestamp` is None if the zone of
-    the tool's timestamps isn't known. `refused` maps types to the reason why their values can't be read exactly.
-    `widest_bit` is the width of the largest bit column whose values are right.
+    the tool's timestamps isn't known. `refused` maps names of types whose values can't be read exactly to the reason.
+    `widest_bit` is the width, in bits, of the widest bit column that the tool writes correctly.
     """
 
     tool: str
@@ -101,7 +101,7 @@ class Rendering:
 
 
 def read_mysql_type(text: str) -> MysqlType | None:
-    """Parses the text of a column type, such as `int(10) unsigned` or `enum('a','b')`; None if it is not one."""
+    """Parses the text of a column type, such as `int(10) unsigned` or `enum('a','b')`; None if it can't be parsed."""
     read = _TYPE.fullmatch(text)
     if read is None:
         return None
@@ -118,9 +118,9 @@ def read_mysql_type(text: str) -> MysqlType | None:
 
 
 def build_mysql_column(name: str, text: str, rendering: Rendering) -> SourceColumn:
-    """Builds a column from the text of its MySQL type, or from `string`.
+    """Builds a column from its name and the text of its MySQL type, or the text `string` (see `AS_TEXT`).
 
-    Raises ConfigError if the type is unknown, or if its values can't be read exactly from what the tool writes.
+    Raises ConfigError if the type is unknown, or if its values can't be read exactly from the JSON of the tool.
     """
     if text.strip().lower() == AS_TEXT:
         return SourceColumn(name, "string")
@@ -153,7 +153,7 @@ class _Inexact(Exception):
 
 
 _Column = Callable[[MysqlType, Rendering], SourceColumn]
-"""Builds a column without its name; raises _Inexact."""
+"""Builds a column of a type, except its name; raises _Inexact if the values can't be read exactly."""
 
 
 def _build_column(
@@ -248,11 +248,14 @@ _COLUMNS: Mapping[str, _Column] = {
     **dict.fromkeys(("multipoint", "multilinestring", "multipolygon", "geometrycollection"), _build_bytes),
 }
 MYSQL_TYPES = tuple(_COLUMNS)
-"""The types that can be read, without aliases."""
+"""Names of the MySQL types that can be read, without aliases."""
 
 
 def _find_charset(words: list[str]) -> int:
-    """Returns the index at which `character set …`, `charset …` or `collate …` begins after the name of a type."""
+    """Returns the index at which `character set …`, `charset …` or `collate …` begins after the name of a type.
+
+    Returns the number of words if there is no such clause.
+    """
     starts = (
         at
         for at, word in enumerate(words)

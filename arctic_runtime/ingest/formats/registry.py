@@ -18,7 +18,7 @@ from arctic_runtime.plan.config.config_readers import get_reader, read_names, re
 from arctic_runtime.suggestions import find_nearest
 
 Reader = Callable[[str, Any], Any]
-"""Converts what a user wrote to the value of an option, or raises ConfigError that names the option."""
+"""Converts the name of an option and the value that a user wrote to the option's value; may raise ConfigError."""
 
 _ZONE = re.compile(r"UTC|[+-](?:0\d|1[0-8]):[0-5]\d|[A-Za-z]+(?:/[A-Za-z0-9_+-]+)+")
 
@@ -33,7 +33,7 @@ class Option:
 
 @dataclass(frozen=True)
 class FormatEntry:
-    """A format that users can choose: a line about it, its options, and the function that builds it from them."""
+    """A format that users can choose: a line that describes it, its options, and the function that builds it."""
 
     description: str
     make: Callable[..., Format]
@@ -51,7 +51,7 @@ def _read_zone(key: str, value: Any) -> str:
 def _read_operations(key: str, value: Any) -> Mapping[str, Change]:
     """Converts a user's texts for each change, such as `{delete: [D, d]}`, to a mapping of each text to its change.
 
-    `key` names the option in errors.
+    `key` is the name of the option, for errors.
     """
     if not isinstance(value, Mapping) or not value:
         raise ConfigError(f"`{key}` must map changes to their texts, such as {{delete: [D]}}; found {value!r}")

@@ -1,4 +1,4 @@
-"""The format of plain rows: each event is a JSON object with the table's columns, and optionally an operation."""
+"""The format `rows`: each event is a JSON object with the table's columns, and optionally a column of operations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPERATIONS: Mapping[str, Change] = MappingProxyType(
         "read": "read",
     }
 )
-"""What the texts in the column `operation` mean if nothing else is configured."""
+"""Default mapping of the texts in the `operation` column to changes."""
 
 
 def build_rows_format(
@@ -29,12 +29,13 @@ def build_rows_format(
     time_unit: TimeUnit = "text",
     order: Sequence[str] = (),
 ) -> Format:
-    """Builds the format of rows whose columns have declared Spark types; ignores other columns.
+    """Builds the format `rows`, for tables whose columns have declared Spark types; other fields of JSON are ignored.
 
-    `operation` is the column that names the operation of a row; `operations` maps its texts to operations. Any other
-    text makes a row a dead letter. Without `operation` every row is an upsert. A deleted row needs only its key. `time`
-    is the column with the time of the change. `order` are the columns that order the changes of a key; without them the
-    later row wins.
+    `operation` is the column that names the operation of a row; `operations` maps its texts to operations. A row with
+    any other text is a dead letter. Without `operation` every row is an upsert. A deleted row needs only its key.
+    `time` is the column with the time of the change, written as `time_unit` says. `order` are the columns that order
+    the changes of a key; without them the row that arrives later wins. Raises ConfigError for `operations` without
+    `operation`.
     """
     if operation is None and operations is not OPERATIONS:
         raise ConfigError("`operations` say what the values of a column mean: set `operation` to its name")

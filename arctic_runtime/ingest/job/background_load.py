@@ -20,8 +20,8 @@ class LoadListeners:
     """Callbacks of a load.
 
     `begin` is called with a batch before it is written, and with the number of tables of the load. `report` is called
-    after it is written, with the results and the seconds that it took. `due` is called when the stream should take over
-    the tables, or the load failed.
+    after the batch is written, with the results and the seconds that this took. `due` is called when the stream should
+    take over the tables, or when the load failed.
     """
 
     begin: Callable[[Batch, int], None]
@@ -32,11 +32,11 @@ class LoadListeners:
 class BackgroundLoad:
     """Loads some tables of a source in a thread, and then applies changes until the source's stream includes them.
 
-    The rows of the snapshot are collected, and published when all are there. Then the changes are published as they
-    arrive. When the stream takes over the tables, there must be no gap between its position and that of the load: the
-    stream is closed, and the load continues until it is past the stream's position. The tables belong to the stream
-    only when this is saved, so a process that starts after one has died loads them again. `near` is the delay behind
-    the source, in seconds, at which the stream can take over.
+    The rows of the snapshot are collected, and published together when the snapshot is complete. Then the changes are
+    published as they arrive. When the stream takes over the tables, there must be no gap between its position and that
+    of the load: the stream is closed, and the load continues until it is past the stream's position. The tables belong
+    to the stream only when that is saved in its progress, so if the process dies before, the next process loads them
+    again. `near` is the delay behind the source, in seconds, at which the stream can take over.
     """
 
     def __init__(self, load: TableLoad, writer: BatchWriter, listeners: LoadListeners, near: float) -> None:
@@ -57,7 +57,7 @@ class BackgroundLoad:
     def finish_load(self) -> Batch | None:
         """Waits until the tables have everything that was committed at the source before this call.
 
-        Returns the last batch. None if the load was stopped. Raises the error of the load if it failed.
+        Returns the last batch; None if the load was stopped. Raises the error of the load if it failed.
         """
         assert self._work is not None
         self._finishing.set()
@@ -98,7 +98,7 @@ class BackgroundLoad:
         return last
 
     def _begin_snapshot(self) -> int:
-        """Drops rows of an earlier snapshot; returns the number of the newest dead letter.
+        """Drops rows collected for an earlier snapshot; returns the number of the newest dead letter.
 
         Dead letters up to this number are dropped when the snapshot is published, since its rows replace them.
         """
@@ -118,7 +118,7 @@ class BackgroundLoad:
     def _check_due(self, batch: Batch) -> None:
         """Requests that the stream takes over the tables if the load is near the source's end, or hardly comes nearer.
 
-        The stream then has to wait for the events that the load still lacks.
+        In the latter case, the stream has to wait for the events that the load still lacks.
         """
         if batch.caught_up is None or self._finishing.is_set():
             return

@@ -1,4 +1,4 @@
-"""Describes for people which batch is being written, and the progress of the load to which it belongs."""
+"""Describes for people the batch that is being written, and the progress of the load to which it belongs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from arctic_runtime.model.names import TableName
 
 @dataclass(frozen=True)
 class LoadPiece:
-    """A batch of a load: its number from 1, and the rows and tables that were loaded so far, with this batch."""
+    """A batch of a load: its number from 1, and the rows and tables that were loaded up to and including this batch.
+
+    `tables` and `all_tables` are numbers of tables: loaded so far, and in the whole load.
+    """
 
     number: int
     rows: int
@@ -25,7 +28,7 @@ class LoadPiece:
 
 @dataclass(frozen=True)
 class BatchWork:
-    """A batch that is about to be published: its tables, its number of events, and its progress within a load.
+    """A batch that is about to be published: its arctic tables, its number of events, and its progress within a load.
 
     `piece` is None for a batch of a stream. `is_background` is True for a load alongside the stream; a batch of such a
     load may be written at the same time as one of the stream.
@@ -43,7 +46,7 @@ class BatchWork:
 
 
 class LoadPieces:
-    """Counts the batches of each load as pieces; a load ends with its first batch that is not part of a snapshot."""
+    """Counts the batches of each load, called pieces; a load ends with its first batch outside of a snapshot."""
 
     def __init__(self) -> None:
         self._piece: LoadPiece | None = None
@@ -74,6 +77,6 @@ class LoadPieces:
 def to_batch_work(
     batch: Batch, names: Mapping[str, TableName], piece: LoadPiece | None, is_background: bool
 ) -> BatchWork:
-    """Builds the BatchWork of a batch; `names` maps names of tables in the source to their arctic tables."""
+    """Builds the BatchWork of a batch; `names` maps names of tables in the source to names of arctic tables."""
     written = {names[events.table]: None for events in batch.tables if events.table in names}
     return BatchWork(tuple(written), batch.count, piece, is_background)

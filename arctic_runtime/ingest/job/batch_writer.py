@@ -17,7 +17,7 @@ from arctic_runtime.ingest.writing.table_writer import TableWriter
 from arctic_runtime.plan.refresh.schema import TypeConflict
 
 UNFOLLOWED = (UnfollowedColumns, UnfollowedKey, TypeConflict)
-"""Errors for changes of a table's definition at the source that can't be followed."""
+"""Errors for changes of a table's definition at the source that can't be applied to the arctic table."""
 
 Tasks = Iterable[Callable[[], list[TableResult]]]
 
@@ -27,7 +27,7 @@ class BatchWriter:
     """Writes the batches of one source to its tables; `tables` maps a table's name in the source to its writer.
 
     The tables are written in the threads of `pool`. Events of `ignored` tables are left out. With `can_wait`, a table
-    whose change of columns can't be applied causes no error: its result has the reason as `wait`.
+    whose change of columns can't be applied causes no error: its TableResult has the reason as `wait`.
     """
 
     name: str
@@ -46,7 +46,7 @@ class BatchWriter:
         return self._run_all(partial(self._write_table, name, events, batch, mode) for name, events in parts.items())
 
     def collect_batch(self, batch: Batch) -> tuple[TableResult, ...]:
-        """Stores the rows of a snapshot that are in a batch, to be published by `end_snapshot`."""
+        """Stores the snapshot rows of a batch, to be published later by `end_snapshot`."""
         parts = self._group_by_table(batch)
         return self._run_all(partial(self._collect_table, name, events, batch) for name, events in parts.items())
 
@@ -56,7 +56,7 @@ class BatchWriter:
             writer.snapshot.begin_snapshot()
 
     def end_snapshot(self, position: str) -> tuple[TableResult, ...]:
-        """Publishes the rows that `collect_batch` stored; the tables then have the source position `position`."""
+        """Publishes the rows that `collect_batch` stored, and saves `position` as the source position of the tables."""
         return self._run_all(partial(_end_snapshot, writer, position) for writer in self.tables.values())
 
     def invalidate_positions(self) -> None:
@@ -85,9 +85,9 @@ class BatchWriter:
         return groups
 
     def _write_table(self, name: str, events: list[TableEvents], batch: Batch, mode: WriteMode) -> list[TableResult]:
-        """Publishes the events of a batch for the source's table `name`, one commit for each schema of the events.
+        """Publishes the events of a batch for the source's table `name`, in one commit for each schema of the events.
 
-        Only the last part is written with the batch's position, since the table has all events up to it only then.
+        Only the last commit stores the batch's position, since the table has all events up to that position only then.
         """
         writer, keep = self.tables[name], partial(self._keep_dead_letters, name, batch.position)
         results: list[TableResult] = []

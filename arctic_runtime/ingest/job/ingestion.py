@@ -40,15 +40,15 @@ LOG = logging.getLogger(__name__)
 
 
 class _WrongUse(ConfigError):
-    """Raised for a request that the source can't fulfil; it is not saved as a failure of the source."""
+    """Raised for a user's request that the source can't fulfil; not saved as a failure of the source."""
 
 
 class Ingestion:
     """Writes the events of one source to its tables, each exactly once, even if the process dies at any time.
 
     A batch is published to each of its tables, then the source's progress is saved, and then the batch is acknowledged
-    to the source. If the process dies in between, events are read again; each table leaves out those up to its own
-    position. `session` returns a separate Spark session for each thread that calls it.
+    to the source. If the process dies in between, events are read again; each table then leaves out the events up to
+    the position stored with its last commit. `session` returns a separate Spark session for each thread that calls it.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class Ingestion:
         """Ingests until all events of the source are read (`once`), or until `stop` is called.
 
         With `resync` it begins with another snapshot of all tables, and writes the differences to them. With names of
-        `tables` it takes a snapshot of just these. If another process ingests the source, it waits, or with `once`
-        raises ConfigError. Raises SourceError if the source fails, DataError for more dead letters than are allowed,
-        and the errors of writing. After an error, the batches before the failed one stay published.
+        `tables` it takes a snapshot of just these. If another process ingests the source, `run` waits for it, or with
+        `once` raises ConfigError. Raises SourceError if the source fails, DataError if there are more dead letters than
+        allowed, and the errors of writing. After an error, the batches before the failed one stay published.
         """
         self._reader.create_namespace(self.source.dead_letter_table.schema)
         self._dead_letters.create_or_widen()
@@ -114,15 +114,15 @@ class Ingestion:
         self._transport.close_source()
 
     def _check_waits(self) -> None:
-        """Raises TablesWait if tables wait to be loaded again; all other tables have the events of the source."""
+        """Raises TablesWait if a user has to load tables again; all other tables have the events of the source."""
         waits = self._dead_letters.read_progress().waits
         if names := sorted(name for name in waits if name in self._tables.writers):
             raise TablesWait(f"source {self.source.name}: {describe_waits(waits, names)}")
 
     def _save_failure(self, message: str) -> Failure | None:
-        """Saves the reason why ingestion of the source fails.
+        """Saves and returns the reason why ingestion of the source fails.
 
-        Returns None if it can't be saved, or without the lease.
+        Saves nothing and returns None if the process does not have the lease, or if saving fails.
         """
         with suppress(Exception):
             if self._lease.is_own():
@@ -168,8 +168,8 @@ class Ingestion:
     def _begin(self, resync: bool, tables: Collection[str]) -> Progress:
         """Prepares the tables, and returns the progress at which the transport is to be opened.
 
-        Chooses how the first batches are written. Starts to load the tables that the stream does not have yet, and
-        those in `tables`. With `resync` it begins with another snapshot of all tables.
+        Sets the state by which the first batches are written. Starts to load the tables that the stream does not have
+        yet, and those in `tables`. With `resync` it begins with another snapshot of all tables.
         """
         initial = self._transport.initial
         can_load = isinstance(self._transport, LoadsTables)
@@ -213,7 +213,8 @@ class Ingestion:
     def _write_stream(self, once: bool, progress: Progress) -> Progress:
         """Writes batches of the stream; returns the progress after the last one.
 
-        Ends if `once` and the source has no more events, if the stream is to take over loaded tables, or at `stop`.
+        Ends when the stream is to take over loaded tables, at `stop`, and with `once` when the source has no more
+        events.
         """
         self._stream.invalidate_positions()
         begun = _current_time()
@@ -262,9 +263,9 @@ class Ingestion:
         return now
 
     def _drop_unfollowed(self, progress: Progress, results: Iterable[TableResult]) -> Progress:
-        """Returns the progress without the tables whose results have a `wait`; the stream continues with the others.
+        """Removes from the progress the tables whose results have a `wait`; the stream continues with the others.
 
-        Raises SourceError if no table is left.
+        Returns the new progress. Raises SourceError if no table is left.
         """
         names = {writer.table.name: name for name, writer in self._tables.writers.items()}
         since = _current_time()
@@ -280,9 +281,9 @@ class Ingestion:
     def _follow_tables(
         self, progress: Progress, tables: frozenset[str], loaded: frozenset[str] = frozenset()
     ) -> Progress:
-        """Sets the tables that the stream reads, and saves the progress with them; the stream skips events of others.
+        """Sets the tables that the stream reads, and saves the progress with them; the stream skips other tables.
 
-        The `loaded` tables no longer wait to be loaded, since they are loaded alongside the stream. Returns the
+        The `loaded` tables are loaded alongside the stream, so users' requests to load them are removed. Returns the
         progress.
         """
         now = progress.set_stream(tables, loaded)
@@ -299,7 +300,7 @@ class Ingestion:
     def _load_more(self, progress: Progress) -> None:
         """Looks for tables that are new at the source or that a user requested, and starts to load them.
 
-        Does nothing if a load is running, or if the last look was a short time ago.
+        Does nothing if a load is running, or if the last check was a short time ago.
         """
         if self._load is not None or not self._tables.is_look_due():
             return
@@ -312,7 +313,7 @@ class Ingestion:
     def _start_load(self, tables: Collection[str], progress: Progress) -> Progress:
         """Starts to load `tables` in the background, if there are any, and leaves them out of the stream meanwhile.
 
-        Their commits store the position of the loaded rows, so that earlier events are left out later.
+        Returns the saved progress of the stream without these tables.
         """
         loaded = frozenset(tables)
         stream = frozenset(self._tables.writers) - loaded - frozenset(progress.waits)
@@ -351,7 +352,7 @@ class Ingestion:
     def _join_loaded(self, progress: Progress) -> Progress:
         """Waits until a load has ended, and adds its tables to the stream.
 
-        Returns the progress at which that continues.
+        Returns the progress from which the stream continues.
         """
         assert self._load is not None
         assert isinstance(self._transport, LoadsTables)
@@ -393,7 +394,7 @@ def _advance(progress: Progress, batch: Batch, results: Sequence[TableResult]) -
 
 
 def describe_waits(waits: Mapping[str, Failure], names: Sequence[str]) -> str:
-    """Describes for people why some tables wait to be loaded again: one line for each of `names`, with its message."""
+    """Describes for people why tables have to be loaded again: a line for each of `names`, with its message."""
     return "\n".join(f"{name} waits: {waits[name].message}" for name in names)
 
 

@@ -1,4 +1,4 @@
-"""Merges unmerged changes into the bases of tables that are merged on read, while batches are written."""
+"""Merges unmerged changes into the bases of tables with `merge: on_read`, while batches are written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from arctic_runtime.ingest.writing.table_writer import TableWriter
 
 
 class BaseMerges:
-    """Merges unmerged changes into the bases of tables in one thread, one merge at a time."""
+    """Merges unmerged changes into the bases of tables with `merge: on_read`, in one thread, one table at a time."""
 
     def __init__(self, look_seconds: float) -> None:
         self.pool = ThreadPoolExecutor(1, "merge")
@@ -26,7 +26,7 @@ class BaseMerges:
     def start_merge(self, writers: Collection[TableWriter]) -> None:
         """Starts to merge the tables added since the last merge, unless a merge is running.
 
-        Raises the error of the last merge if that failed. From time to time it checks all tables of `writers`, since
+        Raises the error of the last merge if that failed. Every `look_seconds` it checks all tables of `writers`, since
         changes by other processes may make a merge due too.
         """
         if self._merging is not None and self._merging.done():

@@ -16,12 +16,12 @@ from arctic_runtime.model.sources.positions import ParsedPosition
 
 @dataclass(frozen=True)
 class BatchReport:
-    """Report of a batch that was published to all its tables: the result of each table, and the seconds that it took.
+    """Report of a batch that was published to all its tables: the result of each table, and the seconds that this took.
 
-    `progress` is the progress of the source after the batch. `behind` is the number of events that the source then
-    still had, None if unknown. If the source can't be read, there is a report without events whose progress has the
-    failure. `position` is the position of the progress, as parsed by its transport. `is_background` is as in
-    `BatchWork`.
+    `count` is the number of events. `progress` is the progress of the source after the batch, and `position` its
+    position as parsed by the transport. `behind` is the number of events that the source then still had, None if
+    unknown. If the source can't be read, there is a report without events whose progress has the failure.
+    `is_background` is as in `BatchWork`.
     """
 
     tables: tuple[TableResult, ...]
@@ -52,7 +52,7 @@ class Reporter:
     def announce_batch(
         self, batch: Batch, names: Mapping[str, TableName], count: int, is_background: bool = False
     ) -> None:
-        """Calls `begin` for a batch that has events.
+        """Calls `Listeners.begin` for a batch that has events.
 
         `names` has the arctic tables by their names in the source, and `count` is the number of tables of the batch's
         load.
@@ -63,6 +63,6 @@ class Reporter:
                 self._listeners.begin(to_batch_work(batch, names, piece, is_background))
 
     def report_batch(self, report: BatchReport) -> None:
-        """Calls `report` for a batch that was published."""
+        """Calls `Listeners.report` for a batch that was published."""
         with self._lock:
             self._listeners.report(report)

@@ -44,13 +44,13 @@ class SourceTables:
         return {name for name, writer in self.writers.items() if writer.table.name in names}
 
     def is_look_due(self) -> bool:
-        """Whether enough time has passed since the last look for new tables at the source."""
+        """Whether the time `look_seconds` has passed since the last look for new tables at the source."""
         return time.monotonic() > self._look_at
 
     def discover_tables(self, progress: Progress) -> None:
         """Adds the tables of the source's database that match its setting `include` and are not known yet.
 
-        If the stream has begun, tables of `progress` are kept even if they were dropped at the source.
+        If the stream has begun, the tables that `progress` lists are kept even if they were dropped at the source.
         """
         transport = self._connection.transport
         if not isinstance(transport, LoadsTables):
@@ -66,18 +66,18 @@ class SourceTables:
         self._add_tables([table for table in included if table.source_name not in self.writers])
 
     def list_unstreamed(self, progress: Progress) -> set[str]:
-        """Names, in the source, of the tables that its stream does not read yet and that do not wait for a user.
+        """Returns the names, in the source, of the tables that its stream does not read yet.
 
-        Empty if the transport can't load single tables.
+        Tables that wait until a user loads them again are left out. Empty if the transport can't load single tables.
         """
         if not isinstance(self._connection.transport, LoadsTables):
             return set()
-        if progress.tables is None:  # an earlier version kept no list
+        if progress.tables is None:  # progress saved by an earlier release has no list
             return {name for name, writer in self.writers.items() if not writer.is_loaded}
         return {*self.writers} - progress.tables - {*progress.waits}
 
     def list_requested(self, dead_letters: DeadLetterTable) -> set[str]:
-        """Names, in the source, of the tables that a user has requested to load again.
+        """Returns the names, in the source, of the tables that a user has requested to load again.
 
         Empty if the transport can't load single tables.
         """

@@ -1,4 +1,4 @@
-"""How batches of a source are written to its tables: as a snapshot, a first load, or the stream of events."""
+"""States of a source, which define how its batches are written: as a snapshot, a first load, or a stream of events."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from arctic_runtime.ingest.writing.records import TableResult, WriteMode
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Reading a snapshot of tables that already have rows: the snapshot's rows are stored apart until all are there.
+    """State while a snapshot of tables that already have rows is read: its rows are stored apart until it is complete.
 
-    They are published with the position `initial`, which precedes all events, so that all later events are applied.
+    The rows are then published with the position `initial`, which precedes all events, so that all later events are
+    applied.
     """
 
     initial: str
@@ -21,7 +22,7 @@ class Snapshot:
     def write_batch(self, writer: BatchWriter, batch: Batch, mode: WriteMode) -> tuple[TableResult, ...]:
         """Stores the snapshot's rows of a batch.
 
-        After the last ones, publishes them, and then the batch's other events.
+        With the batch that ends the snapshot, publishes all stored rows, and then the batch's other events.
         """
         results = writer.collect_batch(batch)
         if batch.is_snapshot:
@@ -32,7 +33,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Load:
-    """Reading a snapshot of tables that do not exist yet: its rows are inserted as they arrive."""
+    """State while a snapshot of tables that do not exist yet is read: its rows are inserted as they arrive."""
 
     def write_batch(self, writer: BatchWriter, batch: Batch, mode: WriteMode) -> tuple[TableResult, ...]:
         """Inserts the rows of a batch into new tables, which had no data of the source before."""
@@ -41,7 +42,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Stream:
-    """Reading the events after a snapshot, or after the saved position."""
+    """State while the events after a snapshot, or after the saved position, are read."""
 
     def write_batch(self, writer: BatchWriter, batch: Batch, mode: WriteMode) -> tuple[TableResult, ...]:
         """Publishes the events of a batch."""

@@ -1,4 +1,4 @@
-"""The connectors that transports declare, and functions that read settings which several of them have."""
+"""Defines connectors, which each transport provides, and functions that read settings which several of them have."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Session = Callable[[], "SparkSession"]
 
 @dataclass(frozen=True)
 class Connection:
-    """The open configuration of a source: its transport, the format of its events, and the parser of its positions."""
+    """The open configuration of a source: its transport, the format of its events, and its position parser."""
 
     transport: Transport
     form: Format
@@ -33,12 +33,12 @@ class Connection:
 
 @dataclass(frozen=True)
 class Connector:
-    """A connector by the `name` that users write, and its settings below `ingest`.
+    """A connector by the `name` that users write, with the settings that users can write below `meta.arctic.ingest`.
 
-    `keys` are the settings that it accepts, and `required` those that it needs. `connect` creates the connection of a
-    source. `describe` names server, database or folder for people, without secrets. `parse_position` parses positions,
-    to compare and show them. `jars` is the group of JARs that Spark has to be started with. `list_tables` lists the
-    tables of a database, None for sources without such a list.
+    `keys` are the settings that the connector accepts, and `required` those that it needs. `connect` creates the
+    connection of a source. `describe` names server, database or folder for people, without secrets. `parse_position`
+    parses positions in the source, to compare and show them. `jars` is the group of JARs that Spark has to be started
+    with. `list_tables` lists the tables of a database; None for sources without such a list.
     """
 
     name: str
@@ -69,7 +69,7 @@ def read_password(source: IngestSource) -> str:
 
 
 def read_properties(source: IngestSource) -> Mapping[str, str]:
-    """Returns the `properties` of a source; empty if it sets none. Raises ConfigError if they are no mapping."""
+    """Returns the `properties` of a source; empty if it sets none. Raises ConfigError if they are not a mapping."""
     written = source.connection.get("properties") or {}
     if not isinstance(written, Mapping):
         raise ConfigError(f"source {source.name}: `properties` must be a mapping of names to values")
@@ -77,7 +77,10 @@ def read_properties(source: IngestSource) -> Mapping[str, str]:
 
 
 def read_format(source: IngestSource) -> Format:
-    """Builds the format of a source, from `format: canal`, or with options from `format: {canal: {zone: UTC}}`."""
+    """Builds the event format of a source from its setting `format`, such as `canal` or `{canal: {zone: UTC}}`.
+
+    The default is `debezium`. Raises ConfigError if the setting can't be used.
+    """
     written = source.connection.get("format", "debezium")
     if isinstance(written, Mapping) and len(written) == 1:
         ((name, options),) = written.items()
@@ -91,6 +94,6 @@ def read_format(source: IngestSource) -> Format:
 
 
 def describe_address(source: IngestSource) -> str:
-    """Describes for people the connector of a source and its `servers` or `path`."""
+    """Describes for people the connector of a source and its `servers` or `path`, without secrets."""
     address = source.connection.get("servers") or source.connection.get("path")
     return source.connector if address is None else f"{source.connector} {mask_text(str(address))}"

@@ -1,4 +1,4 @@
-"""Extracts parts of the payload of events, which is JSON, as expressions over PAYLOAD."""
+"""Extracts parts of the column PAYLOAD, the JSON of events, as Spark expressions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from arctic_runtime.ingest.transports.transport import PAYLOAD
 def extract_payload_part(path: Path) -> Expression:
     """Builds the expression for the part of PAYLOAD at `path`, as text or JSON.
 
-    Null if there is none or it is not JSON.
+    Null if there is no such part, or if PAYLOAD is not JSON.
     """
     return F.get_json_object(F.col(PAYLOAD).cast("string"), "$" + "".join(f"['{name}']" for name in path))
 
 
 def extract_schema_parts(paths: Sequence[Path]) -> Expression:
-    """Builds the expression for the parts of a payload at `paths`, which describe its schema, as one text.
+    """Builds the expression for the parts of PAYLOAD at `paths`, which describe an event's schema, as one JSON text.
 
-    Null if the payload has none.
+    Null if PAYLOAD has none of these parts.
     """
     parts = F.to_json(F.struct(*map(extract_payload_part, paths)))
     return F.when(parts != F.lit("{}"), parts)

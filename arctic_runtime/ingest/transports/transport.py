@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PAYLOAD, ORIGIN, ARRIVAL = (f"{OWN_PREFIX}{own}" for own in ("payload", "origin", "arrival"))
-"""Columns of events that transports return, by names that no column of a source has. PAYLOAD is the JSON of an event as
-text or bytes. ORIGIN is its place in the source as text for people (an offset, a file and line, an LSN); null if the
-JSON itself contains it. ARRIVAL is the place of the event in its batch, as bigint: higher is later."""
+"""Columns of events that transports return; their names have a prefix that no column of a source has.
+
+PAYLOAD is the JSON of an event as text or bytes. ORIGIN is its position in the source as text for people (an offset, a
+file and line, an LSN); null if the JSON itself contains it. ARRIVAL is a bigint that orders the events of a batch:
+higher is later.
+"""
 
 
 @dataclass(frozen=True)
@@ -25,9 +28,9 @@ class TableEvents:
     """The events of one table in a batch, with the columns PAYLOAD, ORIGIN and ARRIVAL.
 
     `events` is the Arrow table, or if Spark reads them, a function that returns a DataFrame for a session: tables are
-    written in parallel, each in its own session. `table` is its name in the source (`public.orders`). `schema` is None
-    if the transport does not know it. If a table's schema changed within a batch, the batch has several of these for
-    it, the older first.
+    written in parallel, each in its own session. `table` is the table's name in the source (`public.orders`). `schema`
+    is None if the transport does not know it. If a table's schema changed within a batch, the batch has several
+    TableEvents of the table, those with the older schema first.
     """
 
     table: str
@@ -40,16 +43,16 @@ class Batch:
     """Events up to a position of the source.
 
     `position` is a text from which the transport can continue after the events, and `count` their number. A batch
-    without events advances the position (a heartbeat). `is_snapshot` says that the events are rows of a snapshot that
-    is not finished after the batch. `progress` is what `open_at` takes to continue after the batch, None if that is the
-    position.
+    without events only advances the position (a heartbeat). `is_snapshot` is True if the events are rows of a snapshot
+    that is not finished after the batch. `progress` is the text by which `open_at` continues after the batch, None if
+    that is the position.
 
     `caught_up` is a time at which the source had nothing after the position, None if the transport does not know one; a
     source without events reports one about every minute, by an empty batch. `behind` is the number of events that the
-    source still had after the batch at the last request, None if the transport does not know it. `comes_again` says
-    that the position is before that of earlier batches, and that events after it are returned again. A table without
-    events in a snapshot is in the batch that ends it, if its schema is known. `failure` is the reason why the source
-    can't be read, empty if it can.
+    source still had after the batch at the last request, None if the transport does not know it. `comes_again` is True
+    if the position is before that of earlier batches, so that the events after it are returned again. A table without
+    events in a snapshot is in the batch that ends the snapshot, if its schema is known. `failure` is the reason why the
+    source can't be read, empty if it can.
     """
 
     tables: tuple[TableEvents, ...]
@@ -67,9 +70,9 @@ class Transport(Protocol):
     """A connection to a source of change events.
 
     A position is saved in tables before it is acknowledged: events that were not acknowledged may be returned again
-    after `open_at`. `initial` is the position before all events, from which the source begins with a snapshot if it has
-    such. Methods raise SourceError if the source can't be reached, refuses, or no longer has the events after a
-    position.
+    after `open_at`. `initial` is the position before all events, from which the source begins with a snapshot if the
+    transport supports snapshots. Methods raise SourceError if the source can't be reached, refuses, or no longer has
+    the events after a position.
     """
 
     initial: str
@@ -77,38 +80,39 @@ class Transport(Protocol):
     def check_source(self, position: str | None) -> None:
         """Raises SourceError if `open_at` would fail or lose events; changes nothing at the source.
 
-        `position` is None for a source that was never ingested. It is then an error if the source already has objects
-        with this source's names, such as a replication slot.
+        `position` is None for a source that was never ingested. Then it is an error too if the source already has
+        objects with the names that this source would use, such as its replication slot.
         """
 
     def open_at(self, position: str) -> None:
         """Connects to the source, so that `read_batches` continues after a position."""
 
     def begins_with_snapshot(self, position: str) -> bool:
-        """Whether `open_at` at a position begins with a snapshot of all rows, in place of the events up to it."""
+        """Whether `open_at` at `position` begins with a snapshot of all rows rather than with events."""
 
     def read_batches(self, until_drained: bool) -> Iterator[Batch]:
         """Yields batches as they arrive, until `close_source` is called.
 
-        With `until_drained`, it ends when the source has no more events.
+        With `until_drained`, the iterator also ends when the source has no more events.
         """
 
     def select_after(self, events: TableEvents, position: str) -> TableEvents:
-        """Returns the events of a batch that come after a position, which may be before, in or after the batch.
+        """Returns those events of a batch that come after a position, which may be before, in or after the batch.
 
-        After a process died, tables get events that they already have. Rows of a snapshot are never left out.
+        This is needed after a process died: a table then gets events that it already has. Rows of a snapshot are never
+        left out.
         """
 
     def acknowledge_batch(self, batch: Batch) -> None:
-        """Acknowledges everything up to the end of a batch to the source, since it is saved."""
+        """Acknowledges to the source all events up to the end of a batch, since the batch is saved."""
 
     def close_source(self) -> None:
-        """Closes the connection; can be called at any time, also twice."""
+        """Closes the connection; can be called at any time and by another thread, also twice."""
 
 
 @dataclass(frozen=True, order=True)
 class CatalogTable:
-    """A table of a database: its schema and name, and the columns of its primary key in order, empty without one."""
+    """A table of a database: its schema and name, and the columns of its primary key in order, empty if it has none."""
 
     schema: str
     name: str
@@ -116,7 +120,7 @@ class CatalogTable:
 
     @property
     def full_name(self) -> str:
-        """The table's name as it is in events, with its schema."""
+        """The table's name with its schema, as transports name tables in events."""
         return f"{self.schema}.{self.name}"
 
 
@@ -129,9 +133,9 @@ class TableLoad(Protocol):
     def read_batches(self) -> Generator[Batch]:
         """Yields the rows of a snapshot, then a batch with the position of these rows, then the later changes.
 
-        The batch with the position is the first one whose `is_snapshot` is False; it has rows, too. Ends after
-        `finish_load` and everything it waits for. A batch with `comes_again` has no events: the load restarts. Raises
-        SourceError if a table does not exist.
+        The batch with the position is the first one whose `is_snapshot` is False; it has rows, too. The iterator ends
+        when everything is returned that `finish_load` waits for. A batch with `comes_again` has no events, and means
+        that the load starts again. Raises SourceError if a table does not exist.
         """
 
     def select_after(self, events: TableEvents, position: str) -> TableEvents:
@@ -149,10 +153,10 @@ class TableLoad(Protocol):
 
 @runtime_checkable
 class LoadsTables(Protocol):
-    """A transport of a database: it lists all tables there, and loads some alongside the stream of the others."""
+    """A transport of a database, which lists all tables, and loads some of them alongside the stream of the others."""
 
     def list_catalog(self) -> list[CatalogTable]:
-        """The tables of the database that the user can read, except those of the server itself."""
+        """Returns the tables of the database that the user can read, except system tables."""
 
     def follow_tables(self, tables: Collection[str]) -> None:
         """Sets the tables of the stream, by their names in the source; effective at the next `open_at`."""
@@ -160,14 +164,15 @@ class LoadsTables(Protocol):
     def load_tables(self, tables: Collection[str], position: str) -> TableLoad:
         """Creates the load of tables that the stream does not have; `position` is the stream's current position.
 
-        From this call on, the source keeps the log that the load needs. Raises SourceError if it can't.
+        From this call on, the source keeps the log that the load needs. Raises SourceError if the tables can't be
+        loaded.
         """
 
     def join_tables(self, tables: Collection[str], position: str, end: Batch) -> str:
         """Returns the position from which the next `open_at` reads `tables` as well; `end` is their load's last batch.
 
-        The stream was closed at `position` before the load was asked to finish. Each table leaves out the events that
-        it already has, by its own position.
+        The stream has to be closed at `position` before the load is finished. From the returned position, events may be
+        returned again; each table then leaves out the events that it already has, by its own position.
         """
 
     def pause_reading(self) -> None:

@@ -1,1 +1,1 @@
-"""Writes events to one table: deduplicates, decodes and counts them, changes columns, folds and publishes."""
+"""Writes events to one table: deduplicates, decodes and counts events, changes columns, folds and publishes."""

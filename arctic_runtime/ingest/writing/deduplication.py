@@ -1,4 +1,4 @@
-"""Leaves out the events that a table already has, according to its position."""
+"""Leaves out the events that a table already has, according to the source position stored with the table."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from arctic_runtime.ingest.writing.source_position import SourcePosition
 
 
 def take_all_events(spark: SparkSession, part: EventPart, start: SourcePosition) -> NewEvents:
-    """Returns all events of `part`; to be used only if the table has none of them. `start` is the table's position."""
+    """Returns all events of `part`; to be used only if the table has none of them.
+
+    `start` is the source position of the table.
+    """
     preceding = sum(to_dataframe(spark, events).count() for events in part.before)
     return NewEvents(to_dataframe(spark, part.events), start, preceding)
 
 
 def find_new_events(spark: SparkSession, part: EventPart, start: SourcePosition, after: EventsAfter) -> NewEvents:
-    """Returns the events of `part` that come after `start`, the position of the table.
+    """Returns the events of `part` that come after `start`, the source position of the table.
 
     `after` selects the events after a position of the source. Counts events, so it runs Spark jobs.
     """

@@ -1,4 +1,4 @@
-"""Folds decoded events of a table into one net event per primary key, and computes the change rows from these."""
+"""Folds decoded events of a table into one net event per primary key, and computes change rows from the net events."""
 
 from __future__ import annotations
 
@@ -56,17 +56,18 @@ IS_DELETE = fill_statement("{change} = 'delete'", change=quote_name(CHANGE))
 _LACKS, _STEP = f"{OWN_PREFIX}lacks", f"{OWN_PREFIX}step"
 
 _FIRST_PLACE = 2
-"""The number that is added to a place in `_seq`, so that it differs from 0 and -1."""
+"""Number that is added to the ARRIVAL stored in `_seq`, so that the sum differs from 0 and from -1."""
 
 
 @dataclass(frozen=True)
 class Tally:
     """Counts of a batch's decoded events for one table, all computed by one job.
 
-    `dead` counts dead letters, and `rows` all other events that concern a row. `key_changes` are updates that change
-    the primary key. `partial` are events that lack a value, and `lacking` those of them that are the first event of a
-    row under its key. `truncated_at` is the ARRIVAL of the last event that empties the table, None if there is none.
-    `newest` is the time of the newest change at the source, in UTC and not in the future; None if no event has a time.
+    `dead` counts dead letters, and `rows` all other events that change a row. `key_changes` are updates that change the
+    primary key. `partial` are events that lack a value. `lacking` are those `partial` events that begin a row under
+    their key, by an insert or a change of the key, so that the missing values come from the row under the old key.
+    `truncated_at` is the ARRIVAL of the last event that empties the table, None if there is none. `newest` is the time
+    of the newest change at the source, in UTC and not in the future; None if no event has a time.
     """
 
     rows: int
@@ -100,10 +101,10 @@ def change_rows(
 ) -> DataFrame:
     """Computes the change rows that bring a table from its state in `context` to the state after all `decoded` events.
 
-    `counted` are the counts of `decoded`, and `shape` has the table's columns. If `has_places`, `_seq` of each change
-    row contains the ARRIVAL of its event, which `place_in` reads; a replay of dead letters compares it with theirs.
-    Otherwise `_seq` is 0, or -1 if the event lacks a value. Rows that break the key or the contract, or that lack a
-    value which the table does not have either, get an action of `FLAWS`.
+    `counted` are the counts of `decoded`, and `shape` has the table's columns. If `has_places`, the column `_seq` of
+    each change row contains the ARRIVAL of its event, which `place_in` reads; a replay of dead letters compares it with
+    the numbers of dead letters. Otherwise `_seq` is 0, or -1 if the event lacks a value. Rows that break the primary
+    key or the contract, or that lack a value which the table does not have either, get one of the actions `FLAWS`.
     """
     emptied_at = counted.truncated_at
     model, is_partial = _configure_folding(context.model), counted.partial > 0 or has_places
@@ -132,18 +133,18 @@ def change_rows(
 
 
 def _configure_folding(model: Model) -> Model:
-    """Returns the model with the settings for folding decoded events: the last event of a key replaces its row."""
+    """Returns the model with settings by which the last event of a primary key replaces the key's row."""
     plain = replace(model.config, sequence_by=None, on_match="replace", merge_columns={})
     return replace(model, config=replace(plain, input="changes", delete_when=IS_DELETE))
 
 
 def select_row_events(decoded: DataFrame) -> DataFrame:
-    """Selects the decoded events that concern a row and can be applied: no dead letters and no truncates."""
+    """Selects the decoded events that change a row and can be applied: neither dead letters nor truncates."""
     return decoded.where(F.col(REASON).isNull() & (F.col(CHANGE) != "truncate"))
 
 
 def _select_ordered_rows(decoded: DataFrame, counted: Tally) -> DataFrame:
-    """Selects the events that change a row, and adds POSITION, by which they are ordered.
+    """Selects the events that change a row, and adds POSITION, the column by which they are ordered.
 
     Drops dead letters and truncates. An update that changes the primary key becomes a delete of the old key and an
     insert of the new one.
@@ -160,9 +161,10 @@ def _select_ordered_rows(decoded: DataFrame, counted: Tally) -> DataFrame:
 
 
 def _lacks_origin() -> Expression:
-    """Builds the condition that an event begins the row of its key, by an insert or a key change, without all values.
+    """Builds the condition that an event begins the row of a primary key without having all values of the row.
 
-    The missing values have to be taken from the row under its old key.
+    Such an event is an insert or an update of the key; its missing values have to be taken from the row under the old
+    key.
     """
     return F.col(ABSENT).isNotNull() & ((F.col(CHANGE) == "insert") | F.col(OLD_KEY).isNotNull())
 
@@ -172,7 +174,7 @@ def _order(step: int) -> Expression:
 
 
 def place_in(sequence: Expression) -> Expression:
-    """Reads the ARRIVAL of a change row's event from its `_seq` column; null if `_seq` does not contain it."""
+    """Returns the ARRIVAL of a change row's event, read from its column `_seq`; null if `_seq` does not contain it."""
     return F.when(F.abs(sequence) >= _FIRST_PLACE, F.abs(sequence) - _FIRST_PLACE)
 
 
@@ -185,10 +187,10 @@ def _sequence(has_places: bool) -> Expression:
 
 
 def _fold_key_changes(context: Context, marked: DataFrame, rules: MergeFunctions, is_emptied: bool) -> DataFrame:
-    """Folds events to one net event per key, also for rows whose key changed within the batch.
+    """Folds events to one net event per primary key, also for rows whose key changed within the batch.
 
-    Values that were not sent are taken from the table's row under the row's first key, unless a truncate `is_emptied`
-    it.
+    Values that were not sent are taken from the table's row under the first key of the changed row, unless a truncate
+    emptied the table (`is_emptied`).
     """
     shape = rules.shape
     chains = find_chains(context.spark, marked, shape)
@@ -208,8 +210,8 @@ def _fold_key_changes(context: Context, marked: DataFrame, rules: MergeFunctions
 def _build_event_images(events: DataFrame, rules: MergeFunctions, has_places: bool) -> DataFrame:
     """Converts events to the columns that `EventRules` describes and that `find_chains` reads.
 
-    These are images of the table's columns, flags for the sent values, and the order. `has_places` is as in
-    `change_rows`.
+    These are the values of the table's columns (as `a0`, `a1`, …), a flag for each value that was sent, and the order.
+    `has_places` is as in `change_rows`.
     """
     shape = rules.shape
     is_sent = {i: ~F.coalesce(F.array_contains(ABSENT, shape.columns[i].name), F.lit(False)) for i in rules.partial}

@@ -1,11 +1,12 @@
 """Follows changes of primary keys within a batch, for rows whose values were not all sent.
 
-PostgreSQL sends such an update as a delete and an insert at one place of its log, and leaves out long values that the
-update did not touch. These values are those of the row under its old key, which may itself have had another key before.
+PostgreSQL sends an update of a primary key as a delete and an insert with the same log position, and leaves out long
+values that the update did not touch. These values are those of the row under its old key, which may itself have had
+another key before.
 
-A life is the sequence of events of one key up to a delete. Lives that are joined by key changes form a chain, the life
-of one row. Each column has the newest value that any event of the chain sent, or else that of the table's row under the
-chain's first key.
+A life is the sequence of events of one key up to a delete. Lives that are joined by key changes form a chain, which has
+all events of one row. Each column has the newest value that any event of the chain sent, or if there is none, that of
+the table's row under the chain's first key.
 """
 
 from __future__ import annotations
@@ -24,19 +25,22 @@ from arctic_runtime.spark.events.merge_functions import MergeFunctions
 from arctic_runtime.spark.tables.rows.frames import combine_all
 
 ID, PLACE, LACKS_ORIGIN = "id", "place", "lacks_origin"
-"""Columns of events: a number that is higher for later events, the place of the change in the source's log, and whether
-the event is the first of a row but lacks some of its values."""
+"""Columns of events, read by `find_chains`.
+
+ID is a number that is higher for later events, PLACE the position of the change in the source's log, and LACKS_ORIGIN
+whether the event is the first of a row but lacks some of the row's values.
+"""
 
 HAS_KEY_CHANGES, FIRST = "has_key_changes", "first"
-"""Columns of folded chains: whether the row had another key before, and its first key."""
+"""Columns of folded chains: whether the row had another key before, and the row's first key as a struct."""
 
 
 @dataclass(frozen=True)
 class Chains:
-    """Events with the column `chain`, which identifies the row that they change, whatever key it had.
+    """Events with the column `chain`, which identifies the row that an event changes, whatever key the row had.
 
-    `key_changes` is the approximate number of key changes among them. If the last event of a key is a delete, it is
-    contained a second time with `is_gone`, in a chain of its own, so that the key is deleted.
+    `key_changes` is the approximate number of key changes among the events. If the last event of a key is a delete, the
+    events contain it a second time with `is_gone`, in a chain of its own, so that the key is deleted.
     """
 
     events: DataFrame
@@ -44,12 +48,12 @@ class Chains:
 
 
 def find_chains(spark: SparkSession, events: DataFrame, shape: Shape) -> Chains:
-    """Adds `chain` to events: the number of the first life of the row that they change, even if its key changes.
+    """Adds `chain` to events: the number of the first life of the row that an event changes, across key changes.
 
-    `events` have the images of the table's columns, `deleted`, `order`, `seq`, ID, PLACE and LACKS_ORIGIN. Adds
-    `is_newest`, whether the event is the newest of its key, and `reset`, whether some event deletes its key. Adds
-    `is_rooted`, whether the event's life may begin with the table's row. Sets `seq` below 0 if the row of the key got
-    another key. Runs one job.
+    `events` have the values of the table's columns, `deleted`, `order`, `seq`, ID, PLACE and LACKS_ORIGIN. Adds
+    `is_newest`, whether the event is the newest of its key; `reset`, whether some event deletes its key; and
+    `is_rooted`, whether the event's life is the first of its key, so that it may begin with the table's row. Sets `seq`
+    below 0 if the row of the key got another key. Runs one Spark job.
     """
     lives = _with_lives(_with_origins(events), shape)
     parents = _find_parents(lives)
@@ -67,9 +71,10 @@ def find_chains(spark: SparkSession, events: DataFrame, shape: Shape) -> Chains:
 
 
 def find_roots(parents: Mapping[int, int]) -> dict[int, int]:
-    """Maps each life in `parents` to the first life of its chain.
+    """Maps each life in `parents` to the first life of its chain; a life is the events of one key up to a delete.
 
-    `parents` maps a life to the one that it continues after a key change, which has a lower number.
+    Lives are identified by numbers. `parents` maps a life to the life that it continues after a key change, which has a
+    lower number.
     """
     roots: dict[int, int] = {}
     for life in sorted(parents):
@@ -78,7 +83,7 @@ def find_roots(parents: Mapping[int, int]) -> dict[int, int]:
 
 
 def fold_chains(events: DataFrame, rules: MergeFunctions) -> DataFrame:
-    """Folds the events of `Chains` to one net event per key.
+    """Folds the events of `Chains` to one net event per primary key.
 
     The columns are folded over the events of the chain by `rules`; the key and the time are those of the newest event.
     """
@@ -99,7 +104,7 @@ def fold_chains(events: DataFrame, rules: MergeFunctions) -> DataFrame:
 def fill_from_origins(net: DataFrame, table: DataFrame, rules: MergeFunctions) -> DataFrame:
     """Fills in values that no event of a chain sent, from the row that `table` has under the chain's first key.
 
-    Returns `net` with the same columns; its flags say that these values are known now.
+    Returns `net` with the same columns; the flags of these values are set to true.
     """
     shape, flags = rules.shape, {i: F.col(build_provided_flag(i)) for i in rules.partial}
     origins = table.select(
@@ -120,9 +125,9 @@ def fill_from_origins(net: DataFrame, table: DataFrame, rules: MergeFunctions) -
 
 
 def _with_origins(events: DataFrame) -> DataFrame:
-    """Adds `origin` to inserts by a key change: the ID of the delete of the row's old key; null for other events.
+    """Adds `origin` to inserts of a key change: the ID of the delete of the row's old key; null for other events.
 
-    Adds `passes`, true for such a delete. Events of one key change have the same PLACE.
+    Adds `passes`, true for such a delete. The two events of one key change have the same PLACE.
     """
     of_change = Window.partitionBy(F.coalesce(PLACE, F.col(ID).cast("string")))
     until_now = of_change.orderBy("order").rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -151,7 +156,8 @@ def _with_lives(events: DataFrame, shape: Shape) -> DataFrame:
 def _find_parents(lives: DataFrame) -> dict[int, int]:
     """Maps each life that began with a key change to the life of the row under its previous key.
 
-    A key change to a key that already has a row begins no life, so it has no entry.
+    A life is the events of one key up to a delete, identified by the ID of its first event. A key change to a key that
+    already has a row begins no life, so it has no entry.
     """
     begun = lives.where(F.col("origin").isNotNull() & (F.col(ID) == F.col("life"))).select("life", "origin")
     ended = lives.where("passes").select(F.col(ID).alias("origin"), F.col("life").alias("parent"))

@@ -1,4 +1,4 @@
-"""Tables with a primary key: events are folded to change rows, and each commit saves a position in the source."""
+"""Tables with a primary key: events are folded to change rows, and each commit stores the table's source position."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 @dataclass(frozen=True)
 class ChangeRows:
-    """Change rows of a table with its shape.
+    """Change rows of a table, with the table's columns and primary key (`shape`).
 
-    `is_gathered` says that they are already partitioned as `ChangeSet` describes.
+    `is_gathered` is whether the rows are already partitioned as `ChangeSet` requires.
     """
 
     rows: DataFrame
@@ -53,12 +53,12 @@ class ChangeRows:
 
 @dataclass(frozen=True)
 class KeyedTable:
-    """An ingested table with a primary key."""
+    """An ingested table with a primary key, to which events are applied as inserts, updates and deletes."""
 
     session: TableSession
 
     def observe(self) -> TableState:
-        """Finishes the merges and view changes of earlier commits that are due, and returns the table's state.
+        """Returns the table's state, after finishing the merges and view changes that earlier commits left to do.
 
         Raises ConfigError if the table has another primary key than the model.
         """
@@ -77,7 +77,8 @@ class KeyedTable:
     def publish_events(self, batch: DecodedBatch) -> dict[str, int]:
         """Publishes the events of a batch, without its dead letters, in one commit.
 
-        Returns the number of change rows by action. Raises CommitConflict if another writer commits in between.
+        Returns the number of change rows by action. Raises CommitConflict if another writer has committed since
+        `batch.state` was observed.
         """
         self._check_position(batch.state, batch.start)
         context, shape = self.prepare_commit(batch.state, to_stored_columns(batch.schema))
@@ -90,10 +91,11 @@ class KeyedTable:
     def publish_snapshot(
         self, state: TableState, rows: DataFrame | None, schema: SourceSchema | None, position: SourcePosition
     ) -> dict[str, int]:
-        """Publishes the differences between the table and the rows of a snapshot.
+        """Publishes the differences between the table and the rows of a snapshot of the source.
 
         Returns the number of change rows by action. `rows` is None for a snapshot without rows, which empties the
-        table. `position` is that of the snapshot in the source.
+        table. `schema` is that of the snapshot's newest events, None if there were none. `position` is the snapshot's
+        position in the source.
         """
         note = CommitNote(position, "RESYNCED")
         if rows is None:
@@ -113,7 +115,7 @@ class KeyedTable:
     ) -> TableState:
         """Changes the table's columns to `stored`, and sets `values` (by column) in all of its rows, in one commit.
 
-        Returns the state after it.
+        Returns the table's state after the commit.
         """
         context, _ = self.prepare_commit(state, stored)
         changes, pruning = context.state.changes, context.thresholds.pruning
@@ -121,7 +123,7 @@ class KeyedTable:
         if rows is None or changes is None:
             return context.state
         shape = build_shape(self.session.model, context.state, strip_change_columns(changes.columns))
-        old = conform_frame(rows, shape.columns)  # A snapshot has the columns of its time.
+        old = conform_frame(rows, shape.columns)  # The stored rows may lack added columns.
         new = replace_values(old, values)
         note = CommitNote(read_position(state), "SCHEMA_ONLY")
         return self.publish_changes(context, ChangeRows(diff_states(new, old, shape, keyed=True), shape), note)[1]
@@ -134,7 +136,10 @@ class KeyedTable:
     def publish_changes(
         self, context: Context, changes: ChangeRows, note: CommitNote
     ) -> tuple[dict[str, int], TableState]:
-        """Publishes change rows as the table's next commit; returns their number by action, and the state after it."""
+        """Publishes change rows as the table's next commit.
+
+        Returns the number of change rows by action, and the table's state after the commit.
+        """
         table = context.state.changes
         assert table is not None
         assert table.head is not None
@@ -147,7 +152,7 @@ class KeyedTable:
         )
 
     def _delete_rows(self, state: TableState, note: CommitNote) -> dict[str, int]:
-        """Publishes deletes of all rows of the table, if it has any; returns their number by action."""
+        """Publishes deletes of all rows of the table, if it has any; returns the number of deletes by action."""
         context, changes = self.session.build_context(state), state.changes
         old = (
             read_current_rows(context.spark, self.session.model, state, context.thresholds.pruning) if changes else None
@@ -159,7 +164,7 @@ class KeyedTable:
         return self.publish_changes(context, ChangeRows(rows, shape), note)[0]
 
     def _check_position(self, state: TableState, expected: SourcePosition) -> None:
-        """Raises CommitConflict if the table's position differs from `expected`, since another writer committed."""
+        """Raises CommitConflict if another writer committed, so that the table's source position is not `expected`."""
         position = read_position(state)
         if position != expected:
             raise CommitConflict(
@@ -170,7 +175,7 @@ class KeyedTable:
 
 
 def _check_key(model: Model, state: TableState) -> None:
-    """Raises UnfollowedKey if the table's primary key differs from that of the source or of the configuration."""
+    """Raises UnfollowedKey if the stored table has another primary key than the model."""
     key = format_key(model.config.primary_key)
     stored_key = key if state.changes is None else state.changes.properties.get(PRIMARY_KEY)
     if stored_key != key:

@@ -1,4 +1,4 @@
-"""Ingested tables without a primary key: each event that can be applied is one row, which no later event can change."""
+"""Ingested tables without a primary key: each applicable event appends one row, which no later event can change."""
 
 from __future__ import annotations
 
@@ -40,13 +40,14 @@ _REASONS: Mapping[Change, str] = {
     "delete": f"a delete takes a row away, {_NO_KEY_TEXT}",
     "truncate": "a truncate takes away rows that were appended before: `arctic ingest --resync` reads the table again",
 }
-"""The reasons why events of a kind can't be applied."""
+"""Reasons why events of a kind can't be applied to a table without a primary key."""
 
 
 def _check_keyless(model: Model, state: TableState) -> None:
     """Raises an error if rows can't be appended to the table.
 
-    ConfigError: another relation has its name. CorruptState: the commits that stored its position have expired.
+    ConfigError: another relation has the table's name. CorruptState: the snapshots that stored the table's source
+    position have expired.
     """
     relation, table = state.conflicting, state.appended
     if relation is not None and relation.name == model.table.changes:
@@ -72,7 +73,7 @@ def _check_keyless(model: Model, state: TableState) -> None:
 
 
 def build_unfollowed_key_error(model: Model) -> UnfollowedKey:
-    """Builds the error for a table whose source got a primary key after rows had been appended."""
+    """Builds the error for a table whose source got a primary key after rows had been appended to the table."""
     key = ", ".join(model.config.primary_key)
     return UnfollowedKey(
         f"{model.table}: events are appended to it, since {model.ingested_from} had no primary key; now it has {key}.",
@@ -98,7 +99,7 @@ class KeylessTable:
     def reject_events(self, decoded: DataFrame, form: EventFormat) -> DataFrame:
         """Sets a REASON for all decoded events that do not insert a whole row, so that they become dead letters.
 
-        In a format without operations, every event counts as an insert.
+        If the format has no operations, every event counts as an insert.
         """
         absent = F.concat(F.lit("no value was sent of "), F.array_join(ABSENT, ", "))
         reason = F.when(F.col(ABSENT).isNotNull(), absent)
@@ -121,10 +122,10 @@ class KeylessTable:
     def append_dead_letters(
         self, state: TableState, rows: DataFrame, stored: tuple[Column, ...], dead_letters: str
     ) -> TableState:
-        """Appends the rows of dead letters in one commit; returns the state after it.
+        """Appends the rows of dead letters in one commit; returns the table's state after the commit.
 
-        `stored` are the table's columns then. `dead_letters` are the ids of the dead letters (`encode_ids`), which the
-        commit stores.
+        `stored` are the columns that the table then has. `dead_letters` are the ids of the dead letters (`encode_ids`),
+        which the commit stores in its summary.
         """
         context = self._prepare_commit(state, stored)
         note = CommitNote(read_position(state), "REPLAYED", dead_letters=dead_letters)
@@ -134,10 +135,11 @@ class KeylessTable:
     def publish_snapshot(
         self, state: TableState, rows: DataFrame | None, schema: SourceSchema | None, position: SourcePosition
     ) -> dict[str, int]:
-        """Replaces all rows of the table by those of a snapshot in one commit.
+        """Replaces all rows of the table by those of a snapshot of the source, in one commit.
 
-        `rows` is None for a snapshot without rows. `schema` is that of the snapshot's newest events, None if it had
-        none. Counts no rows: returns an empty dict.
+        `rows` is None for a snapshot without rows. `schema` is that of the snapshot's newest events, None if there were
+        none. `position` is the snapshot's position in the source. Returns an empty dict, since the rows are not
+        counted.
         """
         if rows is None and state.appended is None:
             return {}
@@ -155,7 +157,7 @@ class KeylessTable:
     ) -> TableState:
         """Changes the table's columns to `stored`, and sets `values` (by column) in all of its rows, in one commit.
 
-        Returns the state after it.
+        Returns the table's state after the commit.
         """
         context = self._prepare_commit(state, stored)
         if values:
@@ -175,5 +177,5 @@ class KeylessTable:
 
 
 def replace_values(rows: DataFrame, values: Mapping[str, Expression]) -> DataFrame:
-    """Returns `rows` with the same columns, in which those named in `values` have new values."""
+    """Returns `rows` with the same columns, with the expressions in `values`, by column, in place of old values."""
     return rows.select(*[values.get(own, to_column(own)).alias(own) for own in rows.columns])

@@ -1,8 +1,8 @@
 """The pipeline of events to one table: deduplicate → decode → count → change columns → fold → publish.
 
-The events of a batch are split by schema before (`TableSchemas.split_by_schema`). The events that can be applied are
-published in one commit, which saves the table's position. Events that are not committed before the process ends are
-read again.
+Before the pipeline, the events of a batch are split by schema (`TableSchemas.split_by_schema`). The events that can be
+applied are published in one commit, which stores the table's source position. Events that are not committed before the
+process ends are read again.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from arctic_runtime.model.state import TableState
 class EventPipeline:
     """Publishes one part of a batch, with one schema, to a table.
 
-    `known` is the table's position after the last commit of this process, None before its first; if the stored position
-    is the same, no event can be a repetition.
+    `known` is the source position that this process stored with its last commit to the table, None before its first. If
+    the table still has this position, the part contains no repeated events.
     """
 
     target: TableTarget
@@ -51,9 +51,9 @@ class EventPipeline:
     known: SourcePosition | None
 
     def run(self, keep: KeepDeadLetters) -> tuple[TableResult, SourcePosition | None]:
-        """Publishes the events that the table does not have yet; returns the result, and its new position.
+        """Publishes the events that the table does not have yet; returns the result and the table's new position.
 
-        `keep` saves the dead letters among them. The position is None if nothing was committed.
+        `keep` saves the dead letters among the events. The position is None if nothing was committed.
         """
         storage = self.target.open_by_key(self.schema.key)
         state = storage.observe()
@@ -69,7 +69,7 @@ class EventPipeline:
         return result, batch.end if is_committed else None
 
     def _deduplicate(self, storage: TableStorage, start: SourcePosition) -> NewEvents:
-        """Returns the events that the table does not have yet; `start` is the position of the table.
+        """Returns the events that the table does not have yet; `start` is the table's source position.
 
         Raises CommitConflict if another process has loaded a table without a primary key.
         """
@@ -102,7 +102,7 @@ class EventPipeline:
             keep(to_dead_letters(batch.events, batch.state, self.part.events.schema, truncated_at))
 
     def _is_due(self, batch: DecodedBatch, new: NewEvents) -> bool:
-        """Whether a commit is needed: to write rows, to empty or create the table, or only to save its position."""
+        """Whether a commit is needed: to write rows, to empty or create the table, or to store its source position."""
         counts = batch.counts
         is_behind = self.part.position is not None and new.ahead > 0
         is_created = batch.state.log is None and not (counts.rows or counts.dead or new.replayed)
@@ -112,7 +112,7 @@ class EventPipeline:
 def to_dead_letters(
     decoded: DataFrame, state: TableState, schema: SourceSchema | None, truncated_at: int | None = None
 ) -> DeadLetters:
-    """Builds DeadLetters from decoded events; `state` is the state of the table before them.
+    """Builds DeadLetters from decoded events; `state` is the state of the table before the events.
 
     `truncated_at` is the ARRIVAL of the last truncate, None if there is none.
     """
@@ -125,5 +125,5 @@ def _publish(storage: TableStorage, batch: DecodedBatch) -> dict[str, int]:
 
 
 def _drop_payloads(decoded: DataFrame) -> DataFrame:
-    """Sets payload and origin to null except for dead letters, since they are not read for other events."""
+    """Sets PAYLOAD and ORIGIN to null except for dead letters, since only dead letters need them."""
     return decoded.withColumns({own: F.when(F.col(REASON).isNotNull(), F.col(own)) for own in (PAYLOAD, ORIGIN)})

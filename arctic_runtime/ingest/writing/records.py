@@ -1,4 +1,4 @@
-"""The records that are passed through the pipeline from a batch of change events to one table."""
+"""The data classes that the steps of the pipeline, from a batch of change events to one table, pass to each other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 EventsAfter = Callable[[TableEvents, str], TableEvents]
-"""Returns the events after a position of their source: `Transport.select_after`."""
+"""Function that returns those of a table's events that come after a position: `Transport.select_after`."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class TableResult:
 
     `read` = `applied` + `replayed` + `dead`. `replayed` are events that the table already had. `folded` is the number
     of applied events without a change row of their own, since a later event of the batch replaced theirs. `newest` is
-    the time of the newest change, None if no event has one. `wait` is the reason why the table can't take this batch's
-    later events until a user acts; empty if it can.
+    the time of the newest change, None if no event has one. `wait` is the reason why no later events can be applied to
+    the table until a user acts; empty if they can.
     """
 
     table: str
@@ -51,7 +51,7 @@ class WriteMode:
 
     `after` selects the events after a position, to leave out those that a table has. If `reads` is False, rows of a
     snapshot are left out, since they were stored apart. If `is_load`, rows of a snapshot are inserted as they arrive.
-    `shown` is the source time whose state the tables have before the batch, None if it is not known.
+    `shown` is the time at the source whose state the tables have before the batch, None if it is not known.
     """
 
     after: EventsAfter
@@ -62,9 +62,9 @@ class WriteMode:
 
 @dataclass(frozen=True)
 class EventPart:
-    """Events of one table and one schema in a batch; `before` are the table's earlier events in this batch.
+    """Events of one table and one schema in a batch; `before` are the table's earlier events in the same batch.
 
-    `position` is that of the batch; None if more events of the table follow in the batch.
+    `position` is the position of the batch; None if more events of the table follow in the batch.
     """
 
     events: TableEvents
@@ -76,9 +76,9 @@ class EventPart:
 class NewEvents:
     """Events of a part that its table does not have yet, with counts from which the table's next position is computed.
 
-    `start` is the position of the table. `preceding` is the number of events of the table after `start` and before
-    these events. `ahead` is the number of events after the part that the table already has, and `replayed` the number
-    of events of the part that it has.
+    `start` is the source position of the table. `preceding` is the number of the table's events after `start.position`
+    and before these events. `ahead` is the number of events after the part that the table already has, and `replayed`
+    the number of events in the part that it already has.
     """
 
     events: DataFrame
@@ -88,9 +88,10 @@ class NewEvents:
     replayed: int = 0
 
     def find_end(self, position: str | None) -> SourcePosition:
-        """Returns the table's position after these events.
+        """Returns the table's source position after these events.
 
-        `position` is that of the batch, which ends with these events; None if more events of the table follow in it.
+        `position` is that of the batch, which ends with these events; None if more events of the table follow in the
+        batch.
         """
         if position is not None:
             return SourcePosition(position, self.ahead)
@@ -99,11 +100,11 @@ class NewEvents:
 
 @dataclass(frozen=True)
 class DecodedBatch:
-    """Events that a table does not have yet, decoded and counted, with the table's state before them.
+    """Events that a table does not have yet, decoded and counted, with the table's state before the events.
 
-    The table has the source position `start` before and `end` after them. `shown` is as in `WriteMode`. If
-    `keeps_order`, `_seq` of change rows contains the order of their events, so that a later replay of dead letters can
-    compare it.
+    The table has the source position `start` before and `end` after the events. `shown` is as in `WriteMode`. If
+    `keeps_order`, the column `_seq` of change rows contains the order of their events, so that a later replay of dead
+    letters can compare it.
     """
 
     state: TableState
@@ -125,8 +126,8 @@ class DeadLetters:
     """Decoded events of a table, with the dead letters among them.
 
     `version_before` is the version of the change table just before the events, None if there was none. `schema` is that
-    of the events if their transport knew it. `truncated_at` is the arrival of the last event that truncates the table,
-    None if there is none; dead letters before it are no longer needed.
+    of the events if their transport knew it. `truncated_at` is the ARRIVAL of the last event that truncates the table,
+    None if there is none; dead letters before that event are no longer needed.
     """
 
     decoded: DataFrame
@@ -136,4 +137,7 @@ class DeadLetters:
 
 
 KeepDeadLetters = Callable[[DeadLetters], None]
-"""Saves dead letters before the commit of their batch's sound events, and drops those from before a truncate."""
+"""Function that saves dead letters before the other events of their batch are committed.
+
+It drops dead letters from before a truncate.
+"""

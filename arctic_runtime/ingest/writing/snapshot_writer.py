@@ -1,4 +1,4 @@
-"""Collects the rows of a snapshot of one table, and publishes them when all are there."""
+"""Collects the rows of a snapshot of one table, and publishes them when the snapshot is complete."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from arctic_runtime.spark.tables.rows.frames import to_column
 
 
 class SnapshotWriter:
-    """Stores the rows of a table's snapshot apart, and replaces the table's own rows only when all are there."""
+    """Stores the rows of a table's snapshot in a staging table, and publishes them when the snapshot is complete."""
 
     def __init__(self, target: TableTarget, schemas: TableSchemas) -> None:
         self._target = target
@@ -38,11 +38,11 @@ class SnapshotWriter:
         self._stage = SnapshotStage(target.table.table, target.reader, target.spark)
 
     def begin_snapshot(self) -> None:
-        """Drops the rows that were stored for an earlier snapshot."""
+        """Drops the rows that `collect_rows` stored for an earlier snapshot."""
         self._stage.drop_rows()
 
     def collect_rows(self, events: TableEvents, keep: KeepDeadLetters) -> TableResult:
-        """Stores the rows of a snapshot that are among `events`; `keep` gets the dead letters."""
+        """Stores those of `events` that are rows of a snapshot; `keep` gets the dead letters."""
         schema, form = self._schemas.find_schema(events), self._target.form.events
         decoding = decode_events(to_dataframe(self._target.spark(), events), form, schema)
         with cache_rows(decoding, is_read()) as decoded:
@@ -60,7 +60,7 @@ class SnapshotWriter:
     def end_snapshot(self, position: str) -> TableResult:
         """Publishes the differences between the table and the stored snapshot, and deletes the stored rows.
 
-        The table then has the source position `position`.
+        The commit stores `position` as the table's source position.
         """
         rows = retry_on_conflict(lambda: self._publish_rows(position), self._target.attempts)
         self._stage.drop_rows()
@@ -90,7 +90,7 @@ _RUN = f"{OWN_PREFIX}run"
 class SnapshotStage:
     """The staging table for the rows of one table's snapshot.
 
-    If another process has taken over the source, both may add rows for a while; each reads only its own.
+    If another process has taken over the source, both may add rows for a while; each process reads only its own rows.
     """
 
     def __init__(self, table: TableName, reader: CatalogReader, spark: Callable[[], SparkSession]) -> None:
@@ -104,7 +104,7 @@ class SnapshotStage:
         return self.table.name in self._reader.list_relations(self.table.schema)
 
     def append_rows(self, rows: DataFrame) -> None:
-        """Adds rows to the table; creates it if needed, and adds columns that earlier rows did not have."""
+        """Adds rows to the staging table; creates it if needed, and adds columns that earlier rows did not have."""
         own = rows.withColumn(_RUN, F.lit(self._token))
         if self._exists:
             merged = own.writeTo(quote_name(*self.table.parts)).option("mergeSchema", "true")
@@ -114,9 +114,9 @@ class SnapshotStage:
         write_internal_table("ingest.create_stage", self._reader, internal, own)
 
     def read_rows(self, key: tuple[str, ...]) -> DataFrame | None:
-        """Returns all rows that this process stored, one for each key if `key` is not empty.
+        """Returns all rows that this process stored, one for each primary key if `key` is not empty.
 
-        None if there is no table.
+        None if there is no staging table.
         """
         if not self._exists:
             return None

@@ -1,4 +1,4 @@
-"""The position of a table in its source, and the notes about it that each commit stores."""
+"""The position of a table in its source, and the note that each commit stores about it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arctic_runtime.model.step import Mode, Reason
 
 @dataclass(frozen=True)
 class SourcePosition:
-    """Position up to which a table has the events of its source, plus the number `events` of its events after that.
+    """Position in the source up to which a table has all events, plus the number `events` of its events after that.
 
     `position` is None for a table without events. `events` is not 0 if the last commit ended within a batch.
     """
@@ -23,17 +23,17 @@ class SourcePosition:
 
 
 def read_position(state: TableState) -> SourcePosition:
-    """Reads the source position that a table's newest commit stores; an empty one if there is none."""
+    """Returns the source position that a table's newest commit stores; an empty one if the table has no commit."""
     last = find_last_run(state.log)
     return SourcePosition(last.position, int(last.position_events or 0)) if last else SourcePosition()
 
 
 @dataclass(frozen=True)
 class SourceTimes:
-    """Source times for a commit, None if unknown.
+    """Times at the source that a commit stores, None if unknown.
 
-    `newest` is the time of its newest change at the source. `shown_before` is the source time whose state the table had
-    before the commit.
+    `newest` is the time of the commit's newest change. `shown_before` is the time at the source whose state the table
+    had before the commit.
     """
 
     newest: datetime | None = None
@@ -56,7 +56,7 @@ class CommitNote:
     def complete(self, is_first: bool) -> CommitNote:
         """Returns the note with mode `create` and reason `FIRST_RUN` if the commit is the table's first (`is_first`).
 
-        Only the default mode and reason are replaced; otherwise the note stays as it is.
+        Only the default mode and reason are replaced; others are kept.
         """
         mode: Mode = "create" if is_first and self.mode == "incremental" else self.mode
         return replace(self, mode=mode, reason="FIRST_RUN" if is_first and self.reason == "CHANGES" else self.reason)

@@ -1,4 +1,4 @@
-"""The table that events are written to, with a primary key or without."""
+"""The table to which events are written, with a primary key or without."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TableStorage = KeyedTable | KeylessTable
 
 @dataclass(frozen=True)
 class TableTarget:
-    """An ingested table, and everything needed to write it: catalog, Spark session, and the format of its events."""
+    """An ingested table, with the objects needed to write it: catalog reader, Spark session, and event format."""
 
     table: IngestedTable
     reader: CatalogReader
@@ -33,7 +33,7 @@ class TableTarget:
 
     @property
     def attempts(self) -> int:
-        """Maximum number of attempts to commit, for the case that other writers commit first."""
+        """Maximum number of attempts of a commit, in case other writers commit first."""
         return self.reader.thresholds.commits.attempts
 
     def find_stored_key(self) -> tuple[str, ...] | None:
@@ -43,12 +43,12 @@ class TableTarget:
     def open_storage(self, model: Model) -> TableStorage:
         """Opens the table for writing, with a primary key or without, according to `model`.
 
-        Raises ConfigError if the catalog does not have what the table needs.
+        Raises ConfigError if the catalog lacks a feature that the table needs.
         """
         check_needs(self.reader, model)
         session = TableSession(model, self.reader, self.spark)
         return KeylessTable(session) if model.is_appended else KeyedTable(session)
 
     def open_by_key(self, key: tuple[str, ...]) -> TableStorage:
-        """Opens the table for writing with the primary key `key`; () for none."""
+        """Opens the table for writing with the primary key `key`; () for a table without a key."""
         return self.open_storage(self.table.to_model(key))

@@ -21,9 +21,9 @@ from arctic_runtime.model.state import TableState
 
 
 class TableWriter:
-    """Writes batches to one table; leaves out events that the table already has, by the position that it stores.
+    """Writes batches to one table; leaves out events that the table already has, by the source position that it stores.
 
-    `snapshot` stores rows of snapshots, and `schemas` finds the schemas of events.
+    `snapshot` stores rows of snapshots, and `schemas` determines the schemas of events.
     """
 
     def __init__(self, target: TableTarget) -> None:
@@ -39,7 +39,7 @@ class TableWriter:
         return self._target.find_stored_key() is not None
 
     def write_events(self, part: EventPart, mode: WriteMode, keep: KeepDeadLetters) -> TableResult:
-        """Publishes the events that the table does not have yet, and stores the position up to which it has all events.
+        """Publishes the events that the table does not have yet, and stores the table's new source position.
 
         `keep` gets the decoded events that can't be applied, before the table's commit. Raises ConfigError if the
         source changed the primary key, SourceError if it changed columns in an unknown way, and CommitConflict if other
@@ -57,11 +57,11 @@ class TableWriter:
         return retry_on_conflict(write_once, self._target.attempts)
 
     def invalidate_position(self) -> None:
-        """Drops the cached position, since events will be read again; the next batch reads it from the table."""
+        """Drops the cached source position, since events will be read again; the next batch reads it from the table."""
         self._position = None
 
     def merge_base(self) -> None:
-        """Merges unmerged changes into the base table of a table merged on read, if that is worth its cost.
+        """Merges unmerged changes into the base of a table with `merge: on_read`, if that is worth its cost.
 
         Runs alongside `write_events`, which does not merge: a merge may take as long as many batches. If another writer
         commits first, nothing is merged.
@@ -73,7 +73,7 @@ class TableWriter:
             session.reconcile_until_done(session.observe_state())
 
     def _keep_without_schema(self, events: TableEvents, keep: KeepDeadLetters) -> TableResult:
-        """Passes the dead letters among events without a schema to `keep`, and counts all; writes no rows."""
+        """Passes the dead letters among events without a schema to `keep`, and counts the events; writes no rows."""
         rows = to_dataframe(self._target.spark(), events)
         with cache_rows(decode_events(rows, self._target.form.events, SourceSchema(())), is_change()) as decoded:
             counts = tally(decoded)

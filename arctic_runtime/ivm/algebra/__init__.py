@@ -1,1 +1,1 @@
-"""The operators of a query, the expressions over their columns, and proven properties of both."""
+"""Operators of a query's tree, expressions over their columns, and functions that prove properties of both."""

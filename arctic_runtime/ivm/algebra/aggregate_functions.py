@@ -1,7 +1,8 @@
 """Aggregate functions of Spark, each with the facts on which analysis and maintenance rely.
 
-A fact that is not proven has the cautious value: an unknown type, an unknown value over no rows, many answers, no
-state. With a cautious value a query is refused, or more is computed than necessary; rows are never wrong.
+A fact that is not proven has its cautious value: the type is unknown, the value over no rows is unknown, the value may
+be any of many, and it can't be computed from aggregate state. With a cautious value a query is refused, or more is
+computed than necessary; the rows of a table are never wrong.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from sqlglot import exp
 from arctic_runtime.ivm.algebra.numbers import infer_sum_type
 
 Answers = Literal["one", "near", "many"]
-"""How many values a call may return for the same rows: only one (`one`); several that differ in their last digits or in
-the sign of a zero, as sums of floating point numbers do (`near`); or any number of unrelated values, as the first value
-of a group (`many`)."""
+"""Number of different values that a call may return for the same rows.
+
+These are only one (`one`); several that differ in their last digits or in the sign of a zero, as sums of floating point
+numbers do (`near`); or any number of unrelated values, as for the first value of a group (`many`).
+"""
 
 OneAnswerIf = Literal[
     "exact_argument", "exactly_averaged_type", "type_with_one_zero", "unique_second_argument", "unique_window_order"
@@ -25,45 +28,50 @@ OneAnswerIf = Literal[
 """Conditions under which a call has only one possible value, although other calls of the function have several."""
 
 State = Literal["count", "count_if", "sum", "average", "min", "max"]
-"""Methods by which a value is computed from stored counts, sums and extremes."""
+"""Ways to compute the value of a call from aggregate state: counts, sums and extremes that are stored per group."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AggregateFunction:
-    """Facts about one aggregate function of Spark. No field has a default, so that whoever adds one decides on each.
+    """Facts about one aggregate function of Spark; no field has a default, so that a new function must state each.
 
     `name` is in upper case. `expression` is sqlglot's class for calls of the function; None if sqlglot has no class for
-    it, or would write its calls back as another function. Two names with the same class are one function and have the
-    same facts.
+    the function, or would write its calls back as another function. Two names with the same class are aliases of one
+    function and have the same facts.
     """
 
     name: str
     expression: type[exp.Expr] | None
     infer_type: Callable[[str | None], str | None] | None
-    """Returns the type of the value from the type of the first argument; None if either is not certain."""
+    """Infers the type of a call's value from the type of its first argument; None if one of the two is not certain.
+
+    The field itself is None if the type can't be inferred in this way.
+    """
     over_no_rows: Literal["zero", "null", "unknown"]
+    """Value of a call without GROUP BY if the input has no rows."""
     is_never_null: bool
-    """Whether plans may rely on the value never being null."""
+    """Whether the value is known to be never null."""
     answers: Answers
-    """How many values a call may return, for any types of its arguments and any order in which rows are read."""
+    """Number of values that a call may return, over all types of its arguments and all orders of the same rows."""
     one_answer_if: OneAnswerIf | None
+    """Condition under which a call has only one possible value although `answers` is not `one`; None without one."""
     ignores_row_order: bool
-    """Whether the value is known not to depend on the order of a subquery's rows, except for rounding."""
+    """Whether the value is known not to depend on the order of the input rows, except for rounding."""
     state: State | None
-    """How the value is computed from aggregate state; None if groups that change are computed in full."""
+    """Way to compute the value from aggregate state; None if each changed group is computed from all its rows."""
     is_masking: bool
-    """Whether the result hides the values of the argument, as a count does."""
+    """Whether the value does not reveal values of the argument, as that of a count; used for column lineage."""
 
 
 def find_aggregate_function(call: exp.Expr) -> AggregateFunction | None:
-    """Finds the aggregate function that `call` calls; None if the expression is no call of an aggregate function."""
+    """Returns the facts about the aggregate function that `call` calls; None if `call` is any other expression."""
     if isinstance(call, exp.Anonymous):
         return _BY_NAME.get(call.name.upper())
     return _BY_EXPRESSION.get(type(call))
 
 
 def get_first_argument(call: exp.Expr) -> exp.Expr | None:
-    """Returns the first argument of a call, also if the parser has no class for the function; None if there is none."""
+    """Returns the first argument of a call, even if sqlglot has no class for the function; None without arguments."""
     argument = next(iter(call.expressions), None) if isinstance(call, exp.Anonymous) else call.this
     return argument if isinstance(argument, exp.Expr) else None
 
@@ -81,7 +89,7 @@ def _widen_type(of_type: str | None) -> str | None:
 
 
 _Calls = tuple[tuple[str, type[exp.Expr] | None], ...]
-"""The name and the class of each of some functions, which have all other facts in common."""
+"""Names and sqlglot classes of several functions that have all other facts in common."""
 
 _FIRST_AND_LAST: _Calls = (("FIRST", exp.First), ("LAST", exp.Last))
 _FIRST_AND_LAST_VALUES: _Calls = (("FIRST_VALUE", exp.FirstValue), ("LAST_VALUE", exp.LastValue))

@@ -21,7 +21,7 @@ _MOST_COUNTED = 19
 def is_averaged(of_type: str | None) -> bool:
     """Whether `build_average` can compute the average of values of the type `of_type` exactly.
 
-    It can for decimals that Spark averages without floating point, if no intermediate result has more than 38 digits.
+    True for decimals that Spark averages without floating point, if no intermediate result exceeds 38 digits.
     """
     precision, scale = get_precision_and_scale(of_type) or (0, 0)
     return is_averaged_exactly(of_type) and precision <= _MOST and scale <= _MOST_BEHIND

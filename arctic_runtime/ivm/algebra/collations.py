@@ -1,4 +1,4 @@
-"""Refuses collations, under which texts compare equal without being the same, for example regardless of case.
+"""Refuses queries that use collations, by which different texts can be equal, for example regardless of case.
 
 Maintenance compares keys exactly, without collations, and added and removed rows cancel out only if they are
 identical. So a collation may be used only in conditions, which are evaluated for one row or one pair of rows at a time.
@@ -16,7 +16,10 @@ from arctic_runtime.ivm.algebra.tree import Aggregate, Explode, Node, Project, S
 
 
 def check_collations(tree: Node, types: Mapping[str, str]) -> None:
-    """Raises NotMaintained if `tree` uses a collation outside of conditions, or reads a column with a collation."""
+    """Raises NotMaintained if `tree` uses a collation outside of conditions, or reads a column with a collation.
+
+    `types` are the types of the columns of the tree, by name.
+    """
     for node in walk_tree(tree):
         if any(has_collation(part) for value in _list_values(node) for part in walk_parts(value)):
             raise NotMaintained("UNSUPPORTED", "a collation outside of conditions; write lower(…) or upper(…) instead")

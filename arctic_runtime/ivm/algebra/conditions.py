@@ -1,8 +1,8 @@
-"""Facts that a condition states about columns: its conjuncts, and which columns it makes equal.
+"""Reads conditions: their conjuncts, and the columns that they equate with other columns or with constants.
 
-An equality of two plain columns means that their values are the same, so that one column can replace the other. If the
-types differ, the code that builds a tree marks the equality. In `coalesce(x) = y` values correspond one to one without
-being the same. With `coalesce` on both sides it does not count as an equality of columns.
+In an equality `x = y` of two columns the values are the same, so that one column can replace the other. For columns of
+different types the analysis writes `coalesce(x) = y` if equal values correspond one to one but are not the same, as 1
+and 1.00: the columns can replace each other in comparisons only. `coalesce(x) = coalesce(y)` is ignored here.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from arctic_runtime.ivm.algebra.expressions import Form, build_column, get_form,
 
 @dataclass(frozen=True)
 class Equality:
-    """Equality of a column of the left input and a column of the right input; `null_safe` if nulls equal each other.
+    """Equality of a column of the left input and a column of the right input of a join.
 
-    `same` is True if one column can replace the other in any expression, False if only in comparisons.
+    `null_safe` is True for `<=>`, for which two nulls are equal. `same` is True if one column can replace the other in
+    any expression, False if only in comparisons.
     """
 
     left: str
@@ -29,7 +30,7 @@ class Equality:
 
 
 def split_conjuncts(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
-    """Splits a condition into the parts that AND connects; returns none for None or for `true`."""
+    """Splits a condition into the parts that AND connects; `None` and `true` have no parts."""
     if condition is None:
         return ()
     bare = condition.unnest()
@@ -66,9 +67,9 @@ def _factor_disjunction(condition: exp.Expr) -> tuple[exp.Expr, ...]:
 
 
 def derive_implied(condition: exp.Expr, names: Collection[str]) -> exp.Expr | None:
-    """Derives from an OR a condition that reads only the columns `names`.
+    """Derives a weaker condition, which reads only the columns `names`, from a condition that is an OR.
 
-    Returns None if a branch of the OR does not restrict these columns, or if the condition is no OR.
+    Returns None if a branch of the OR has no conjunct over these columns alone, or if the condition is no OR.
     """
     branches = [
         build_conjunction(
@@ -125,7 +126,7 @@ def _is_link(part: exp.Expr, left: Collection[str], right: Collection[str]) -> b
 
 
 def list_constant_columns(condition: exp.Expr | None) -> frozenset[str]:
-    """The columns that a condition equates with an expression without columns, so that they have only one value."""
+    """Columns that a condition equates with an expression without columns, so that they have only one value."""
     sides = [
         (one.unnest(), other)
         for part in split_conjuncts(condition)
@@ -148,7 +149,7 @@ def substitute_columns(expression: exp.Expr, values: Mapping[str, exp.Expr]) -> 
 
 
 def map_plain_columns(expressions: Iterable[tuple[str, exp.Expr]]) -> dict[str, str]:
-    """Maps the name of each output column that is a plain input column to the name of this input column."""
+    """Maps output columns to input columns, for those of the pairs (name, value) whose value is a plain column."""
     bare = ((name, value.unnest()) for name, value in expressions)
     return {name: value.name for name, value in bare if isinstance(value, exp.Column)}
 

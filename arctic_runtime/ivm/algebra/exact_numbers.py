@@ -1,4 +1,4 @@
-"""Tests whether numbers are exact, so that their sums do not depend on the order of rows."""
+"""Tests whether numbers are exact: integers and decimals, whose sums do not depend on the order of rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from arctic_runtime.ivm.algebra.inferred_types import type_of
 from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale, is_whole
 
 _LEAST_AVERAGED = 12
-"""Spark's optimizer averages decimals with fewer digits as floating point numbers, because that is faster."""
+"""Least precision of decimals that Spark averages exactly; its optimizer averages others as floating point numbers."""
 
 
 def is_averaged_exactly(of_type: str | None) -> bool:
@@ -20,10 +20,10 @@ def is_averaged_exactly(of_type: str | None) -> bool:
 
 
 def is_exact(value: exp.Expr, types: Mapping[str, str]) -> bool | None:
-    """Whether the type of `value` is a whole number or a decimal; None if that is not known.
+    """Whether the type of `value` is a whole number or a decimal; None if the type is not known.
 
-    A quotient is never known to be exact, because Spark divides whole numbers as floating point: it gives None, or
-    False if one of its sides is inexact.
+    `types` are the types of columns by name. For a quotient the result is None, because Spark divides whole numbers as
+    floating point numbers; it is False if the dividend or the divisor is inexact.
     """
     bare = value.unnest()
     if isinstance(bare, exp.Neg):

@@ -11,7 +11,7 @@ Form = tuple[Hashable, ...]
 
 
 def build_column(name: str) -> exp.Column:
-    """Builds the expression that reads a column of the tree."""
+    """Builds the sqlglot expression that reads the column `name`, unqualified and quoted."""
     return exp.Column(this=exp.Identifier(this=name, quoted=True))
 
 
@@ -49,7 +49,7 @@ def transform_expression(expression: exp.Expr, visit: Callable[[exp.Expr], exp.E
 
 
 def get_form(expression: exp.Expr) -> Form:
-    """Returns a hashable key for comparison: equal expressions have equal keys.
+    """Returns the form of an expression: a hashable key, which is the same for equal expressions.
 
     The case of function names is ignored only for functions that sqlglot does not know.
     """
@@ -88,7 +88,7 @@ def walk_parts(expression: exp.Expr, whole: type[exp.Expr] | None = None) -> Ite
 
 
 def list_used_columns(expression: exp.Expr | None) -> tuple[str, ...]:
-    """The names of the columns that an expression reads, each once."""
+    """Names of the columns that an expression reads, each once."""
     if expression is None:
         return ()
     if type(expression) is exp.Column:

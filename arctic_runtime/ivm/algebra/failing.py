@@ -1,7 +1,8 @@
-"""Tests whether an expression can raise an error; such expressions are computed only for rows of the query.
+"""Tests whether an expression can raise an error when Spark evaluates it.
 
-Under ANSI rules `cast(s as int)` raises an error if `s` is no number. A query that filters such rows out before it
-casts never raises this error, so the computation of its changes must not raise it either.
+Under ANSI rules `cast(s as int)` raises an error if `s` is no number. A query that removes such rows by a filter before
+the cast never raises this error, so a plan that maintains the query must not raise it either: it evaluates such an
+expression only for rows for which the query evaluates it.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ _COMPARED = (
     *(exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between),
     *(exp.Coalesce, exp.Like, exp.Trim),
 )
-"""Expressions that do not convert their arguments if these have the same type."""
+"""Expressions that can't fail if their arguments have one type, because the arguments are then not converted."""
 
 _OF_ANYTHING = frozenset(
     {"LOWER", "UPPER", "LCASE", "UCASE", "LTRIM", "RTRIM", "BTRIM", "INITCAP", "CONCAT_WS", "MD5", "SHA1", "LENGTH"}
     | {"HASH", "XXHASH64", "ISNULL", "ISNOTNULL"}
 )
-"""Functions whose arguments may have any type: they are converted to texts without errors."""
+"""Functions that can't fail for arguments of any type, because Spark converts these to texts without errors."""
 _OF_ONE_TYPE = frozenset({"IFNULL", "NVL", "NULLIF", "CONCAT", "REPLACE", "STARTSWITH", "ENDSWITH", "CONTAINS"})
 _OF_PLACES = frozenset({"SUBSTR", "SUBSTRING", "LEFT", "RIGHT"})
 _OF_MOMENTS = frozenset(
@@ -37,7 +38,10 @@ _INEXACT = ("float", "double")
 
 
 def can_fail(value: exp.Expr, types: Mapping[str, str]) -> bool:
-    """Whether `value` can raise an error for some values of its columns; True if that is not known."""
+    """Whether `value` can raise an error for some values of its columns; True if this is not certain.
+
+    `types` are the types of the columns by name.
+    """
     return not _is_safe(value, types)
 
 
@@ -102,7 +106,7 @@ def _are_all_safe(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
 
 
 def _has_one_type(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
-    """Whether `parts` are combined without a conversion that can fail: they have one type, or all are numbers."""
+    """Whether `parts` have one type or are all numbers, so that Spark combines them without a cast that can fail."""
     kinds = {type_of(part.unnest(), types) for part in parts if not isinstance(part, exp.Null)}
     return len(kinds) <= 1 if None in kinds or not all(map(_is_number, kinds)) else True
 

@@ -1,4 +1,4 @@
-"""Infers types of expressions, as far as they are certain without asking the engine."""
+"""Infers the types of expressions from their syntax and the types of columns, without a call to Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from arctic_runtime.ivm.algebra.numbers import (
 )
 
 SAME_TYPE = (exp.Paren, exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
-"""Parentheses, and clauses that have the same type as the expression that they are applied to."""
+"""Expressions around one other expression that have its type, such as parentheses and OVER (…)."""
 
 ALWAYS_TYPES: dict[type[exp.Expr], str] = {
     exp.Boolean: "boolean",
@@ -37,7 +37,7 @@ FUNCTION_TYPES: dict[tuple[str, int], str] = {
 """Result types by function name and number of arguments, for functions whose type does not depend on the arguments."""
 
 TEXT_FUNCTIONS = frozenset({"LOWER", "UPPER", "INITCAP", "REPLACE", "REGEXP_REPLACE", "SPLIT_PART", "CONCAT_WS"})
-"""Functions that return a text with the collation of their arguments."""
+"""Functions that return a text, which has the collation of the arguments if these have one."""
 
 _TEXTS = ("char", "varchar")
 
@@ -45,7 +45,10 @@ _OF_SUFFIX = {"Y": "tinyint", "S": "smallint", "L": "bigint", "D": "double", "F"
 
 
 def type_of(value: exp.Expr, types: Mapping[str, str]) -> str | None:
-    """Infers the type of `value`, as Spark writes it, from the `types` of columns; None if it is not certain."""
+    """Infers the type of `value` from `types`, the types of columns by name; None if the type is not certain.
+
+    Types are written as Spark writes them, such as `decimal(10,2)`.
+    """
     match value:
         case exp.Column():
             return types.get(value.name)
@@ -75,7 +78,7 @@ def type_of(value: exp.Expr, types: Mapping[str, str]) -> str | None:
 
 
 _CASTS: dict[Form, str] = {}
-"""Cached result types of casts by the form of the type, as a wide query has thousands of casts to a few types."""
+"""Cache of the result types of casts, by `get_form` of the type: a wide query has thousands of casts to a few types."""
 
 
 def _infer_cast_type(value: exp.Cast) -> str:
@@ -98,7 +101,7 @@ def _infer_call_type(call: exp.Anonymous, types: Mapping[str, str]) -> str | Non
 def _infer_negative_type(value: exp.Neg, types: Mapping[str, str]) -> str | None:
     """Infers the type of a negated number.
 
-    A negated literal is typed as a whole: `-2147483648` is an int, although `2147483648` is a bigint.
+    The sign belongs to a literal: `-2147483648` is an int, although `2147483648` is a bigint.
     """
     if isinstance(value.this, exp.Literal) and value.this.is_int:
         return _infer_whole_number_type(-int(value.this.name))
@@ -121,7 +124,7 @@ def _infer_arithmetic_type(value: exp.Add | exp.Sub | exp.Mul, types: Mapping[st
 def _get_precision_and_scale(value: exp.Expr, of_type: str | None) -> tuple[int, int] | None:
     """Returns the precision and scale that Spark gives `value` in arithmetic with a decimal; None if not certain.
 
-    `of_type` is the type of `value`. The precision of a whole literal is the number of its digits.
+    `of_type` is the type of `value`. The precision of an integer literal is the number of its digits.
     """
     if not is_whole(of_type) or isinstance(value, exp.Column | exp.Cast):
         return get_precision_and_scale(of_type)
@@ -157,7 +160,7 @@ def _infer_literal_type(value: exp.Literal) -> str | None:
 
 
 def _infer_whole_number_type(number: int) -> str | None:
-    """Returns the type of a literal that is a whole number; None if it does not fit a bigint."""
+    """Returns the type of an integer literal, int or bigint; None if it does not fit a bigint."""
     if -(2**31) <= number < 2**31:
         return "int"
     return "bigint" if -(2**63) <= number < 2**63 else None

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _WHOLE = {"tinyint": 3, "byte": 3, "smallint": 5, "short": 5, "int": 10, "integer": 10, "bigint": 20, "long": 20}
-"""The types of whole numbers, with the number of digits that Spark gives them as decimals."""
+"""Maps names of integer types to the precision that Spark gives their values as decimals."""
 _DECIMAL = ("decimal", "dec", "numeric")
 _MOST_DIGITS = 38
 _MORE_IN_SUM = 10
 
 
 def get_precision_and_scale(of_type: str | None) -> tuple[int, int] | None:
-    """Returns precision and scale of a type of exact numbers; None for other types."""
+    """Returns the precision and scale of an integer or decimal type; None for other types.
+
+    An integer type has the precision that Spark gives its values as decimals, and scale 0.
+    """
     name, _, rest = (of_type or "").lower().replace(" ", "").partition("(")
     if name in _WHOLE:
         return _WHOLE[name], 0
@@ -33,7 +36,7 @@ def to_decimal_type(precision: int, scale: int) -> str | None:
 
 
 def infer_sum_type(of_type: str | None) -> str | None:
-    """Returns the type of Spark's `sum` over values of a type of exact numbers; None for other types."""
+    """Returns the type of Spark's `sum` over values of an integer or decimal type; None for other types."""
     if is_whole(of_type):
         return "bigint"
     digit_counts = get_precision_and_scale(of_type)
@@ -58,9 +61,9 @@ def infer_product_type(left: tuple[int, int], right: tuple[int, int]) -> str | N
 
 
 def find_exact_type(of_types: Sequence[str]) -> str | None:
-    """Finds the type of exact numbers that holds all values of all `of_types`.
+    """Finds the smallest integer or decimal type that holds all values of all `of_types`.
 
-    Returns None if there is no such type, or if one of `of_types` is not a type of exact numbers.
+    Returns None if that takes more than 38 digits, or if one of `of_types` is neither an integer nor a decimal type.
     """
     if all(map(is_whole, of_types)):
         return max(of_types, key=lambda of_type: _WHOLE[of_type.lower().strip()])
@@ -73,5 +76,5 @@ def find_exact_type(of_types: Sequence[str]) -> str | None:
 
 
 def find_wider_type(left: str, right: str) -> str:
-    """Returns the wider of two types of whole numbers, which is the type of arithmetic with both."""
+    """Returns the wider of two integer types, which is the type of a sum, difference or product of their values."""
     return max(left, right, key=lambda of_type: _WHOLE[of_type.lower().strip()])

@@ -1,4 +1,4 @@
-"""Refusals: why a query can't be maintained incrementally."""
+"""Refusals: reasons for which a query, or one run of it, can't be maintained incrementally."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ MOST_TEXT = 300
 
 
 class NotMaintained(Exception):
-    """Raised if no rule covers a query, or a change of a table that it reads; the query is then recomputed in full.
+    """Raised if no rule of maintenance covers a query, or a change of a table that the query reads.
 
-    The result is compared with the stored rows. `reason` is a code, `because` one line for people.
+    The run then computes the query in full and compares the result with the stored rows. `reason` is a code such as
+    `UNSUPPORTED`; `because` explains it to users in one line.
     """
 
     def __init__(self, reason: Reason, because: str) -> None:
@@ -29,8 +30,8 @@ class NotMaintained(Exception):
 class Refusal:
     """The reason why a run computes its whole query instead of the changes only.
 
-    `because` is one line for people. `lasts` is True if later runs are refused as well, until the query, a setting or
-    the rules change.
+    `because` explains the reason to users in one line. `lasts` is True if later runs are refused as well, until the
+    query, a setting or the rules of maintenance change.
     """
 
     reason: Reason
@@ -43,7 +44,7 @@ class Refusal:
 
     @classmethod
     def from_text(cls, text: str | None) -> Refusal | None:
-        """Parses the text of a commit's summary; None without a text, or if this version does not know its reason."""
+        """Parses a refusal from the text in a commit's summary; None without a text or if its reason is unknown."""
         reason, _, because = (text or "").partition(" ")
         if reason not in get_args(Reason):
             return None
@@ -52,7 +53,7 @@ class Refusal:
 
 @contextmanager
 def refuse_on_error() -> Iterator[None]:
-    """Turns errors inside the block into NotMaintained, except NotMaintained itself and MemoryError."""
+    """Turns errors raised in a `with` block into NotMaintained; NotMaintained and MemoryError pass unchanged."""
     try:
         yield
     except (NotMaintained, MemoryError):

@@ -1,4 +1,4 @@
-"""The operators that a query is made of.
+"""Operators of a query, such as scans, filters and joins, which form a tree.
 
 Every column has a name that is unique in the whole tree, so that an expression means the same in every operator.
 Expressions are sqlglot's; their columns are unqualified and name columns of the operator's inputs.
@@ -16,18 +16,20 @@ from typing_extensions import assert_never
 from arctic_runtime.model.names import TableName
 
 MULTIPLICITY = "__arctic_weight"
-"""The multiplicity column of a Z-set: +1 for an added row, -1 for a removed row."""
+"""Name of the multiplicity column of a Z-set: +1 for an added copy of a row, -1 for a removed copy."""
 
 HAS_AFTER = "__arctic_has_after"
-"""The column of a pair that says whether the row exists now; if not, its columns besides the key have no meaning."""
+"""Boolean column of the image `pair`: whether the row exists after the change; if not, only its key has a meaning."""
 
 HAS_BEFORE = "__arctic_has_before"
-"""The column of a pair that says whether the row existed before; `name_before` names the columns of its old values."""
+"""Boolean column of the image `pair`: whether the row existed before; `name_before` names the columns of old values."""
 
 Image = Literal["new", "old", "either", "delta", "pair"]
-"""What is read of a source: its rows at the end of its window (`new`), at the start (`old`), or a superset of both
-(`either`); the added and removed rows (`delta`); or one row for each changed key, with its new and its old values, the
-key in both (`pair`)."""
+"""Rows that a scan reads of a source table, for the window of table versions whose changes a run processes.
+
+These are the table's rows at the end of the window (`new`), at its start (`old`), or a superset of both (`either`); the
+added and removed rows (`delta`); or one row for each changed key, with its new and its old values (`pair`).
+"""
 
 Side = Literal["left", "right"]
 """A side of a join."""
@@ -37,8 +39,8 @@ Side = Literal["left", "right"]
 class Scan:
     """Reads the rows or the changes of a source table, as `image` says.
 
-    `fields` are its columns, as pairs of the name in the tree and the name in the table. `key` are the columns of the
-    tree that identify a row, None if they are not known.
+    `fields` are the columns, as pairs of the name in the tree and the name in the table. `key` are the names in the
+    tree of the columns that identify a row of the table, None if they are not known.
     """
 
     source: TableName
@@ -48,7 +50,7 @@ class Scan:
 
     @property
     def reads_rows(self) -> bool:
-        """Whether the scan reads the source's rows and not only its changes."""
+        """Whether the scan reads rows of the source table besides the changed ones."""
         return self.image in ("new", "old", "either")
 
     @property
@@ -58,9 +60,9 @@ class Scan:
 
 @dataclass(frozen=True)
 class SpoolScan:
-    """Reads rows that were computed before and are available as `name`, such as the keys of affected rows.
+    """Reads the spool `name`: rows that the plan computed before, such as the keys of affected result rows.
 
-    `names` are their columns. `key` are the columns that identify a row, None if they are not known.
+    `names` are the spool's columns. `key` are the columns that identify a row, None if they are not known.
     """
 
     name: str
@@ -75,7 +77,10 @@ class OneRow:
 
 @dataclass(frozen=True)
 class Project:
-    """Computes each output column by a deterministic expression over one row of the child."""
+    """Computes each output column by a deterministic expression over one row of the child.
+
+    `expressions` are pairs of a column name and an expression.
+    """
 
     child: Node
     expressions: tuple[tuple[str, exp.Expr], ...]
@@ -83,7 +88,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Filter:
-    """The rows of the child for which a condition is true."""
+    """Rows of the child for which the condition is true."""
 
     child: Node
     condition: exp.Expr
@@ -91,10 +96,11 @@ class Filter:
 
 @dataclass(frozen=True)
 class Join:
-    """Pairs of rows for which `on` is true, or all pairs without `on`; left and full joins keep rows without a partner.
+    """Pairs of left and right rows for which `on` is true; all pairs if `on` is None.
 
-    A right join is a left join with its sides exchanged. `broadcast` is the side whose rows Spark copies to every task;
-    None leaves the choice to Spark.
+    As in SQL, a left join keeps left rows without a partner, and a full join keeps the rows of both sides. A right join
+    is a left join with its sides exchanged. `broadcast` is the side whose rows Spark copies to every task; None leaves
+    the choice to Spark.
     """
 
     kind: Literal["inner", "left", "full"]
@@ -106,7 +112,10 @@ class Join:
 
 @dataclass(frozen=True)
 class SemiJoin:
-    """The left rows that have a partner on the right by `on` (`semi`) or none (`anti`); `broadcast` is as in `Join`."""
+    """Left rows for which `on` is true with at least one right row (`semi`) or with none (`anti`).
+
+    `broadcast` is as in `Join`.
+    """
 
     kind: Literal["semi", "anti"]
     left: Node
@@ -117,7 +126,10 @@ class SemiJoin:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One row for each group of equal `keys` (columns of the child, nulls equal); without keys exactly one row."""
+    """One row for each group of child rows with equal `keys`, with its `aggregates`; exactly one row without keys.
+
+    `keys` are columns of the child; nulls are equal. `aggregates` are pairs of a column name and an expression.
+    """
 
     child: Node
     keys: tuple[str, ...]
@@ -126,9 +138,10 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Window:
-    """The child's rows with further columns, each a window expression over the same partition.
+    """Rows of the child with further columns, each the value of a window function of SQL.
 
-    `partition` are columns of the child; without any, all rows are one partition.
+    All functions have the same PARTITION BY: `partition` are columns of the child; without any, all rows are one
+    partition. `expressions` are pairs of a column name and a window expression.
     """
 
     child: Node
@@ -138,9 +151,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Explode:
-    """Each row of the child, repeated for each row that a generator such as explode returns for it.
+    """Rows of the child, each joined with the rows that a generator such as `explode` returns for it.
 
-    `names` are the columns that the generator adds. `outer` keeps rows for which the generator returns none.
+    `names` are the columns that the generator adds. With `outer`, a row for which the generator returns no rows is
+    kept, with nulls.
     """
 
     child: Node
@@ -151,14 +165,14 @@ class Explode:
 
 @dataclass(frozen=True)
 class Distinct:
-    """The child's rows without duplicates."""
+    """Rows of the child without duplicates."""
 
     child: Node
 
 
 @dataclass(frozen=True)
 class UnionAll:
-    """The rows of all `inputs`; columns are matched by position and get the new names `names`."""
+    """Rows of all `inputs`; columns are matched by position and get the names `names`."""
 
     inputs: tuple[Node, ...]
     names: tuple[str, ...]
@@ -166,9 +180,9 @@ class UnionAll:
 
 @dataclass(frozen=True)
 class SetOperation:
-    """The rows in both children (`intersect`), or only in the left one (`except`); `all` keeps duplicates, as in SQL.
+    """Rows in both children (`intersect`), or only in the left one (`except`); `all` keeps duplicates, as in SQL.
 
-    Columns are matched by position and get the new names `names`.
+    Columns are matched by position and get the names `names`.
     """
 
     kind: Literal["intersect", "except"]
@@ -196,7 +210,7 @@ Node = (
 
 
 def list_columns(node: Node) -> tuple[str, ...]:
-    """The names of an operator's output columns, in order."""
+    """Names of an operator's output columns, in order."""
     cached = vars(node)
     if _COLUMNS not in cached:
         cached[_COLUMNS] = _compute_columns(node)
@@ -205,7 +219,7 @@ def list_columns(node: Node) -> tuple[str, ...]:
 
 
 _COLUMNS, _SOURCES = "_columns", "_sources"
-"""Attributes in which a node caches its columns and sources, because rules need them often."""
+"""Attributes of a node in which `list_columns` and `list_sources` cache their results."""
 
 
 def _compute_columns(node: Node) -> tuple[str, ...]:
@@ -256,7 +270,7 @@ def name_before(name: str) -> str:
 def list_image_fields(fields: tuple[tuple[str, str], ...], image: Image) -> tuple[tuple[str, str], ...]:
     """Lists the columns that a scan with this image has besides `fields`, such as the multiplicity of a delta.
 
-    Each is a pair of the name in the tree and the name in the image.
+    Each is a pair of the name in the tree and the name in the frame that the scan reads.
     """
     if image == "delta":
         return ((MULTIPLICITY, MULTIPLICITY),)
@@ -265,7 +279,7 @@ def list_image_fields(fields: tuple[tuple[str, str], ...], image: Image) -> tupl
 
 
 def list_children(node: Node) -> tuple[Node, ...]:
-    """The direct inputs of an operator, left before right."""
+    """Direct inputs of an operator, left before right."""
     nodes: list[Node] = []
     for name, is_many in _INPUTS[type(node)]:
         part = getattr(node, name)
@@ -289,7 +303,7 @@ def _list_inputs(operator: Any) -> tuple[tuple[str, bool], ...]:
 
 
 _INPUTS: Mapping[type, tuple[tuple[str, bool], ...]] = {operator: _list_inputs(operator) for operator in get_args(Node)}
-"""For each operator, its fields that are inputs, in order, and whether the field holds several inputs."""
+"""Maps operator classes to the fields that hold their inputs, in order, each with whether it holds several inputs."""
 
 
 def walk_tree(node: Node) -> Iterator[Node]:
@@ -302,12 +316,12 @@ def walk_tree(node: Node) -> Iterator[Node]:
 
 
 def list_scans(node: Node) -> tuple[Scan, ...]:
-    """Lists the scans in the tree of an operator, left before right; a source that is read twice has two scans."""
+    """Lists all scans of a tree, left before right; a source table that the query reads twice has two scans."""
     return tuple(scan for scan in walk_tree(node) if isinstance(scan, Scan))
 
 
 def list_sources(node: Node) -> frozenset[TableName]:
-    """The source tables that the tree of an operator reads."""
+    """Source tables that the tree with the root `node` reads."""
     cached = vars(node)
     if _SOURCES not in cached:
         own = (node.source,) if isinstance(node, Scan) else ()

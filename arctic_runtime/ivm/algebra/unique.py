@@ -33,24 +33,27 @@ from arctic_runtime.ivm.algebra.tree import (
 
 _Keys = tuple[frozenset[str], ...]
 _MOST = 16
-"""Maximum number of keys kept for a node, as joins of many sources have very many; the first tables' keys are kept."""
+"""Maximum number of unique keys per operator; a join of many tables may have more, of which the first are kept."""
 
 
 def find_unique_keys(node: Node) -> _Keys:
-    """Finds sets of columns that identify a row: no two rows of `node` are equal in all of them, with nulls equal.
+    """Finds unique keys of `node`: sets of columns in which no two rows of its result are equal, with nulls equal.
 
-    The empty set means that there is at most one row.
+    The empty set means that the result has at most one row. Keys that can't be proven are not returned.
     """
     return _select_minimal_keys(_derive_keys(node))
 
 
 def is_unique(node: Node, names: Iterable[str]) -> bool:
-    """Whether the columns `names` are proven to identify a row; equalities in conditions below `node` count as well."""
+    """Whether the columns `names` are proven to identify a row of `node`.
+
+    Columns that conditions below `node` equate with one of `names` or with a constant count as part of `names`.
+    """
     return _has_key(node, find_unique_keys(node), names)
 
 
 def is_one_partner(names: Collection[str], partner: Node, on: exp.Expr | None) -> bool:
-    """Whether a row with the columns `names` is proven to have at most one partner in `partner` by a join on `on`."""
+    """Whether each row with the columns `names` is proven to match at most one row of `partner` in a join on `on`."""
     return _has_one_partner(names, partner, find_unique_keys(partner), on)
 
 
@@ -101,7 +104,7 @@ def _derive_keys(node: Node) -> Iterable[frozenset[str]]:  # noqa: C901 - one ca
 
 
 def _is_copy_free(generator: exp.Expr) -> bool:
-    """Whether a generator explodes an array of text literals that all differ."""
+    """Whether a generator is `explode` of an array of distinct string literals, so that it returns no value twice."""
     array = generator.this if isinstance(generator, exp.Explode) else None
     values = array.expressions if isinstance(array, exp.Array) else []
     is_written = bool(values) and all(isinstance(value, exp.Literal) and value.is_string for value in values)
@@ -109,9 +112,9 @@ def _is_copy_free(generator: exp.Expr) -> bool:
 
 
 def _project_keys(node: Project) -> Iterable[frozenset[str]]:
-    """Yields the unique keys of the projection's input that the projection keeps, with its own column names.
+    """Yields the unique keys of a projection's input of which the projection keeps all columns, by the new names.
 
-    A key column that it drops may be represented by a kept column that always has the same value.
+    In place of a key column, the projection may keep another column that always has the same value.
     """
     names = {below: name for name, below in map_plain_columns(node.expressions).items()}
     for key in find_unique_keys(node.child):
@@ -123,7 +126,10 @@ def _project_keys(node: Project) -> Iterable[frozenset[str]]:
 
 
 def _join_keys(node: Join) -> Iterable[frozenset[str]]:
-    """Finds keys of a join: a side's keys if its rows have at most one partner, else unions of a key of each side."""
+    """Finds unique keys of a join: the keys of each side whose rows have at most one partner.
+
+    If neither side is such, they are the unions of a key of the left and a key of the right side. Full joins have none.
+    """
     if node.kind == "full":
         return ()
     left, right = find_unique_keys(node.left), find_unique_keys(node.right)
@@ -136,7 +142,7 @@ def _join_keys(node: Join) -> Iterable[frozenset[str]]:
 
 
 def _close_over_equals(node: Node, names: frozenset[str]) -> frozenset[str]:
-    """Returns `names` with all columns of `node` that always equal one of them or have only one value."""
+    """Returns `names` and all columns of `node` that always equal one of `names` or a constant."""
     return names.union(_list_constants(node), *(_list_equal_columns(node, name) for name in names))
 
 
@@ -173,7 +179,7 @@ def _list_constants(node: Node) -> frozenset[str]:
 
 
 def _list_true_conditions(node: Node) -> Iterable[exp.Expr]:
-    """Lists the conditions of filters and joins below that are true for every row of `node`."""
+    """Lists the conditions of filters and joins at or below `node` that are true for every row of its result."""
     match node:
         case Filter(child=child, condition=condition):
             return (*split_conjuncts(condition), *_list_true_conditions(child))
@@ -188,11 +194,11 @@ def _list_true_conditions(node: Node) -> Iterable[exp.Expr]:
 
 
 def _select_minimal_keys(keys: Iterable[frozenset[str]]) -> _Keys:
-    """Removes keys that contain another key, and then all but the first `_MOST`."""
+    """Removes keys that are a proper superset of another key, and then all but the first `_MOST`."""
     unique_sets = tuple(dict.fromkeys(keys))
     return tuple(key for key in unique_sets if not any(other < key for other in unique_sets))[:_MOST]
 
 
 def has_single_row(node: SemiJoin) -> bool:
-    """Whether the right side of a semi join is proven to have at most one row."""
+    """Whether the right side of a semi or anti join is proven to have at most one row."""
     return is_unique(node.right, ())

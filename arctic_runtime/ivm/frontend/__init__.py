@@ -1,1 +1,1 @@
-"""Turns SQL text into a tree of operators; raises NotMaintained for what is not understood or not proven."""
+"""Turns SQL text into a tree of operators; raises NotMaintained for queries that no rule of maintenance covers."""

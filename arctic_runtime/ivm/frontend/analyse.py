@@ -1,10 +1,10 @@
 """Analyses the text of a query into a tree of operators.
 
-Names are resolved as Spark does. Views and CTEs are expanded wherever they are read, so that one that is read twice is
-twice in the tree. The order of rows is dropped. NotMaintained is raised for whatever is not understood, or not proven
-to be what a rule requires; nothing is guessed.
+Names are resolved by Spark's rules. A view or CTE is expanded at each place that reads it, so that the tree contains it
+twice if two places do. ORDER BY is dropped. NotMaintained is raised for syntax that is not known, and if a property
+that a rule of maintenance requires is not proven; nothing is guessed.
 
-Each column keeps its name from the operator that computes it up to the top: `amount#7` is the same column everywhere.
+Each column keeps its name from the operator that computes it up to the root: `amount#7` is the same column everywhere.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Analysed:
     """A query as a tree of operators.
 
     `outputs` has a pair for each output column, in order: its name, or "" if Spark derives the name from the
-    expression's text, and the column of the tree. Two outputs may be the same column of the tree. `types` has the types
-    of the tree's columns as far as they are certain.
+    expression's text, and the name of the column in the tree. Two output columns may be one column of the tree. `types`
+    maps columns of the tree to their types, as far as these are certain.
     """
 
     tree: Node
@@ -74,8 +74,8 @@ def analyse_query(
 ) -> Analysed:
     """Analyses the text of a Spark query into a tree of operators; raises NotMaintained if no rule covers the query.
 
-    `relations` are the tables and `views` the views that it may read, by full name. Views are replaced by their
-    queries. `catalog` and `schema` complete shorter names in `sql`; a view has its own.
+    `relations` are the tables and `views` the views that the query may read, by full name. Views are replaced by their
+    queries. `catalog` and `schema` complete shorter names in `sql`; a `ViewText` has its own for its query.
     """
     context = Context(
         relations={name.lower(): (name, relation) for name, relation in relations.items()},
@@ -108,7 +108,7 @@ def _to_view_text(view: str | ViewText) -> ViewText:
 def _derive_query(query: exp.Query, context: Context, outer: Lookup | None) -> Derived:
     """Builds the tree of any query: a select, a set operation, or one of these in parentheses.
 
-    `outer` resolves columns of the outer query; None if there is none.
+    `outer` resolves columns of the outer query if `query` is a subquery of an expression; otherwise it is None.
     """
     if has_limit(query):
         return derive_limited(query, lambda part: _derive_query(part, context, outer), context.names)
@@ -156,10 +156,10 @@ def _set_operation(query: exp.SetOperation, context: Context) -> Derived:
 
 
 def _coerce_sides(what: str, left: Derived, right: Derived, names: Names) -> tuple[Derived, Derived]:
-    """Adds casts to both sides of a set operation where Spark would add them implicitly.
+    """Adds to both sides of a set operation the casts that Spark adds implicitly if the types of a column differ.
 
-    A rule may compute from one side only, and the types of its columns must not depend on that. Raises NotMaintained if
-    the common type is not certain; `what` names the operation in its message.
+    A rule of maintenance may read only one side, and the types of the result must not depend on that. Raises
+    NotMaintained if the common type is not certain; `what` names the operation in the message.
     """
     wanted: list[str | None] = []
     for (name, one), (_, other) in zip(left.fields, right.fields, strict=True):
@@ -206,12 +206,15 @@ def _combine_inputs(query: exp.SetOperation, inputs: tuple[Node, ...], names: tu
 
 
 def _flatten_unions(inputs: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Replaces inputs that are unions by their inputs, so that a chain of unions becomes one."""
+    """Replaces each input that is a UnionAll by that one's inputs, so that a chain of unions becomes one operator."""
     return tuple(part for node in inputs for part in (node.inputs if isinstance(node, UnionAll) else (node,)))
 
 
 def _project_by_position(derived: Derived, names: Names) -> Node:
-    """Projects a query to one column per field, in order; a column of several fields is copied under fresh names."""
+    """Projects a query to one column per output field, in order.
+
+    If several fields are the same column of the tree, the column is copied under a fresh name for each further field.
+    """
     wanted = [made for _, made in derived.fields]
     if len(set(wanted)) == len(wanted):
         return select_exactly(derived.node, wanted)
@@ -229,7 +232,10 @@ def _project_by_position(derived: Derived, names: Names) -> Node:
 
 
 def _check_columns_available(tree: Node) -> None:
-    """Raises NotMaintained if an expression reads a column that its inputs lack, as in correlations over two levels."""
+    """Raises NotMaintained if an operator's expression reads a column that none of its inputs has.
+
+    This happens if a subquery refers to a query more than one level above.
+    """
     for node in walk_tree(tree):
         available = {name for child in list_children(node) for name in list_columns(child)}
         if any(not available.issuperset(list_used_columns(value)) for value in list_expressions(node)):

@@ -1,6 +1,7 @@
-"""Names, in upper case, of Spark's built-in functions that always return the same for the same arguments.
+"""Names, in upper case, of Spark's built-in functions that always return the same value for the same arguments.
 
-Functions that depend on the session or the time are left out on purpose; see `functions`.
+Functions that depend on the session or the time are left out on purpose: the module `functions` refuses a call of any
+function without an entry here.
 """
 
 from __future__ import annotations

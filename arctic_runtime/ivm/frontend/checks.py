@@ -1,4 +1,4 @@
-"""Rewrites the check constraints of a contract for a query in which the table's columns have other names."""
+"""Rewrites the check constraints of a dbt model contract for a frame in which the table's columns have other names."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from arctic_runtime.model.columns import is_same_name
 
 
 def rename_check_columns(check: str, names: Mapping[str, str]) -> exp.Expr:
-    """Parses the predicate `check` and renames its columns; `names` maps each column's name to the new one.
+    """Parses the SQL predicate `check` and renames its columns; `names` maps each old name to the new name.
 
-    Raises ConfigError for a text that is no predicate, and for a column that is not in `names`.
+    Raises ConfigError if the text is no predicate, has a subquery, or names a column that is not in `names`.
     """
     predicate = _parse_check(check)
     variables = {variable.name for function in predicate.find_all(exp.Lambda) for variable in function.expressions}

@@ -1,8 +1,8 @@
-"""Finds texts that Spark may read as a time of the day of the run: as a timestamp, `10:00` is at ten o'clock today.
+"""Finds texts that Spark may convert to a timestamp on the day of the run, as it does with `10:00`.
 
-No function name reveals this. A text becomes a timestamp by a cast, or because a timestamp is expected: next to one in
-a comparison, or as the argument of `hour(text)`. As a date, or as a timestamp without a zone, a time alone is never
-read as a time of the day of the run.
+The result of a query with such a text changes from day to day, although no function in it depends on the time. A text
+becomes a timestamp by an explicit cast, or implicitly: in a comparison with a timestamp, or as the argument of a
+function such as `hour`. A conversion to a date, or to a timestamp without a time zone, never uses the day of the run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlglot import exp
 from arctic_runtime.ivm.frontend.reads import list_function_names
 
 TIME_ALONE = r"(?<![A-Za-z0-9:+.\-])(?<!\d[-/.]\d{1,2} )(T\d|\d{1,2}:\d)"
-"""Java's regular expression for a time without a date before it, in a text or in the text of a nested value."""
+"""Regular expression, in Java's syntax, for a time without a date before it, in a text or a nested value as text."""
 
 _LITERAL = re.compile(r"\s*(T\d|\d{1,2}:\d)", re.IGNORECASE)
 _MOMENTS = (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ)
@@ -55,14 +55,15 @@ _BESIDE = (
     *(exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between, exp.In),
     *(exp.Coalesce, exp.Case, exp.Nullif, exp.Greatest, exp.Least, exp.If, exp.Nvl2, exp.DecodeCase, exp.Array),
 )
-"""Expressions that convert their arguments to a common type."""
+"""Expressions for which Spark converts all arguments to a common type, so that a text may become a timestamp."""
 
 
 @dataclass(frozen=True)
 class DayTexts:
-    """Texts that Spark may read as a time of the day of the run.
+    """Texts that Spark may convert to a timestamp on the day of the run.
 
-    `made` are texts that the queries contain or compute, `columns` are text columns of their tables.
+    `made` are SQL expressions in the queries: literals and computed texts. `columns` are text columns of the tables
+    that the queries read, named in lower case.
     """
 
     made: tuple[str, ...] = ()
@@ -71,10 +72,11 @@ class DayTexts:
 
 @lru_cache(maxsize=64)
 def find_day_texts(queries: tuple[str, ...], types: frozenset[tuple[str, str]]) -> DayTexts:
-    """Finds texts in `queries` (a query and its views) that Spark may read as a time of the day of the run.
+    """Finds texts in `queries` (a query and its views) that Spark may convert to a timestamp on the day of the run.
 
-    Every query must be one that sqlglot can parse. `types` are the names, in lower case, and the types of all columns
-    of all tables that they read. Columns are distinguished only by their names, so that too many texts may be returned.
+    Every query must be one that sqlglot can parse. `types` are pairs of name, in lower case, and type of all columns of
+    all tables that the queries read. Columns of different tables with one name are not distinguished, so that the
+    result may contain columns that are never converted.
     """
     trees = [sqlglot.parse_one(sql, dialect="spark") for sql in queries]
     finder = _Finder(_group_by_name(types), _collect_aliases(trees))
@@ -100,12 +102,16 @@ def _collect_aliases(trees: Sequence[exp.Expr]) -> dict[str, list[exp.Expr]]:
 
 
 def is_text(kind: str) -> bool:
-    """Whether the type `kind` is a text, or contains one."""
+    """Whether the type `kind` is a text type, or contains one at any level."""
     return _TEXT.search(kind) is not None
 
 
 class _Finder:
-    """Collects texts that become timestamps; `types` has the types of columns, `aliases` the expressions of aliases."""
+    """Collects texts that become timestamps.
+
+    `types` maps column names to their types, and `aliases` maps aliases to the expressions that have them; all names
+    are in lower case.
+    """
 
     def __init__(self, types: Mapping[str, str], aliases: Mapping[str, Sequence[exp.Expr]]) -> None:
         self.types, self.aliases = types, aliases
@@ -134,7 +140,10 @@ class _Finder:
         return values if is_moment or any(map(self._may_be_moment, values)) else []
 
     def find_texts(self, value: exp.Expr) -> None:
-        """Collects the literals, cut-out texts and text columns in `value`, which Spark converts to a timestamp."""
+        """Adds literals and computed texts in `value` to `made`, and its text columns to `columns`.
+
+        `value` is an expression that Spark converts to a timestamp if it is a text.
+        """
         if id(value) in self._seen:
             return
         self._seen.add(id(value))
@@ -162,7 +171,10 @@ class _Finder:
             self.find_texts(aliased)
 
     def _may_be_moment(self, value: exp.Expr, rounds: int = _ROUNDS) -> bool:
-        """Whether a value may be a timestamp; True if that is not known. Follows aliases at most `rounds` times."""
+        """Whether a value may be a timestamp; True if its type is not known.
+
+        Replaces aliases by their expressions at most `rounds` times, because they can refer to each other in a circle.
+        """
         bare = value.unnest()
         match bare:
             case exp.Literal() | exp.Null() | exp.Boolean() | exp.DPipe() | exp.Predicate() | exp.Count():
@@ -192,7 +204,7 @@ _TEXT_FUNCTIONS = frozenset(
 
 
 def _list_result_values(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Yields the arguments of an expression; of a CASE or IF only the results of its branches."""
+    """Yields the arguments of an expression; of a CASE or IF only the results of its branches, not the conditions."""
     if isinstance(node, exp.Case):
         yield from (part.args["true"] for part in node.args["ifs"])
         yield from filter(None, [node.args.get("default")])
@@ -207,7 +219,7 @@ def _is_moment(cast: exp.Cast) -> bool:
 
 
 def _is_cut_out(value: exp.Expr) -> bool:
-    """Whether a value is cut out of a text, or formatted from a timestamp, so that it may be a time without a date."""
+    """Whether a value is a part of a text or a formatted timestamp, so that it may be a time without a date."""
     if not isinstance(value, exp.Func):
         return False
     names = set(list_function_names(value))

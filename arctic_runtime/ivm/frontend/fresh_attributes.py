@@ -28,9 +28,9 @@ from arctic_runtime.ivm.frontend.scope import Derived, Names
 
 
 def with_fresh_attributes(derived: Derived, names: Names) -> Derived:
-    """Copies a query with fresh column names, so that a larger query can contain it twice.
+    """Copies the tree of a query with fresh column names, so that a larger tree can contain the query twice.
 
-    It takes a fraction of the time of a second analysis.
+    The copy takes a fraction of the time of a second analysis of the query's text.
     """
     other = _Renaming(names)
     return Derived(
@@ -41,7 +41,7 @@ def with_fresh_attributes(derived: Derived, names: Names) -> Derived:
 
 
 class _Renaming:
-    """Renames each column to a fresh name, for which the type and nullability of the old one are stored."""
+    """Renames columns to fresh names; the types and nullability of the old names are stored for the new ones."""
 
     def __init__(self, names: Names) -> None:
         self._names = names

@@ -1,11 +1,11 @@
-"""Parses a query, and checks which functions it calls.
+"""Parses a query, and raises NotMaintained for functions in it that can't be maintained.
 
-Volatile functions, whose result depends on more than their arguments, are refused. Functions whose result depends on
-the order of rows that compare equal are allowed: `first`, `collect_list`, and `row_number` or `lag` over an order with
-ties. Maintenance recomputes whole groups and partitions, so that its result is one that a full run could have returned.
-It is still right if a full run would have chosen another one.
+Volatile functions, whose result depends on more than their arguments, are refused. So are functions that are not
+built into Spark, because nothing is known about functions that users define.
 
-Functions that Spark does not have are defined by users. Nothing is known about them, so they are refused.
+Functions whose result depends on the order of rows that compare equal are allowed: `first`, `collect_list`, and
+`row_number` or `lag` over an order with ties. Maintenance computes whole groups and partitions, so that its result is
+one of those that a full run could return, though perhaps another one than a full run would return.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ _OWN_SYNTAX = frozenset(
 
 
 class _Parser(Parser):
-    """Parser that has classes for as few functions as possible; other calls keep their name and are written unchanged.
+    """Parser that builds sqlglot's own class for as few functions as possible, and `Anonymous` for the others.
 
-    ARRAY has a class, because a subscript after an unknown name would be parsed as its argument.
+    An `Anonymous` call keeps its name and is written back unchanged. ARRAY has its class, because a subscript after an
+    `Anonymous` call would be parsed as one of its arguments.
     """
 
     FUNCTIONS: ClassVar = {
@@ -70,7 +71,7 @@ class _Parser(Parser):
 
 
 def parse_query(sql: str) -> exp.Query:
-    """Parses a text that is one query; raises NotMaintained if it is not one query, or can't be parsed."""
+    """Parses the text of one query; raises NotMaintained if it can't be parsed or is anything else than one query."""
     try:
         statements_read = read_sql(sql)
     except SqlglotError as error:
@@ -87,7 +88,10 @@ def parse_query(sql: str) -> exp.Query:
 
 
 def read_sql(sql: str) -> list[exp.Expr | None]:
-    """Parses the statements or expressions of a text; raises sqlglot's error, and NotMaintained for pipe syntax."""
+    """Parses the statements or expressions of a text, separated by semicolons.
+
+    Raises SqlglotError if the text can't be parsed, and NotMaintained for pipe syntax (`|>`).
+    """
     sql_tokens = tokenize_sql(sql)
     if any(token.token_type == TokenType.PIPE_GT for token in sql_tokens):
         raise NotMaintained("UNSUPPORTED", "pipe syntax (`|>`)")
@@ -99,9 +103,9 @@ def read_sql(sql: str) -> list[exp.Expr | None]:
 
 
 def _check_read(node: exp.Expr) -> None:
-    """Raises NotMaintained for WITH RECURSIVE, parameters, and syntax that is parsed as something else.
+    """Raises NotMaintained for WITH RECURSIVE, for parameters, and for syntax that sqlglot parses wrongly.
 
-    The type TIME is parsed as a timestamp, a path into a variant as a parameter.
+    Sqlglot parses the type TIME as a timestamp, and a path into a variant (`v:price`) as a parameter.
     """
     if isinstance(node, exp.DataType) and node.is_type(exp.DType.TIME, exp.DType.TIMETZ):
         raise NotMaintained("UNSUPPORTED", "the type TIME")
@@ -112,7 +116,11 @@ def _check_read(node: exp.Expr) -> None:
 
 
 def check_functions(expression: exp.Expr) -> None:
-    """Raises NotMaintained for a function in `expression` that is volatile, unknown or not covered."""
+    """Raises NotMaintained if `expression` calls a function that is volatile, unknown or not supported.
+
+    Also raises for parameters, for `*` outside of `count(*)`, and for texts such as `'today'` that Spark converts to
+    another date in every run.
+    """
     for node in walk_parts(expression):
         word = get_clock_word(node)
         if word is not None:
@@ -133,7 +141,7 @@ def check_functions(expression: exp.Expr) -> None:
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Whether a node is a call of an aggregate, perhaps inside its `filter`, `within group` or `ignore nulls`."""
+    """Whether a node is an aggregate call, or a `filter`, `within group` or `ignore nulls` clause around one."""
     if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
         return is_aggregate(node.this)
     if isinstance(node, exp.Anonymous):
@@ -147,7 +155,7 @@ def is_generator(node: exp.Expr) -> bool:
 
 
 def get_value_over_no_rows(call: exp.Expr) -> exp.Expr | None:
-    """Returns the value of an aggregate call over no rows: the expression 0 or null; None if it is not known."""
+    """Returns the value of an aggregate call over no rows as an expression, 0 or NULL; None if it is not known."""
     while isinstance(call, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
         call = call.this
     function = find_aggregate_function(call)
@@ -178,7 +186,10 @@ def _check_function(function: exp.Func) -> None:
 
 
 def _check_variables(function: exp.Expr) -> None:
-    """Raises NotMaintained if a lambda uses its variable in another case than declared: it was parsed as a column."""
+    """Raises NotMaintained if a lambda's body writes its variable in another case than its parameter list.
+
+    Sqlglot parses such a variable as a column.
+    """
     if not isinstance(function, exp.Lambda):
         return
     variables = {variable.name.lower() for variable in function.expressions}
@@ -191,7 +202,7 @@ def _check_variables(function: exp.Expr) -> None:
 
 
 def _mark_unit(node: exp.Expr) -> None:
-    """Turns the unit `day` in `dateadd(day, 1, d)`, which is parsed as a column, into a keyword."""
+    """Turns the unit of a date function, such as `day` in `dateadd(day, 1, d)`, from a column into a keyword."""
     if isinstance(node, exp.Anonymous) and node.name.upper() in _TAKES_UNIT and len(node.expressions) == 3:
         unit = node.expressions[0]
         if isinstance(unit, exp.Column) and not unit.table:
@@ -199,7 +210,10 @@ def _mark_unit(node: exp.Expr) -> None:
 
 
 def _name_fields(node: exp.Expr) -> None:
-    """Adds aliases to columns in `struct(amount)`, so that fields keep their names when the tree renames columns."""
+    """Adds aliases to columns in `struct(amount)`, so that the struct's fields keep their names in the tree.
+
+    Without an alias, Spark names a field after its column, and the analysis renames columns (`amount#7`).
+    """
     if isinstance(node, exp.Anonymous) and node.name.upper() == "STRUCT":
         for value in [part for part in node.expressions if isinstance(part, exp.Column | exp.Dot)]:
             last = value.this if isinstance(value, exp.Column) else value.expression

@@ -1,4 +1,7 @@
-"""Expressions of `merge_columns`, which compute a column from the stored row `old` and the arriving row `new`."""
+"""Expressions of the configuration key `merge_columns`, such as `greatest(old.price, new.price)`.
+
+Each computes the value of a column from the stored row `old` and the arriving row `new` of the same key.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ OLD, NEW = "old", "new"
 
 
 def check_merge_expression(text: str) -> None:
-    """Raises ConfigError if a text is not one deterministic row-wise expression over `old.column` and `new.column`."""
+    """Raises ConfigError unless a text is one deterministic expression over `old.column` and `new.column`.
+
+    Subqueries, aggregates and window functions are refused.
+    """
     expression = _parse_expression(text)
     if next(_list_columns(expression, text), None) is None:
         raise ConfigError(f"{text!r} uses neither `old.column` nor `new.column`")
@@ -34,7 +40,7 @@ def check_merge_expression(text: str) -> None:
 
 
 def list_row_columns(text: str, row: str) -> tuple[str, ...]:
-    """Lists the columns of `row`, which is `old` or `new`, that an expression uses, each once."""
+    """Lists the columns of `row`, which is `old` or `new`, that the expression `text` uses, each once."""
     column_names = (
         column.parts[1].name
         for column in _list_columns(_parse_expression(text), text)
@@ -44,10 +50,10 @@ def list_row_columns(text: str, row: str) -> tuple[str, ...]:
 
 
 def bind_rows(text: str, rows: Mapping[str, tuple[str, Mapping[str, str]]]) -> exp.Expr:
-    """Rewrites an expression so that it reads its columns from two structs, one for `old` and one for `new`.
+    """Rewrites the expression `text` so that it reads the columns of `old` and `new` from two struct columns.
 
-    `rows` has for each of the two the name of the struct, and the name of its field by column. Raises ConfigError for a
-    column that a row does not have.
+    `rows` maps `old` and `new` to the name of the struct and to a mapping from column names to the struct's fields.
+    Raises ConfigError if the expression uses a column that the struct does not have.
     """
     expression = _parse_expression(text)
     for column in list(_list_columns(expression, text)):

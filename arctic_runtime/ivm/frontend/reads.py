@@ -1,4 +1,4 @@
-"""Finds the tables that a query reads, and whether its result depends on anything else."""
+"""Finds the tables that a query reads, and functions in it that depend on the time, the session or random numbers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ UNSTABLE = frozenset(
 """Functions that may return another value for the same arguments: they depend on time, session or random numbers."""
 
 _CLOCK_WORD = re.compile(r"[\s\x00-\x20]*(now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
-"""Matches a clock word at the start of a text; a time zone may follow."""
+"""Matches a text that begins with a word, such as `today`, that Spark converts to the time of the run."""
 
 _TIME_ALONE = re.compile(r"\s*T?\d{1,2}:\d|\s*T\d", re.IGNORECASE)
 
@@ -85,11 +85,12 @@ _WRITTEN = "written"
 
 @dataclass(frozen=True)
 class Reads:
-    """The tables that a query names, and why its result may change although the tables do not.
+    """Tables that a query reads, and reasons for which its result may change although the tables do not.
 
-    `unstable` are names of functions in upper case. `parsed` is False if the query could not be parsed: then nothing is
-    known about it and it has to run every time. `day_columns` are text columns, named in lower case, that Spark may
-    read as times of the day of the run.
+    `unstable` are names, in upper case, of functions that depend on the time, the session or random numbers. `parsed`
+    is False if the query could not be parsed: its tables are then not known, so that it must run every time.
+    `day_columns` are text columns, in lower case, that Spark may convert to a timestamp on the day of the run, as it
+    does with `10:00`.
     """
 
     tables: tuple[TableName, ...] = ()
@@ -100,7 +101,10 @@ class Reads:
 
 @lru_cache(maxsize=64)
 def find_reads(sql: str, catalog: str, schema: str) -> Reads:
-    """Finds the tables and unstable functions of a Spark query; `catalog` and `schema` complete shorter table names."""
+    """Finds the tables and unstable functions of a Spark query; `catalog` and `schema` complete shorter table names.
+
+    `day_columns` of the result is empty.
+    """
     try:
         tree = sqlglot.parse_one(sql, dialect="spark")
         if tree.find(exp.Command) is not None or not isinstance(tree, exp.Query):
@@ -115,12 +119,11 @@ def find_reads(sql: str, catalog: str, schema: str) -> Reads:
 
 
 def with_position(sql: str, may_unite: bool = False) -> str | None:
-    """Adds the position of the source's row to the select list of `sql`; None if that could change its meaning.
+    """Adds the position of each change event in its source to the select list of `sql`, as the column `POSITION`.
 
-    This is possible for a select over `changes(…)`, perhaps joined, without grouping, distinct, set operation or limit:
-    each of its rows is one event, so that the position of the source's row is the position of the event. If the query
-    `may_unite` several sources, it may also be a `union all` of such selects, each from another source. Positions of
-    different sources do not order their events.
+    Returns None unless each result row is one event. That is so for a select from `changes(…)`, with or without joins,
+    that has no grouping, DISTINCT, set operation or limit. With `may_unite`, `sql` may also be a `union all` of such
+    selects, each from another source; positions in different sources can't be compared.
     """
     try:
         tree = sqlglot.parse_one(sql, dialect="spark")
@@ -143,9 +146,9 @@ def with_position(sql: str, may_unite: bool = False) -> str | None:
 
 
 def keeps_events_apart(sql: str) -> bool:
-    """Whether each row of a query depends only on one event of one `changes(…)`, not on other events or the time.
+    """Whether each result row of a query depends on one change event only, not on other events, tables or the time.
 
-    This holds for selects from `changes(…)` without joins, and for a `union all` of them.
+    This holds for a select from `changes(…)` without joins, and for a `union all` of such selects.
     """
     try:
         tree = sqlglot.parse_one(sql, dialect="spark")
@@ -162,9 +165,9 @@ def keeps_events_apart(sql: str) -> bool:
 
 
 def _list_union_parts(tree: exp.Expr) -> list[exp.Expr]:
-    """Lists the parts of a `union all` in the order of the text; a query that is no set operation is its only part.
+    """Lists the queries that `union all` connects, in the order of the text.
 
-    Returns none for any other set operation.
+    For a query that is no set operation the list has this query only; for any other set operation it is empty.
     """
     if not isinstance(tree, exp.SetOperation):
         return [tree]
@@ -176,7 +179,10 @@ def _list_union_parts(tree: exp.Expr) -> list[exp.Expr]:
 
 
 def _is_one_more(sql: str, tree: exp.Expr, columns: list[exp.Column]) -> bool:
-    """Whether `sql` is parsed as the selects of `tree` with one more column each, those in `columns`."""
+    """Whether `sql` parses to the query `tree` with one more column at the end of each of its selects.
+
+    `columns` has these columns, in the order of the selects.
+    """
     wanted = tree.copy()
     try:
         for select, column in zip(_list_union_parts(wanted), columns, strict=True):
@@ -206,7 +212,7 @@ def _find_event_source(tree: exp.Expr) -> str | None:
 
 
 def _find_top_level_froms(tokens: list[Token]) -> list[int]:
-    """Positions in the text of the FROM of each select outside of parentheses; `is distinct from` is no FROM."""
+    """Positions in the text of the FROM keywords of selects that are not in parentheses, in characters."""
     depth, positions, awaits = 0, list[int](), False
     kinds = [token.token_type for token in tokens]
     for before, token in zip([None, *kinds], tokens, strict=False):
@@ -250,7 +256,7 @@ def _fold_cte_names(tree: exp.Query) -> set[str]:
 
 
 def _is_hint_or_generator(table: exp.Table) -> bool:
-    """Whether a table in the syntax tree is none: a name in a hint, or a function that makes rows of its arguments."""
+    """Whether a Table node is no stored table but a name in a hint, or a function that generates rows."""
     function = table.this
     is_generator = isinstance(function, exp.Func) and _GENERATORS.intersection(list_function_names(function))
     return bool(is_generator) or table.find_ancestor(exp.Hint) is not None
@@ -278,12 +284,13 @@ def _find_unstable_functions(tree: exp.Expr) -> set[str]:
 
 
 def get_clock_word(part: exp.Expr) -> str | None:
-    """Returns, in upper case, a text in `part` that Spark reads as another date or time in each run; None without one.
+    """Returns the constant text in `part` that Spark may convert to another date or time in each run; None without one.
 
-    Spark converts `today` wherever a constant text becomes a date: in `date 'today'`, and also in `day < 'today'`,
-    which has no visible conversion. So such a word counts unless it is clear that it stays a text. A time without a
-    date, as in `timestamp '10:00'`, is on the day of the run. A concatenation of constants that becomes a date or a
-    time is returned as well, because its value is not computed here.
+    Such texts are `now`, `today`, `tomorrow` and `yesterday`, and a time without a date, as in `timestamp '10:00'`,
+    which is a time on the day of the run. Spark converts `today` explicitly in `date 'today'`, and implicitly in
+    `day < 'today'`. So each such word is returned unless it certainly remains a text. A concatenation of constants that
+    is converted to a date or time is returned as well, because its value is not computed here. The result is in upper
+    case.
     """
     if isinstance(part, exp.Literal) and part.is_string:
         match = _CLOCK_WORD.match(part.name)
@@ -306,7 +313,7 @@ def _get_timestamp_source(part: exp.Expr) -> exp.Expr | None:
 
 
 def _is_used_as_text(literal: exp.Expr) -> bool:
-    """Whether a literal stays a text: it is selected as it is, concatenated, or compared with a certain text."""
+    """Whether a string literal certainly remains a text: it is selected, concatenated, or compared with a text."""
     parent = literal.parent
     match parent:
         case None | exp.Select() | exp.DPipe() | exp.Like() | exp.ILike() | exp.RegexpLike():
@@ -339,7 +346,7 @@ def _is_text(value: exp.Expr) -> bool:
 
 
 def list_function_names(function: exp.Func) -> list[str]:
-    """Lists the names under which the called function is known, in upper case."""
+    """Lists the SQL names of the called function, in upper case: its name, or all aliases that sqlglot has for it."""
     if isinstance(function, exp.Anonymous):
         return [function.name.upper()]
     return [name.upper() for name in type(function).sql_names()]

@@ -1,4 +1,4 @@
-"""Resolves the names in a query, and defines the records that hold the names in scope."""
+"""Resolves the names of columns in a query, and defines the records that hold the names in scope."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from arctic_runtime.ivm.algebra.tree import Distinct, Node, Project, list_column
 from arctic_runtime.model.columns import Column, is_same_name
 
 Field = tuple[str, str]
-"""A name that a query can use, and the column of the tree that it refers to."""
+"""Pair of a name that SQL can use for a column, and the column's unique name in the tree."""
 
 Lookup = Callable[[tuple[str, ...]], exp.Expr | None]
-"""Resolves a name, given by its parts, to an expression over the tree's columns; None if nothing has this name."""
+"""Function that resolves a name of SQL, given as the words between its dots, to an expression over the tree's columns.
+
+Returns None if there is no column of this name.
+"""
 
 _MOST_COLUMNS = 20_000
 
@@ -29,7 +32,7 @@ _MOST_COLUMNS = 20_000
 class Relation:
     """Known facts about a table that a query reads.
 
-    `key` are the columns of its primary key, () if it has exactly one row, None if nothing is known.
+    `key` are the columns of its primary key: () if the table has exactly one row, None if it has no known key.
     `not_null` are columns besides the key that are never null.
     """
 
@@ -40,9 +43,10 @@ class Relation:
 
 @dataclass(frozen=True)
 class ViewText:
-    """A view: its query `sql`, its names for the `columns`, and the catalog and schema that complete names in it.
+    """Definition of a view: its query `sql`, and the names that it gives to the query's columns.
 
-    Without `columns` the query's names remain. Catalog and schema are by default those of the view itself.
+    Without `columns` the view has the query's column names. `catalog` and `schema` complete shorter table names in
+    `sql`; None stands for those of the view itself.
     """
 
     sql: str
@@ -53,9 +57,9 @@ class ViewText:
 
 @dataclass(frozen=True)
 class Source:
-    """The columns of one table in FROM, which a `qualifier` such as its alias refers to.
+    """Columns of one table, view or subquery in FROM, and the `qualifier`, such as its alias, that names in SQL use.
 
-    `in_order` is False if `qualifier.*` would return these columns in another order.
+    `in_order` is False if Spark returns the columns for `qualifier.*` in another order than `fields`.
     """
 
     qualifier: tuple[str, ...]
@@ -64,13 +68,17 @@ class Source:
 
     @cached_property
     def named(self) -> dict[str, list[str]]:
-        """Columns of the tree by the name, in lower case, that they have in this source."""
+        """Columns of the tree, grouped by the name, in lower case, that SQL uses for them after the qualifier."""
         return group_by_name(self.fields)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Result of a FROM clause; `visible` are the columns of `*`, among which names without qualifier are resolved."""
+    """Result of a FROM clause: its tree, and the columns that the select can name.
+
+    `visible` are the columns of `*`, which names without a qualifier refer to; `sources` are the columns that names
+    with a qualifier refer to.
+    """
 
     node: Node
     visible: tuple[Field, ...]
@@ -78,15 +86,16 @@ class Rows:
 
     @cached_property
     def named(self) -> dict[str, list[str]]:
-        """Columns of the tree by the name, in lower case, that they have without a qualifier."""
+        """Columns of the tree, grouped by the name, in lower case, that SQL uses for them without a qualifier."""
         return group_by_name(self.visible)
 
 
 @dataclass(frozen=True)
 class Derived:
-    """A query's tree and the names of its columns.
+    """Tree of a query and the names of its output columns.
 
-    `pending` are conditions that compare rows of this tree with the outer query, which has to apply them.
+    `pending` are conditions of a correlated subquery that also read columns of the outer query. The tree does not
+    apply them; the analysis of the outer query must do so.
     """
 
     node: Node
@@ -96,10 +105,10 @@ class Derived:
 
 @dataclass(frozen=True)
 class Shape:
-    """A select before its select list is applied: `items` are the names and values of its columns, over `node`.
+    """A select before its select list is applied: `node` is the tree below the list, `items` are its names and values.
 
-    `groups` is "many" if it groups by keys, "one" if it aggregates without keys, "none" if it does not aggregate.
-    `plain` is False if HAVING, windows or DISTINCT are applied after grouping. `pending` is as in `Derived`.
+    `groups` is "many" if the select groups by keys, "one" if it aggregates without keys, "none" if it does not
+    aggregate. `plain` is False if it has HAVING, window functions or DISTINCT. `pending` is as in `Derived`.
     """
 
     node: Node
@@ -112,9 +121,9 @@ class Shape:
 
 @dataclass(frozen=True)
 class Cte:
-    """A CTE, with the context in which its names are resolved.
+    """A CTE with its column aliases, and the context in which names in its query are resolved.
 
-    `derived` and `ordered` are caches, empty until they are needed: its tree, and whether it orders its rows.
+    `derived` and `ordered` cache the CTE's tree, and whether its query orders rows; each has at most one element.
     """
 
     query: exp.Query
@@ -126,14 +135,20 @@ class Cte:
 
 @dataclass
 class Names:
-    """Names the columns of a tree, and stores which types are known and which columns are never null."""
+    """Generates unique column names for a tree, and stores the known types of its columns.
+
+    `never_null` are the columns that are known to be never null.
+    """
 
     types: dict[str, str] = field(default_factory=dict)
     never_null: set[str] = field(default_factory=set)
     _numbers: count[int] = field(default_factory=count)
 
     def make_fresh(self, name: str, of_type: str | None = None) -> str:
-        """Returns `name` with a unique number, and stores `of_type`; raises NotMaintained for too many columns."""
+        """Returns a unique column name, as `amount#7` for `amount`, and stores `of_type` as its type if it is known.
+
+        Raises NotMaintained if the tree has too many columns.
+        """
         number = next(self._numbers)
         if number > _MOST_COLUMNS:
             raise NotMaintained("UNSUPPORTED", "the query is too large once its views and CTEs are expanded")
@@ -143,16 +158,19 @@ class Names:
         return made
 
     def type_of(self, value: exp.Expr) -> str | None:
-        """The type of an expression over these columns as Spark writes it; None if it is not certain."""
+        """Infers the type of an expression over these columns, as Spark writes it; None if it is not certain."""
         return type_of(value, self.types)
 
 
 @dataclass(frozen=True)
 class Context:
-    """Everything that names in a query may refer to besides its own FROM clause; names are in lower case.
+    """Tables, views and CTEs that a query may name, and state that the analysis of all its parts shares.
 
-    `derive` and `shape` analyse a query inside another one. `inside` are the views that are being expanded. `around` is
-    the tree of the outer query, if the query is a subquery in an expression.
+    `relations`, `views` and `ctes` are keyed by names in lower case; tables and views have their stored name besides.
+    `catalog` and `schema` complete shorter names. `derive` and `shape` are the functions that analyse a query inside
+    another one; they are fields because the modules would otherwise import each other. `inside` are the views that are
+    being expanded. `ordered_views` caches whether views order their rows. `around` is the tree of the outer query if
+    the query is a subquery in an expression.
     """
 
     relations: Mapping[str, tuple[str, Relation]]
@@ -169,9 +187,10 @@ class Context:
 
 
 def find_column(rows: Rows, parts: tuple[str, ...]) -> exp.Expr | None:
-    """Resolves the name of a column among the results of FROM; None if there is no such column.
+    """Resolves a name of SQL to a column of `rows`, or to a nested field of one; None if there is no such column.
 
-    `parts` are the levels of the name. The longest matching qualifier wins. Parts after the column name nested fields.
+    `parts` are the words between the dots, such as ("t", "address", "city"): first a qualifier of any length, then the
+    column, then nested fields. The longest qualifier that matches wins.
     """
     for depth in range(min(3, len(parts) - 1), -1, -1):
         where = _list_qualified_sources(rows, parts[:depth]) if depth else (rows,)
@@ -189,13 +208,13 @@ def select_nested_field(value: exp.Expr, inner: tuple[str, ...]) -> exp.Expr:
 
 
 def find_matching_fields(fields: Iterable[Field], name: str) -> tuple[str, ...]:
-    """Lists the columns of the tree whose field is called `name`, ignoring case, each once."""
+    """Lists the columns of the tree that have the SQL name `name` in `fields`, regardless of case, each once."""
     wanted = name.lower()
     return tuple(dict.fromkeys(made for own, made in fields if own.lower() == wanted))
 
 
 def group_by_name(fields: Iterable[Field]) -> dict[str, list[str]]:
-    """Groups the columns of the tree by their name in `fields`, in lower case."""
+    """Groups the columns of the tree by their SQL names in `fields`, in lower case."""
     columns_by_name: dict[str, list[str]] = {}
     for own, made in fields:
         columns_by_name.setdefault(own.lower(), []).append(made)
@@ -203,7 +222,10 @@ def group_by_name(fields: Iterable[Field]) -> dict[str, list[str]]:
 
 
 def require_one(matches: tuple[str, ...], name: str) -> str:
-    """Returns the only column in `matches`; raises NotMaintained for the name `name` if there are several or none."""
+    """Returns the only element of `matches`, the columns that the SQL name `name` may refer to.
+
+    Raises NotMaintained if there are several or none.
+    """
     if len(matches) != 1:
         what = "could be several columns" if matches else "is no column that is known"
         raise NotMaintained("UNRESOLVED", f"{name} {what}")
@@ -211,15 +233,15 @@ def require_one(matches: tuple[str, ...], name: str) -> str:
 
 
 def matches_qualifier(qualifier: tuple[str, ...], parts: tuple[str, ...]) -> bool:
-    """Whether the last parts of a source's `qualifier` are the qualifier `parts` of a name, ignoring case."""
+    """Whether a source's `qualifier`, such as (catalog, schema, table), ends in `parts`, regardless of case."""
     own = qualifier[-len(parts) :]
     return len(own) == len(parts) and all(map(is_same_name, own, parts))
 
 
 def name_parts(node: exp.Expr) -> tuple[str, ...] | None:
-    """Returns the parts of a name of a column, perhaps with nested fields; None for any other expression.
+    """Returns the words of a column's name, with qualifier and nested fields; None for any other expression.
 
-    Parentheses are ignored as in Spark: `(t).a` is `t.a`.
+    Parentheses are ignored as in Spark: `(t).a` is `t.a`. Raises NotMaintained for `t.*`.
     """
     if isinstance(node, exp.Column):
         if isinstance(node.this, exp.Star):
@@ -232,7 +254,10 @@ def name_parts(node: exp.Expr) -> tuple[str, ...] | None:
 
 
 def resolve_names(expression: exp.Expr, lookup: Lookup) -> exp.Expr:
-    """Replaces names in an expression by columns of the tree, as `lookup` resolves them; subqueries are not changed."""
+    """Replaces the names in an expression by the expressions to which `lookup` resolves them.
+
+    Names inside subqueries are not changed. Raises NotMaintained if a name can't be resolved.
+    """
 
     def visit_node(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Query):
@@ -244,7 +269,7 @@ def resolve_names(expression: exp.Expr, lookup: Lookup) -> exp.Expr:
 
 
 def resolve_name(parts: tuple[str, ...], lookup: Lookup) -> exp.Expr:
-    """Resolves a name by `lookup`; raises NotMaintained if nothing has this name."""
+    """Resolves the name with the words `parts` by `lookup`; raises NotMaintained if there is no such column."""
     resolved = lookup(parts)
     if resolved is None:
         raise NotMaintained("UNRESOLVED", f"{'.'.join(parts)} is not a known column")
@@ -252,7 +277,10 @@ def resolve_name(parts: tuple[str, ...], lookup: Lookup) -> exp.Expr:
 
 
 def look_up_locally(rows: Rows, outer: Lookup | None) -> Lookup:
-    """Returns a lookup that resolves names in a FROM clause and, if that fails, by the lookup `outer`."""
+    """Returns a lookup that resolves names to columns of `rows`, and names that these lack by `outer`.
+
+    `outer` is the lookup of the outer query, None if there is none.
+    """
 
     def look_up(parts: tuple[str, ...]) -> exp.Expr | None:
         resolved = find_column(rows, parts)
@@ -262,7 +290,10 @@ def look_up_locally(rows: Rows, outer: Lookup | None) -> Lookup:
 
 
 def project_shape(shape: Shape, names: Names) -> Derived:
-    """Builds a query's tree by applying its select list, and keeps columns that the pending conditions read."""
+    """Builds the tree of a select by applying its select list and DISTINCT.
+
+    Columns that the pending conditions read are kept as well, after those of the select list.
+    """
     available = dict.fromkeys(list_columns(shape.node))
     taken: dict[str, exp.Expr] = {}
     fields = []

@@ -1,9 +1,9 @@
-"""Marks equalities that hold for values that are not the same, by the types of both sides.
+"""Marks equalities of columns whose equal values may differ, because the columns have different types.
 
-Both `'07' = 7` and `'7' = 7` hold in SQL. Unless the types are known to be alike, both sides of an equality are
-written as `coalesce(x)`. It means the same but is no plain column, so that no rule replaces one side by the other.
-Numbers of two exact types correspond one to one, but `1` and `1.00` are different texts: then only the left side is
-written as `coalesce(x)`.
+In SQL both `'07' = 7` and `'7' = 7` are true, so a column of texts must not replace one of numbers although a condition
+equates them. Unless the types rule this out, both sides of such an equality are written as `coalesce(x)`, which has the
+same value but is no plain column, so that no rule replaces one side by the other. Values of two types of exact numbers
+correspond one to one but are not the same, as `1` and `1.00`: there only the left side is written as `coalesce(x)`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ _MOMENTS = ("date", "timestamp", "timestamp_ntz")
 
 
 def mark_unlike(node: Node, names: Names) -> Node:
-    """Writes sides of equalities in a tree as `coalesce(x)` unless equal values are the same; see the module."""
+    """Marks the equalities in a tree: writes their sides as `coalesce(x)` if equal values may differ.
+
+    The module's docstring explains the mark.
+    """
     if list_children(node):
         node = map_children(node, lambda child: mark_unlike(child, names))
     match node:
@@ -50,7 +53,7 @@ def mark_unlike(node: Node, names: Names) -> Node:
 
 
 def is_comparison_lossless(left: str | None, right: str | None) -> bool:
-    """Whether two types are compared without loss, so that a value equals at most one value of the other type."""
+    """Whether a value of one type equals at most one value of the other type; False if a type is None (not known)."""
     if left is None or right is None:
         return False
     one, other = _split_digits(left), _split_digits(right)
@@ -60,7 +63,7 @@ def is_comparison_lossless(left: str | None, right: str | None) -> bool:
 
 
 def is_same(left: str, right: str) -> bool:
-    """Whether two names of types mean the same type."""
+    """Whether two names of types, such as `long` and `bigint`, mean the same type; lengths of texts are ignored."""
     return _normalize_type(left) == _normalize_type(right)
 
 
@@ -79,7 +82,7 @@ def find_common_type(left: str, right: str) -> str | None:
 
 
 def mark_equalities(condition: exp.Expr, names: Names) -> exp.Expr:
-    """Marks the equalities that a condition connects by AND, as `mark_unlike` does; others remain as they are."""
+    """Marks a condition that is an equality, and equalities that AND connects, as `mark_unlike` does; others remain."""
     match condition:
         case exp.Paren():
             return exp.Paren(this=mark_equalities(condition.this, names))
@@ -107,12 +110,15 @@ def _mark_equality(equality: exp.EQ | exp.NullSafeEQ, names: Names) -> exp.Expr:
 
 
 def _is_interchangeable(left: str | None, right: str | None) -> bool:
-    """Whether equal values of two types are always the same; for floating point, 0.0 and -0.0 are equal but differ."""
+    """Whether equal values of two types are always the same; not so for floating point, because of 0.0 and -0.0."""
     return left is not None and right is not None and is_same(left, right) and _normalize_type(left) not in _INEXACT
 
 
 def _has_one_value(of_type: str | None, other_type: str | None, other: exp.Expr) -> bool:
-    """Whether each value of `other` equals at most one value of a column of type `of_type`."""
+    """Whether each value of the expression `other` equals at most one value of a column of type `of_type`.
+
+    `other_type` is the type of `other`.
+    """
     own = _normalize_type(of_type or "")
     if own in _MOMENTS and other_type == "string" and not list_used_columns(other):
         return True
@@ -128,13 +134,13 @@ def _rebuild_equality(equality: exp.EQ | exp.NullSafeEQ, left: bool, right: bool
 
 
 def _split_digits(of_type: str) -> tuple[int, int] | None:
-    """Returns the number of digits before and after the point of a type of exact numbers; None for other types."""
+    """Returns the numbers of digits before and after the point of an integer or decimal type; None for other types."""
     precision, scale = get_precision_and_scale(of_type) or (0, 0)
     return (precision - scale, scale) if precision else None
 
 
 def _normalize_type(of_type: str) -> str:
-    """Returns the one spelling of a type that is used to compare types; the length of a text is left out."""
+    """Returns the spelling of a type by which types are compared, such as `bigint` for `long`; texts have no length."""
     name, bracket, rest = of_type.lower().replace(" ", "").partition("(")
     known = _OTHER_NAMES.get(name, name)
     return known if known == "string" else f"{known}{bracket}{rest}"

@@ -1,1 +1,1 @@
-"""Rewrites trees to equivalent trees that read fewer rows or columns, with the statistics for these rewrites."""
+"""Rewrites operator trees to equivalent trees that read fewer rows or columns, and estimates row counts for them."""

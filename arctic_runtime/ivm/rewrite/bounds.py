@@ -1,4 +1,4 @@
-"""Adds filters to scans whose rows are restricted to known keys, by the least and greatest values of these keys."""
+"""Adds range filters to scans that are restricted to known keys, so that files outside of the range are not read."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def list_join_columns(node: Node) -> frozenset[str]:
 
 
 def narrow_sources(node: Node, keys_name: str, bounds: Sequence[Bound]) -> Node:
-    """Adds range filters to scans that are semi-joined with the spool `keys_name`; the result of the tree is unchanged.
+    """Adds range filters to scans that are semi-joined with the spool `keys_name`; returns the new tree.
 
-    `bounds` are the least and greatest values of the spool's columns. Returns the new tree.
+    `bounds` are the least and greatest values of the spool's columns, so that the filters do not change the result.
     """
     below = map_children(node, lambda child: narrow_sources(child, keys_name, bounds))
     if not isinstance(below, SemiJoin) or below.kind != "semi" or not isinstance(below.left, Scan):
@@ -53,7 +53,7 @@ def narrow_sources(node: Node, keys_name: str, bounds: Sequence[Bound]) -> Node:
 
 
 def _map_key_columns(node: Node, keys_name: str) -> dict[str, str]:
-    """Maps columns of a tree to columns of the spool `keys_name`; empty if the tree does more than select from it."""
+    """Maps columns of a tree to columns of the spool `keys_name`; empty unless the tree only selects from the spool."""
     match node:
         case SpoolScan(name=name, names=names) if name == keys_name:
             return {name: name for name in names}

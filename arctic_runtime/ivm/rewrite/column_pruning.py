@@ -1,4 +1,4 @@
-"""Removes columns that nobody reads, from the sources up; the columns of a source's key stay."""
+"""Removes columns that no operator above reads, except the key columns of scans."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ from arctic_runtime.ivm.algebra.tree import (
 
 
 def prune_columns(node: Node, needed: Set[str]) -> Node:
-    """Removes columns of a tree that are not in `needed`; some others may remain, and always at least one column."""
+    """Removes columns that are not in `needed`, or not read for these, from all operators of a tree.
+
+    Some other columns may remain; at least one column always does.
+    """
     match node:
         case Scan(fields=fields, key=key):
             wanted = needed | set(key or ())

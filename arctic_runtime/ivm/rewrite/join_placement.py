@@ -1,4 +1,4 @@
-"""Explains which joins shuffle rows: a join needs no shuffle if both tables are bucketed alike by the join key."""
+"""Explains which joins shuffle rows: a join needs no shuffle if the join key divides both tables into equal buckets."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from arctic_runtime.model.names import TableName
 
 
 def describe_joins(tree: Node, placed: Mapping[TableName, Placement]) -> tuple[str, ...]:
-    """Describes each join of two tables in a line of text: whether it needs a shuffle, and why.
+    """Describes each join of two tables in a line of text: whether a full run of the query shuffles it, and why.
 
-    `placed` says how the rows of each table are bucketed. The lines hold for a full computation of the query. A join
-    with a side that is itself a join or an aggregate has no line. Spark may broadcast a side that it expects to be
-    small, whatever the line says.
+    `placed` maps tables to their buckets. Joins with a side that is not a filtered or projected table are left out.
+    Spark may still broadcast a side that it expects to be small, which needs no shuffle either.
     """
     read = prune_columns(tree, set(list_columns(tree)))
     return tuple(
@@ -48,7 +47,7 @@ def _explain_shuffle(
 ) -> str:
     """Explains why a join of two tables needs a shuffle; "" if it needs none.
 
-    `keys` are the pairs of a left and a right column that the join compares, and `placed` says how tables are bucketed.
+    `keys` are the pairs of a left and a right column that the join compares; `placed` maps tables to their buckets.
     """
     one, other = (placed.get(side.source, NOT_BUCKETED) for side in (left, right))
     for scan, side in ((left, one), (right, other)):
@@ -79,7 +78,7 @@ def _find_source_scan(node: Node) -> Scan | None:
 
 
 def _find_source_column(node: Node, name: str) -> str | None:
-    """Returns the table's column that `node` returns as `name`; None if `node` computes it."""
+    """Returns the column of the source table that `node` returns as `name`; None if `node` computes the column."""
     while isinstance(node, Filter | Project):
         if isinstance(node, Project):
             made = dict(node.expressions)[name]

@@ -1,6 +1,6 @@
-"""Moves conditions to where they apply: into the joins of a FROM clause and below them.
+"""Moves conditions of WHERE into the joins of the FROM clause, and below these joins.
 
-Joins written with commas keep their conditions in WHERE, where no rule would see an equality of keys.
+The conditions of joins that are written with commas stand in WHERE; the rules of maintenance read those in joins only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, list_columns
 
 
 def split_conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
-    """Splits a condition into conjuncts; a condition that all branches of an OR share is a conjunct, too."""
+    """Splits a condition into conjuncts; `a and b or a and c` is split into `a` and `b or c`."""
     if condition is None:
         return []
     bare = condition.unnest()
@@ -33,7 +33,7 @@ def apply_filter(node: Node, conditions: Sequence[exp.Expr]) -> Node:
 def arrange_joins(node: Node, conditions: Sequence[exp.Expr]) -> Node:
     """Reorders the inner joins at the top of a tree, and applies `conditions` to their rows as early as possible.
 
-    If possible, each input is joined after an input with which it shares an equality.
+    If possible, each input is joined to inputs with which a condition equates some of its columns.
     """
     leaves, own = _collect_leaves(node)
     if len(leaves) == 1:

@@ -1,4 +1,4 @@
-"""Columns that are proven to be never null."""
+"""Finds columns and expressions that are proven to be never null."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _find_never_null_values(expressions: Sequence[tuple[str, exp.Expr]], known: 
 
 
 def _find_required_not_null(condition: exp.Expr | None) -> frozenset[str]:
-    """Finds the columns that can't be null if a condition is true."""
+    """Finds the columns that can't be null in rows for which a condition is true."""
     names_required: set[str] = set()
     for part in split_conjuncts(condition):
         if isinstance(part, _COMPARISONS):

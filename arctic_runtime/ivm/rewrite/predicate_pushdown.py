@@ -1,7 +1,7 @@
-"""Moves conditions down to the inputs that their columns come from.
+"""Moves conditions down to the operators whose columns they read.
 
-Engines do that as well. Here it shows the rules what an operator has to do with its inputs. Tables listed with commas
-become joins with equalities, and conditions on one changed source are checked without reading another.
+Spark does that as well, but the rules of maintenance need it before: they find the equalities of a join only in the
+join, and check conditions on changed rows of one source without a read of another only if these are below the join.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def _rebuild_join(node: Join | SemiJoin, left: _Conditions, right: _Conditions, 
 def _split_by_columns(conditions: Iterable[exp.Expr], allowed: Collection[str]) -> tuple[_Conditions, _Conditions]:
     """Splits conditions into those that read only `allowed` columns, and the others.
 
-    The first part also has the conditions on `allowed` columns that the others imply. A condition that reads no column
-    is one of the others, so that it stays at its place.
+    The first part also has conditions on `allowed` columns that the others imply. Conditions that read no column are in
+    the second part, so that they are not moved.
     """
     inside: list[exp.Expr] = []
     others: list[exp.Expr] = []

@@ -1,7 +1,8 @@
-"""Semi-join reducers: one read of a large source that keeps only the rows which the terms of a plan can need.
+"""Semi-join reducers: one read of a large source that keeps only the rows which an incremental plan can need.
 
-If several tables of a join have changed, each of them adds a term, and each term reads the largest table. The values
-by which the terms look up rows are known before that read, so one read can collect the rows for all terms.
+If several tables of a join have changed, the plan is a union with one term for each of them, and each term reads the
+largest table. The join keys by which the terms look up rows of that table can be computed first. One read then collects
+the rows for all terms.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ from arctic_runtime.ivm.rules.terms import project_columns, select_columns
 from arctic_runtime.model.names import TableName
 
 _MOST_LOOKS = 3
-"""Greatest length of a chain of reads of one source in which each read supplies the values of the next.
+"""Maximum number of reads of one source of which each supplies the values that the next one looks up.
 
-No reducer is planned for a longer chain.
+No reducer is planned if more reads would be needed.
 """
 
 _COMPARISONS = (
@@ -63,9 +64,9 @@ _COMPARISONS = (
 
 @dataclass(frozen=True)
 class Lookup:
-    """Selects rows of a source whose columns `fields` equal a row that the tree `values` computes, by position.
+    """Selects the rows of a source whose columns `fields` equal, by position, a row that the tree `values` computes.
 
-    `fields` are names in the source. Nulls are equal to each other if `null_safe`.
+    `fields` are names in the source table. Nulls are equal to each other if `null_safe`.
     """
 
     fields: tuple[str, ...]
@@ -77,8 +78,8 @@ class Lookup:
 class SemiJoinReducer:
     """One read of `source` for the rows that match any of the `lookups`; plans read these rows in place of `scans`.
 
-    The read also filters by `condition`, over the source's own columns; None reads all matches. The rows are spools
-    whose names begin with `name`.
+    The read also filters by `condition`, over the source's own columns, unless it is None. The rows are stored as
+    spools, one for each image of the source, whose names begin with `name`.
     """
 
     source: TableName
@@ -93,7 +94,7 @@ class SemiJoinReducer:
         return {scan.image: f"{self.name}_{scan.image}" for scan in self.scans}
 
     def reduce_tree(self, tree: Node) -> Node:
-        """Replaces the scans of the source's rows in a tree by its spools; scans of its changes stay as they are."""
+        """Replaces the scans of the source's rows in a tree by scans of the spools; scans of its changes remain."""
         if isinstance(tree, Scan):
             return self._spool_scan(tree) if _list_row_scans(tree, self.source) else tree
         return map_children(tree, self.reduce_tree)
@@ -104,7 +105,7 @@ class SemiJoinReducer:
 
     @property
     def whole(self) -> Scan:
-        """The scan of all current rows of the source, with all columns that the plans read."""
+        """Scan of all current rows of the source, with all columns that the plans read."""
         fields = dict.fromkeys(name for scan in self.scans for _, name in scan.fields)
         key = next((scan.key for scan in self.scans if scan.key), None)
         named = {made: name for scan in self.scans for made, name in scan.fields}
@@ -112,13 +113,13 @@ class SemiJoinReducer:
 
     @property
     def changes(self) -> Scan | None:
-        """The scan of the source's changes, from which old rows are derived; None if plans read only current rows."""
+        """Scan of the source's changes, to derive old rows from current rows; None if no plan reads old rows."""
         is_new = all(scan.image == "new" for scan in self.scans)
         return None if is_new else replace(self.whole, image="delta")
 
     @property
     def trees(self) -> tuple[Node, ...]:
-        """The trees that the reducer reads besides the source: the lookups' values and, if needed, `changes`."""
+        """Trees that must be computed besides the read of the source: the lookups' values and, if any, `changes`."""
         made = tuple(one.values for one in self.lookups)
         return made if self.changes is None else (*made, self.changes)
 
@@ -126,10 +127,10 @@ class SemiJoinReducer:
 def add_reducers(
     trees: Sequence[Node], sources: Iterable[TableName], few: Collection[str] = ()
 ) -> tuple[tuple[Node, ...], tuple[SemiJoinReducer, ...]]:
-    """Replaces reads of `sources` in `trees` by semi-join reducers, unless a tree needs all rows of a source.
+    """Replaces reads of `sources` in `trees` by reads of semi-join reducers, unless a tree needs all rows of a source.
 
-    Returns the new trees, and the reducers in the order in which they must be computed, as one may read an earlier one.
-    `few` names the spools that have about as many rows as have changed.
+    Returns the new trees, and the reducers in the order in which they must be computed, because one may read the rows
+    of an earlier one. `few` are the names of spools that have about as many rows as the sources have changed rows.
     """
     added: list[SemiJoinReducer] = []
     for source in sources:
@@ -144,10 +145,10 @@ def add_reducers(
 def _plan_reducers(
     trees: Sequence[Node], source: TableName, few: frozenset[str], first: int, depth: int = 1
 ) -> tuple[SemiJoinReducer, ...]:
-    """Plans the reducer of a source, after the reducers of the same source that its lookups need.
+    """Plans the reducer of a source, preceded by reducers of the same source from which its lookups take their values.
 
-    The reducers are numbered from `first`; `depth` is the number of reads in the chain so far. Empty if the trees need
-    all rows of the source, or if the chain would be too long.
+    The reducers are numbered from `first`; `depth` is the number of reads that depend on this one, plus 1. Empty if the
+    trees need all rows of the source, or if `depth` would exceed its limit.
     """
     lookups = _collect_lookups(trees, source, few)
     if not lookups:
@@ -166,9 +167,9 @@ def _plan_reducers(
 
 
 def _collect_lookups(trees: Iterable[Node], source: TableName, few: frozenset[str]) -> tuple[Lookup, ...] | None:
-    """Collects lookups that together select all rows of a source that the trees can need, whether old or current.
+    """Collects lookups that together select all rows of a source, old or current, that the trees can need.
 
-    None if they can need all rows. `few` names the spools that have only changed rows and their join partners.
+    None if the trees can need all rows. `few` is as in `add_reducers`.
     """
     collector = _LookupCollector(source, few)
     try:
@@ -180,14 +181,15 @@ def _collect_lookups(trees: Iterable[Node], source: TableName, few: frozenset[st
 
 
 def _list_row_scans(tree: Node, source: TableName) -> tuple[Scan, ...]:
-    """Lists the scans by which a tree reads rows of a source, without scans that read only its changes."""
+    """Lists the scans of a source in a tree, except scans of the source's changes alone."""
     return tuple(scan for scan in list_scans(tree) if scan.source == source and scan.reads_rows)
 
 
 def _find_common_condition(trees: Iterable[Node], source: TableName) -> exp.Expr | None:
-    """Finds the conjuncts that hold at every scan of a source, over the source's own columns; None if there are none.
+    """Finds the conjuncts by which every scan of a source is filtered; None if there are none.
 
-    Only comparisons count, as looking up a row costs less than matching it with a pattern.
+    They are over the source's own columns. Only comparisons are returned, because a pattern match of a row costs more
+    than the lookup of the row.
     """
     condition_sets = [
         {get_form(part): part for part in conditions}
@@ -205,7 +207,7 @@ def _is_comparison(condition: exp.Expr) -> bool:
 
 
 def _list_scan_conditions(node: Node, source: TableName) -> Iterator[tuple[exp.Expr, ...]]:
-    """Yields the conditions of each scan of a source's rows, over the source's own columns."""
+    """Yields, for each scan of a source's rows, the conjuncts of the filter on it, over the source's own columns."""
     scan, conditions = (node.child, split_conjuncts(node.condition)) if isinstance(node, Filter) else (node, ())
     if not isinstance(scan, Scan):
         for child in list_children(node):
@@ -216,12 +218,12 @@ def _list_scan_conditions(node: Node, source: TableName) -> Iterator[tuple[exp.E
 
 
 class _NeedsAllRows(Exception):
-    """Raised if a tree needs all rows of a source, so that no lookup selects enough."""
+    """Raised if a tree needs all rows of a source, so that no set of lookups selects enough of them."""
 
 
 @dataclass(frozen=True)
 class _Sought:
-    """Restricts a tree to the rows whose `columns` equal a row that the tree `values` computes, by position.
+    """Restriction of a tree to the rows whose `columns` equal, by position, a row that the tree `values` computes.
 
     Nulls are equal to each other if `null_safe`.
     """
@@ -238,7 +240,8 @@ _Soughts = tuple[_Sought, ...]
 class _LookupCollector:
     """Collects one lookup for each scan of a source's rows in a tree.
 
-    A scan may be restricted in several ways; each of them suffices as a lookup. `few` is as in `add_reducers`.
+    If several restrictions apply to a scan, each of them alone selects enough rows. `few` is as in `add_reducers`.
+    `small` caches the results of `is_small` by the id of the node.
     """
 
     source: TableName
@@ -247,9 +250,9 @@ class _LookupCollector:
     small: dict[int, tuple[Node, bool]] = field(default_factory=dict)
 
     def visit_node(self, node: Node, sought: _Soughts) -> None:
-        """Adds a lookup to `lookups` for each scan of the source below `node`.
+        """Adds a lookup to `lookups` for each scan of the source at or below `node`.
 
-        Only rows of `node` that meet every restriction in `sought` are needed.
+        `sought` are restrictions of `node`: only its rows that meet all of them are needed.
         """
         if not _list_row_scans(node, self.source):
             return
@@ -280,9 +283,9 @@ class _LookupCollector:
     def _note_lookup(self, node: Scan, sought: _Soughts) -> None:
         """Adds the lookup for one scan: of the restrictions in `sought`, the one whose values are cheapest to compute.
 
-        A lookup by the source's key returns at most one row for each value, so extra values do no harm. Extra values
-        are also accepted if exact values would need another read of the source. Raises `_NeedsAllRows` if `sought` is
-        empty.
+        The values may be a superset of those needed if they are values of the source's key, because a lookup by the key
+        returns at most one row for each, and if the exact values would need another read of the source. Raises
+        `_NeedsAllRows` if `sought` is empty.
         """
         if not sought:
             raise _NeedsAllRows
@@ -303,7 +306,8 @@ class _LookupCollector:
     def _split_by_side(self, node: Join | SemiJoin, sought: _Soughts) -> tuple[_Soughts, _Soughts]:
         """Derives the restrictions of the left and of the right side of a join from those of its result, `sought`.
 
-        A side is restricted by its own columns, by equal columns, and by its partners on the other side.
+        A restriction of a column of one side also restricts the columns of the other side that equal it. Besides, a
+        side is restricted to rows with join keys that the other side has.
         """
         if node.kind == "full":
             return (), ()
@@ -323,10 +327,10 @@ class _LookupCollector:
     def _restrict_partners(
         self, side: Node, sought: _Soughts, equal: Collection[Equality], others: Mapping[str, str]
     ) -> _Soughts:
-        """Derives restrictions of the other side of a join: only partners of the rows of `side` are needed.
+        """Derives restrictions of the other side of a join to the join keys of the rows of `side`.
 
-        `others` maps columns of `side` to equal columns of the other side. If `side` has many rows, only its rows that
-        meet a restriction in `sought` are used.
+        `others` maps the join columns of `side` to those of the other side. If `side` has many rows, each restriction
+        in `sought`, which are those of `side`, gives a restriction to the join keys of the rows that meet it.
         """
         if not equal:
             return ()
@@ -336,7 +340,7 @@ class _LookupCollector:
         return tuple(_Sought(tuple(others.values()), select_columns(rows, tuple(others)), null_safe) for rows in few)
 
     def is_small(self, node: Node) -> bool:
-        """Whether a tree has about as many rows as have changed; the answer is cached in `small`."""
+        """Whether a tree has about as many rows as the sources have changed rows; the answer is cached in `small`."""
         if id(node) not in self.small:
             self.small[id(node)] = (node, self._is_small(node))
         return self.small[id(node)][1]
@@ -366,9 +370,9 @@ class _LookupCollector:
                 assert_never(node)
 
     def _select_superset(self, node: Node, names: tuple[str, ...]) -> Node:
-        """Selects the columns `names` of a tree, or a superset of their values.
+        """Builds a tree of the values of the columns `names` of `node`, or of a superset that is cheaper to compute.
 
-        A superset comes from one small side of a join, if that side has the columns.
+        The superset is that of a side of a join before the join, if the side is small and has the columns.
         """
         match node:
             case Project(child=child, expressions=expressions) if set(names) <= set(map_plain_columns(expressions)):
@@ -393,7 +397,7 @@ class _LookupCollector:
                 return select_columns(node, names)
 
     def _map_right_columns(self, node: SemiJoin) -> dict[str, str]:
-        """Maps left columns of a semi-join to right columns that contain all their values.
+        """Maps the left join columns of a semi-join to the right ones, which have all their values.
 
         Empty unless the right side is small and the left side is not.
         """
@@ -408,7 +412,7 @@ def _select_side_columns(names: Mapping[str, str], side: Node) -> dict[str, str]
 
 
 def _rename_restrictions(sought: _Soughts, names: Mapping[str, str]) -> _Soughts:
-    """Renames columns of restrictions to those of an input, and drops columns that are not in `names`."""
+    """Renames the columns of restrictions by `names`, to columns of an input; other columns are dropped."""
     renamed = []
     for one in sought:
         positions = [place for place, name in enumerate(one.columns) if name in names]

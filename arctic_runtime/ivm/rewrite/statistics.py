@@ -40,7 +40,10 @@ from arctic_runtime.thresholds import SHIPPED, JoinThresholds
 
 @dataclass(frozen=True)
 class SourceStatistics:
-    """Row count of a source, number of changed rows that a run reads of it, and mean bytes of a value in its files."""
+    """Row count of a source table, number of its changed rows that a run reads, and mean bytes of a value in its files.
+
+    A value is one column of one row.
+    """
 
     rows: int
     changes: int
@@ -49,9 +52,9 @@ class SourceStatistics:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Figures that are known before a plan is executed: statistics of each source, and estimated rows of each spool.
+    """Figures that are known before a plan is executed: statistics of sources, and estimated row counts of spools.
 
-    `reduced` maps the spools of semi-join reducers to the scan of the whole source.
+    `reduced` maps the names of spools of semi-join reducers to the scan of the whole source.
     """
 
     sources: Mapping[TableName, SourceStatistics] = field(default_factory=dict)
@@ -63,7 +66,7 @@ class Statistics:
         return replace(self, spool_rows={**self.spool_rows, name: rows})
 
     def with_reducer(self, part: SemiJoinReducer) -> Statistics:
-        """Returns statistics that also have estimates for the spools of a semi-join reducer."""
+        """Adds estimated row counts for the spools of a semi-join reducer; returns the new statistics."""
         lookup_rows = sum(
             _Estimates(self).estimate_counts(_build_matching_rows(part.whole, one))[0] for one in part.lookups
         )
@@ -76,11 +79,11 @@ class Statistics:
         )
 
     def estimate_rows(self, tree: Node) -> float:
-        """The estimated row count of a tree; infinity if it is unknown."""
+        """Estimates the row count of a tree; infinity if it is unknown."""
         return _Estimates(self).estimate_counts(tree)[0]
 
     def with_join_hints(self, tree: Node) -> Node:
-        """Returns the tree with a broadcast side for each join that has a small side."""
+        """Returns the tree with `broadcast` set in each join of which one side is small and the other large."""
         return _Estimates(self).with_join_hints(tree)
 
 
@@ -97,7 +100,10 @@ class _Estimates:
     known: dict[int, tuple[Node, tuple[float, float]]] = field(default_factory=dict)
 
     def estimate_counts(self, node: Node) -> tuple[float, float]:
-        """Estimates two row counts of a tree: as it is, and if it read all rows of its sources; infinity if unknown."""
+        """Estimates two row counts of a tree, infinity if unknown.
+
+        The first is that of the tree itself; the second is the count if its scans of changes read all rows instead.
+        """
         if id(node) not in self.known:
             self.known[id(node)] = (node, self._compute_counts(node))
         return self.known[id(node)][1]
@@ -149,7 +155,7 @@ class _Estimates:
     def _estimate_distinct(self, node: Join | SemiJoin) -> float:
         """Estimates the number of distinct values of a join's columns; 0 if it is unknown.
 
-        It is the row count of a source, on either side, whose whole key is among the join columns.
+        It is the row count of the largest source, on either side, whose whole key is among the join columns.
         """
         pairs = list_equalities(node.on, list_columns(node.left), list_columns(node.right))
         scan_counts = [0.0]
@@ -162,7 +168,7 @@ class _Estimates:
         return max(scan_counts)
 
     def _find_origin(self, node: Node, name: str) -> tuple[Scan, str] | None:
-        """Returns the scan that reads a column, and the column's name there; None if the column is computed."""
+        """Returns the scan that reads the column `name` of a tree, and its name in the scan; None if it is computed."""
         match node:
             case Scan():
                 return node, name
@@ -181,7 +187,7 @@ class _Estimates:
                 return next((self._find_origin(child, name) for child in below_it), None)
 
     def with_join_hints(self, node: Node) -> Node:
-        """Returns the tree with the broadcast side of each join set, or None where no broadcast is worthwhile."""
+        """Returns the tree with `broadcast` set in each join: a side, or None if a broadcast is not worthwhile."""
         if isinstance(node, Join | SemiJoin):
             return replace(
                 node,
@@ -219,8 +225,9 @@ class _Estimates:
 
 
 def _estimate_pairs(rows: float, others: float, values: float) -> float:
-    """Estimates how many pairs a join of `rows` rows with `others` rows has, if it compares `values` distinct values.
+    """Estimates the number of pairs of a join of `rows` rows with `others` rows.
 
-    Infinity if `values` is 0, which means unknown, or if `others` is infinite.
+    `values` is the number of distinct values of the join columns. The result is infinity if `values` is 0, which means
+    unknown, or if `others` is infinite.
     """
     return rows * max(1.0, others / values) if values and others < math.inf else math.inf

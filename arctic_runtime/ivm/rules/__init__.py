@@ -1,1 +1,1 @@
-"""Rules of incremental maintenance: a module for each operator in `operators`, and the functions that they share."""
+"""Rules of incremental maintenance: one module per operator in `operators`, and functions that the rules share."""

@@ -1,4 +1,4 @@
-"""Applies the rules of all operators to a whole tree."""
+"""Applies the rules of incremental maintenance of all operators to a whole tree."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def derive_delta(
 ) -> Node | None:
     """Builds a tree that computes the rows added to (+1) and removed from (-1) the result of `node`.
 
-    It has the columns of `node` and MULTIPLICITY. For each distinct row, the multiplicities add up to the number of its
-    copies in the new result less the number in the old result. `known` are facts about the columns. None if `node`
-    reads none of the `changed` sources.
+    The tree has the columns of `node` and MULTIPLICITY. For each distinct row, the multiplicities add up to the number
+    of its copies in the new result less that in the old result. `filter_sources` are the sources that are worth a read
+    as a runtime filter; `known` are facts about the columns. None if `node` reads none of the `changed` sources.
     """
     return _Applied(changed, filter_sources, known).derive_delta(node)
 
@@ -39,14 +39,14 @@ def derive_touched(
     """Builds a tree that computes the values of the columns `names` in all added and removed rows of `node`.
 
     The values may be a superset, and each may occur any number of times: the tree is built to be cheap to compute, not
-    to return few rows. None if `node` reads none of the `changed` sources. Raises NotMaintained if it would depend on
-    the old value of a `chosen` column.
+    to return few rows. None if `node` reads none of the `changed` sources. Raises NotMaintained if the values depend on
+    a column in `known.chosen`, whose old values can't be computed again.
     """
     return _Applied(changed, filter_sources, known).derive_touched(node, names)
 
 
 def derive_either(node: Node, names: Names, changed: frozenset[TableName]) -> Node:
-    """Builds a tree that computes the values of `names` in old and new rows of `node`'s result, or a superset."""
+    """Builds a tree that computes the values of the columns `names` in old and new rows of `node`, or a superset."""
     return _Applied(changed, NO_FILTER_SOURCES).derive_either(node, names)
 
 
@@ -57,7 +57,8 @@ _Question = tuple[int, str, Names]
 class _Applied:
     """Applies the rules for one set of changed sources, and caches the trees that they derive for each operator.
 
-    The keys of both caches contain `id(node)`; each entry also holds the operator itself, so that the id stays unique.
+    `answers` caches derived trees, and `sizes` numbers of scans. Their keys contain `id(node)`; each entry also holds
+    the node itself, so that the id stays unique.
     """
 
     changed: frozenset[TableName]
@@ -87,7 +88,7 @@ class _Applied:
         return self.answers[question][1]
 
     def _count_scans(self, node: Node) -> int:
-        """Number of scans in a tree; cached, because trees share subtrees."""
+        """Number of scans in a tree; the number is cached, because trees share subtrees."""
         if id(node) not in self.sizes:
             size = 1 if isinstance(node, Scan) else sum(self._count_scans(child) for child in list_children(node))
             self.sizes[id(node)] = (node, size)

@@ -1,4 +1,4 @@
-"""Selects the input rows from which expressions are computed."""
+"""Selects the input rows from which a rule computes expressions, so that no expression raises an unexpected error."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ ReadRows = Callable[[Node, Names, Inputs], Node]
 def select_computed(
     node: Node, values: Sequence[exp.Expr], names: Names, inputs: Inputs, read: Read, read_rows: ReadRows
 ) -> Node:
-    """Selects the columns `names` of `node`, and the columns that the expressions in `values` read.
+    """Derives rows of `node` with the columns `names` and the columns that the expressions in `values` read.
 
-    `read` derives the rows. If an expression can raise an error, `read_rows` derives them instead: it returns only rows
-    that exist before or after the changes.
+    `read` derives the rows, to which it may add rows that exist neither before nor after the changes. So if an
+    expression can raise an error, `read_rows` derives them instead, without such rows but at a higher cost.
     """
     needed = pick_some(
         tuple(dict.fromkeys((*names, *(name for value in values for name in list_used_columns(value))))), node

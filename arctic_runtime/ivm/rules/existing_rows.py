@@ -1,4 +1,8 @@
-"""Derives rows as rules do, but only rows that exist in a result before or after the changes."""
+"""Derives the rows that rules derive, but without rows that exist neither before nor after the changes.
+
+Rules may derive a superset of the changed rows. An expression that can raise an error must not be evaluated for rows
+that the query never has.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +33,9 @@ from arctic_runtime.ivm.rules.terms import require_term
 
 
 def derive_touched_rows(node: Node, names: Names, inputs: Inputs) -> Node:
-    """Builds a tree of the columns `names` of added and removed rows; all its rows are old or new rows of `node`.
+    """Builds a tree of the columns `names` of added and removed rows of `node`, or of more of its old and new rows.
 
-    Raises NotMaintained if that would need old rows that can't be computed again.
+    Raises NotMaintained if this needs old rows that can't be computed again.
     """
     candidates = require_term(inputs.derive_touched(node, names))
     if has_only_existing(node, names, inputs):
@@ -41,9 +45,9 @@ def derive_touched_rows(node: Node, names: Names, inputs: Inputs) -> Node:
 
 
 def derive_either_rows(node: Node, names: Names, inputs: Inputs) -> Node:
-    """Builds a tree of the columns `names` of all old and new rows of `node`, and of no other rows.
+    """Builds a tree of the columns `names` of all old and new rows of `node`, without other rows.
 
-    Raises NotMaintained if that would need old rows that can't be computed again.
+    Raises NotMaintained if this needs old rows that can't be computed again.
     """
     if has_only_existing(node, names, inputs):
         return inputs.derive_either(node, names)
@@ -52,7 +56,7 @@ def derive_either_rows(node: Node, names: Names, inputs: Inputs) -> Node:
 
 
 def has_only_existing(node: Node, names: Names, context: Inputs) -> bool:
-    """Whether rules derive the columns `names` of `node` only from old and new rows, never from rows of neither."""
+    """Whether the rules for `node` derive the columns `names` of existing rows only: old or new rows of `node`."""
     match node:
         case Scan() | SpoolScan() | OneRow():
             return True
@@ -81,8 +85,8 @@ def has_only_existing(node: Node, names: Names, context: Inputs) -> bool:
 def keeps_condition(node: Filter, names: Names, inputs: Inputs) -> bool:
     """Whether the rules filter by the condition of `node` when they derive the columns `names`.
 
-    They drop the condition if its columns need a further read, if it uses a `chosen` column, or if it can fail for rows
-    that do not exist.
+    They leave the condition out if its columns need a further scan or join, if it reads a column in `known.chosen`, or
+    if it can raise an error for rows that do not exist.
     """
     needed = list_used_columns(node.condition)
     if not inputs.known.chosen.isdisjoint(needed) or not find_free_columns(node.child, names).issuperset(needed):
@@ -92,7 +96,10 @@ def keeps_condition(node: Filter, names: Names, inputs: Inputs) -> bool:
 
 
 def _check_old_values_known(node: Node, inputs: Inputs) -> None:
-    """Raises NotMaintained if the old rows of `node` can't be computed again."""
+    """Raises NotMaintained if the old rows of `node` can't be computed again.
+
+    This is so if a column in `known.chosen` determines the rows of an operator.
+    """
     if any(not inputs.known.chosen.isdisjoint(_list_identifying_columns(part)) for part in walk_tree(node)):
         raise NotMaintained(
             "NOT_REPEATABLE", "which rows existed before depends on a value that may differ if it is recomputed"
@@ -100,7 +107,7 @@ def _check_old_values_known(node: Node, inputs: Inputs) -> None:
 
 
 def _list_identifying_columns(node: Node) -> tuple[str, ...]:
-    """Lists the columns whose values decide which rows an operator returns."""
+    """Lists the columns of an operator whose values determine the rows that it returns."""
     match node:
         case Filter(condition=condition):
             return list_used_columns(condition)

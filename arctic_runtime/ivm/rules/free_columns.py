@@ -1,4 +1,4 @@
-"""Finds columns that rules can read without another scan or join."""
+"""Finds columns that a rule can derive together with other columns, without another scan or join."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from arctic_runtime.ivm.algebra.tree import (
 
 
 def find_free_columns(node: Node, names: Iterable[str]) -> frozenset[str]:
-    """Finds the columns of `node` that need no further scan or join if rules already derive `names` of changed rows."""
+    """Finds the columns of `node` that need no further scan or join if a plan derives the columns `names` anyway."""
     asked = frozenset(names)
     match node:
         case Scan() | SpoolScan() | OneRow():

@@ -1,4 +1,4 @@
-"""The interface by which a rule derives trees from an operator's inputs, and trees that several rules build."""
+"""Interface by which a rule derives changes of an operator's inputs, and functions that several rules use."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Known:
-    """Facts about a tree's columns that rules use.
+    """Facts about a tree's columns that rules use, and a limit.
 
-    `types` are the types that are certain. `chosen` are the columns whose values may differ if they are recomputed, so
-    that their old values are unknown. A plan with more scans than `most_scans` is refused.
+    `types` are the types of columns, as far as they are certain. `chosen` are the columns whose values may differ if
+    they are recomputed, as `first(x)` may, so that their old values are not known. A tree with more scans than
+    `most_scans` is refused.
     """
 
     types: Mapping[str, str] = field(default_factory=dict)
@@ -41,7 +42,7 @@ NOTHING_KNOWN = Known()
 
 
 class Inputs(Protocol):
-    """Derives trees from the inputs of an operator, for one set of `changed` sources."""
+    """Derives changes of an operator's inputs, as trees, for one set of `changed` sources."""
 
     @property
     def changed(self) -> frozenset[TableName]: ...
@@ -53,22 +54,25 @@ class Inputs(Protocol):
     def known(self) -> Known: ...
 
     def derive_delta(self, node: Node) -> Node | None:
-        """Builds a tree of exactly the added and removed rows, as a Z-set; None if nothing below has changed."""
+        """Builds a tree of exactly the added and removed rows of `node`, as a Z-set; None if no source has changed."""
 
     def derive_touched(self, node: Node, names: Names) -> Node | None:
-        """Builds a tree of the values of `names` in added and removed rows, or a superset; None if there are none."""
+        """Builds a tree of the values of `names` in added and removed rows of `node`, or a superset.
+
+        None if no source of `node` has changed.
+        """
 
     def derive_either(self, node: Node, names: Names) -> Node:
-        """Builds a tree of the values of `names` in all rows before and after the changes, or a superset."""
+        """Builds a tree of the values of `names` in all rows of `node` before and after the changes, or a superset."""
 
 
 def at_new(node: Node) -> Node:
-    """Returns `node`, which reads the current rows of its sources; the counterpart of `at_old`."""
+    """Returns `node` itself, which reads the current rows of its sources; the counterpart of `at_old`."""
     return node
 
 
 def at_old(node: Node, inputs: Inputs) -> Node:
-    """Returns the tree that reads the sources as they were before the changes."""
+    """Returns a tree that computes `node` from the sources as they were before the changes."""
     return read_image(node, "old", inputs.changed)
 
 
@@ -82,18 +86,20 @@ def pick_some(names: Names, node: Node) -> Names:
 
 
 def recompute_affected(node: Node, unit: Names, affected: Node | None, inputs: Inputs) -> Node:
-    """Builds the Z-set that removes old and adds new rows of `node` whose columns `unit` have affected values.
+    """Builds the Z-set that removes the old rows and adds the new rows of the affected groups of `node`.
 
-    The tree `affected` computes these values. All rows are replaced if `unit` is empty or `affected` is None.
+    Groups are identified by the columns `unit`; the tree `affected` computes the values of these for affected groups.
+    All rows of `node` are replaced if `unit` is empty or `affected` is None.
     """
     before, after = _split_affected(node, unit, affected, inputs)
     return require_term(union_terms((to_zset(before, -1), to_zset(after, 1)), add_multiplicity(list_columns(node))))
 
 
 def select_before_and_after(node: Node, unit: Names, affected: Node | None, names: Names, inputs: Inputs) -> Node:
-    """Selects the columns `names` of old and new rows of `node` whose columns `unit` have affected values.
+    """Selects the columns `names` of the old and the new rows of the affected groups of `node`.
 
-    The tree `affected` computes these values. All rows are selected if `unit` is empty or `affected` is None.
+    Groups are identified by the columns `unit`; the tree `affected` computes the values of these for affected groups.
+    All rows of `node` are selected if `unit` is empty or `affected` is None.
     """
     return require_term(union_terms(_split_affected(node, unit, affected, inputs), names))
 

@@ -1,4 +1,8 @@
-"""Join conditions for rules: evaluated again, they give the same answer, and no error for rows that don't exist."""
+"""Replaces join conditions that a rule must not evaluate by conditions that it can evaluate safely.
+
+A rule evaluates a join condition again, also for rows that exist neither before nor after the changes. So the condition
+must give the same result again, and must not raise an error for such rows.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +26,11 @@ _LINK = "__arctic_link_"
 
 
 def close_condition(node: _Joined, inputs: Inputs) -> _Joined:
-    """Removes conditions of a join that use `chosen` columns or can fail; the returned join may have more pairs.
+    """Removes conditions of a join that read columns in `known.chosen` or can raise an error.
 
-    If an equality can fail, its sides are computed below the join, only from rows that exist before or after the
-    changes. Raises NotMaintained if the remaining conditions do not limit which rows can be partners.
+    The returned join may have more pairs. If an equality can raise an error, its sides are not removed but computed
+    below the join, only for rows that exist before or after the changes. Raises NotMaintained if the join had an
+    equality of both sides and has none left.
     """
     parts_of_on = split_conjuncts(node.on)
     closed = [part for part in parts_of_on if inputs.known.chosen.isdisjoint(list_used_columns(part))]
@@ -57,9 +62,10 @@ def _can_fail(part: exp.Expr, node: Join | SemiJoin, inputs: Inputs) -> bool:
 
 
 def _compute_below(value: exp.Expr, sides: list[tuple[Node, dict[str, exp.Expr]]]) -> exp.Expr:
-    """Adds `value`, one side of an equality, to the computed columns of the input in `sides` that it reads.
+    """Adds `value`, one side of an equality, to the computed columns of the input that it reads.
 
-    Each of `sides` is an input with its computed columns. Returns the new column.
+    `sides` are the inputs of the join, each with its computed columns, to which the new one is added. Returns the new
+    column.
     """
     made = next(made for side, made in sides if set(list_used_columns(value)) <= set(list_columns(side)))
     name = f"{_LINK}{sum(len(added_columns) for _, added_columns in sides)}"
@@ -73,9 +79,9 @@ def _add_computed(side: Node, made: dict[str, exp.Expr]) -> Node:
 
 
 def _check_link_remains(node: Join | SemiJoin, closed: list[exp.Expr], inputs: Inputs) -> None:
-    """Raises NotMaintained if the join had an equality of columns, but its remaining conditions `closed` have none.
+    """Raises NotMaintained if the join had an equality of both sides, but its remaining conditions `closed` have none.
 
-    Then they no longer limit which rows can be partners. Also raises it if the right side of a semi or anti join is a
+    Any row could then be the partner of a changed row. Also raises it if the right side of a semi or anti join is a
     single row that has changed.
     """
     names = list_columns(node.left), list_columns(node.right)

@@ -1,8 +1,8 @@
 """Operators over pairs: rows that hold both the new and the old version of a row.
 
-A pair has the new columns, the old columns (named by `name_before`), and two flags: whether the new row and whether the
-old row exists. If a row does not exist, its columns hold arbitrary values. An expression that could raise an error is
-therefore computed only if the row's flag is true.
+A pair has the new values, the old values (in columns that `name_before` names), and two boolean flags: HAS_AFTER says
+whether the new row exists, HAS_BEFORE whether the old one exists. If a row does not exist, its columns hold arbitrary
+values. An expression that could raise an error is therefore computed only if the row's flag is true.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ _FLAGS = (HAS_AFTER, HAS_BEFORE)
 
 @dataclass(frozen=True)
 class Paired:
-    """An operator's rows as pairs: `node` computes them, and `names` are the operator's columns.
+    """An operator's rows as pairs: `node` computes the pairs, and `names` are the operator's columns.
 
-    `reconciled` are the columns with the same value before and after. `keys` maps columns that are part of the source's
-    key to their names in the scan of the source. Both hold whether or not the old and the new row exist.
+    `reconciled` are the columns with the same value before and after the change. `keys` maps columns that come from the
+    key of the changed source to their names in the source's scan. Columns in either have valid values even if the old
+    or the new row does not exist.
     """
 
     node: Node
@@ -54,7 +55,10 @@ class Paired:
     keys: Mapping[str, str]
 
     def is_same_for_both(self, condition: exp.Expr | None) -> bool:
-        """Whether a condition has the same value for both rows of each pair, as it reads only reconciled columns."""
+        """Whether a condition has the same value for both rows of each pair, because it reads only reconciled columns.
+
+        Columns of a join partner, which are not in `names`, don't count.
+        """
         return self.reconciled.issuperset(set(list_used_columns(condition)).intersection(self.names))
 
 
@@ -88,9 +92,9 @@ def filter_pairs(below: Paired, condition: exp.Expr) -> Paired:
 
 
 def join_shared_partner(below: Paired, kind: Kept, partner: Node, on: exp.Expr | None) -> Paired:
-    """Joins pairs to `partner`, where the old and the new row have the same partner.
+    """Joins pairs to `partner` if the old and the new row of each pair have the same partner.
 
-    That requires that `on` reads only columns that did not change.
+    For this, `is_same_for_both(on)` must be true.
     """
     own = list_columns(partner)
     joined = Join(kind, below.node, partner, on)
@@ -102,7 +106,7 @@ def join_shared_partner(below: Paired, kind: Kept, partner: Node, on: exp.Expr |
 
 
 def join_own_partners(below: Paired, kind: Kept, partner: Node, on: exp.Expr | None) -> Paired:
-    """Joins pairs to `partner`, where the old and the new row may have different partners, at most one each."""
+    """Joins pairs to `partner` if the old and the new row may have different partners, at most one each."""
     joined = replace(below, node=_look_up_partner(below, partner, on), names=(*below.names, *list_columns(partner)))
     return _update_flags(joined, {image.flag: image.match_row() for image in _IMAGES} if kind == "inner" else {})
 
@@ -112,14 +116,21 @@ def semi_join_once(below: Paired, kind: Asked, right: Node, on: exp.Expr | None)
 
 
 def semi_join_twice(below: Paired, kind: Asked, probe: Node, on: exp.Expr | None) -> Paired:
-    """Filters each row of a pair by a semi or anti join with `probe`, in which it matches at most one row."""
+    """Filters the old and the new row of each pair by a semi or anti join with `probe`.
+
+    Each of the two must match at most one row of `probe`.
+    """
     asked = replace(below, node=_look_up_partner(below, probe, on))
     return _update_flags(asked, {image.flag: image.match_row(kind == "semi") for image in _IMAGES})
 
 
 @dataclass(frozen=True)
 class _Image:
-    """The old or the new row of a pair: `flag` is the column that says whether it exists, `named` names its columns."""
+    """The old or the new row of a pair.
+
+    `flag` is the column that says whether the row exists. `named` maps the name of an operator's column to the name of
+    the column with this row's value.
+    """
 
     flag: str
     named: Callable[[str], str]
@@ -131,23 +142,23 @@ class _Image:
     def compute_value(self, value: exp.Expr, names: Collection[str]) -> exp.Expr:
         """Builds the value of an expression over the columns `names` of this row; null if the row does not exist.
 
-        Columns and constants can't raise an error, so they are used without that check.
+        A column or constant is returned as it is, even if the row does not exist, because it can't raise an error.
         """
         own = self.bind_columns(value, names)
         is_safe = isinstance(own.unnest(), exp.Column | exp.Literal | exp.Boolean | exp.Null)
         return own if is_safe else exp.case().when(build_column(self.flag), own)
 
     def build_condition(self, condition: exp.Expr, names: Collection[str]) -> exp.Expr:
-        """Builds the condition that this row exists and fulfils `condition`; it is never null.
+        """Builds the condition that this row exists and fulfils `condition`; its value is never null.
 
-        ELSE returns the flag, too. With `false` in ELSE, optimizers turn the CASE into an AND, split the AND and
-        compute the condition on its own.
+        The CASE returns the flag in its ELSE: with `false` there, Spark's optimizer would turn the CASE into an AND,
+        split it, and evaluate `condition` for rows that do not exist.
         """
         is_true = exp.Coalesce(this=self.bind_columns(condition, names), expressions=[exp.false()])
         return exp.case().when(build_column(self.flag), is_true).else_(build_column(self.flag))
 
     def match_row(self, wanted: bool = True) -> exp.Expr:
-        """Builds the condition that this row exists and has a partner or, if not `wanted`, exists and has none."""
+        """Builds the condition that this row exists and has a partner or, if `wanted` is False, has none."""
         is_alone = exp.Is(this=build_column(self.named(_FOUND)), expression=exp.null())
         return exp.and_(build_column(self.flag), exp.not_(is_alone) if wanted else is_alone)
 
@@ -156,9 +167,9 @@ _IMAGES = (_Image(HAS_AFTER, str), _Image(HAS_BEFORE, name_before))
 
 
 def _update_flags(below: Paired, flags: Mapping[str, exp.Expr]) -> Paired:
-    """Replaces the columns `flags` of pairs by these expressions, and removes columns that pairs don't have.
+    """Replaces flags of pairs by the expressions that `flags` has for them, and drops helper columns of joins.
 
-    If `flags` is not empty, pairs are removed of which neither row exists any more.
+    If `flags` is not empty, pairs are removed if neither of their rows exists any more.
     """
     values = {name: flags.get(name, build_column(name)) for name in list_pair_columns(below.names)}
     node = project_columns(below.node, tuple(values.items()))
@@ -167,9 +178,9 @@ def _update_flags(below: Paired, flags: Mapping[str, exp.Expr]) -> Paired:
 
 
 def _look_up_partner(below: Paired, partner: Node, on: exp.Expr | None) -> Node:
-    """Joins pairs to `partner` twice, for the new and for the old row, each of which matches at most one row.
+    """Joins pairs to `partner` twice: once for the new and once for the old row, each with at most one partner.
 
-    The column `_FOUND` of each row is null if it has no partner.
+    The column `_FOUND` of the new row, and that of the old row, is null if the row has no partner.
     """
     values = [*((name, build_column(name)) for name in list_columns(partner)), (_FOUND, exp.true())]
     joined = below.node
@@ -180,9 +191,9 @@ def _look_up_partner(below: Paired, partner: Node, on: exp.Expr | None) -> Node:
 
 
 def _match_row(below: Paired, on: exp.Expr | None, image: _Image, partner: tuple[str, ...]) -> exp.Expr | None:
-    """Builds the join condition `on` for one row of a pair, with `partner` as the partner's columns.
+    """Builds the join condition `on` for the old or the new row of a pair; `partner` are the partner's columns.
 
-    An equality stays an equality, so that the engine can use a hash join.
+    An equality stays an equality, so that Spark can use a hash join.
     """
     own, names = set(below.names), (*below.names, *partner)
 

@@ -1,4 +1,4 @@
-"""Derives rows of joins whose partners may have changed, with their old and new partners."""
+"""Derives changes of joins: changed rows of one side with their partners on the other side."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from arctic_runtime.ivm.rules.terms import (
 )
 
 DeriveByRight = Callable[[], list[Node]]
-"""Derives the rows that changes of the right side add and remove, with their multiplicities."""
+"""Derives the Z-sets of joined rows that changes of the right side of a join add and remove."""
 
 
 def _select_affected_left(left: Node, right: Node, on: exp.Expr | None, inputs: Inputs) -> Node:
     """Selects the rows of `left` for which a partner in `right` may have been added or removed.
 
-    All other rows have the same partners before and after. Returns all of `left` if the condition reads no column of
-    `right`.
+    All other rows of `left` have the same partners before and after the changes. Returns all of `left` if the usable
+    conditions read no column of `right`.
     """
     link = _select_link_conditions(on, left, list_columns(left), right, ())
     reads = _select_own(right, list_used_columns(link))
@@ -47,7 +47,7 @@ def _select_affected_left(left: Node, right: Node, on: exp.Expr | None, inputs: 
 
 
 def _derive_partner_images(left: Node, right: Node, on: exp.Expr | None, inputs: Inputs) -> tuple[Node, Node]:
-    """Builds the old and the new rows of `right`, limited to possible partners of affected rows of `left`."""
+    """Builds the old and the new rows of `right`, limited to rows with join keys of changed rows of `right`."""
     pairs = list_equalities(on, list_columns(left), list_columns(right))
     names = _deduplicate_names(pair.right for pair in pairs)
     if not names:
@@ -61,12 +61,15 @@ def _derive_partner_images(left: Node, right: Node, on: exp.Expr | None, inputs:
 
 
 def select_partners_of_changed(node: Node, other: Node, on: exp.Expr | None, inputs: Inputs) -> Node:
-    """Restricts `node`, one side of a join, to possible partners of changed rows of `other`."""
+    """Restricts `node`, one side of a join, to possible partners of changed rows of `other`, the other side."""
     return restrict_to_partners(node, other, on, lambda names: require_term(inputs.derive_touched(other, names)))
 
 
 def derive_delta_by_sides(node: Join | SemiJoin, inputs: Inputs, derive_by_right: DeriveByRight) -> Node:
-    """Derives the Z-set of a join: left changes with their old partners, and the terms of `derive_by_right`."""
+    """Derives the Z-set of a join: left changes joined with the old right side, and the terms of `derive_by_right`.
+
+    `derive_by_right` derives the changes that follow from changes on the right, joined with the new left side.
+    """
     terms: list[Node] = []
     left = inputs.derive_delta(node.left)
     if left is not None:
@@ -78,18 +81,15 @@ def derive_delta_by_sides(node: Join | SemiJoin, inputs: Inputs, derive_by_right
 
 
 def derive_pairs_by_right(node: Join | SemiJoin, inputs: Inputs) -> Node:
-    """Derives the Z-set of joined rows that changes on the right add and remove.
-
-    It reads the current rows of the left side.
-    """
+    """Derives the Z-set of joined rows that changes on the right add and remove, from the current rows of the left."""
     left = select_partners_of_changed(at_new(node.left), node.right, node.on, inputs)
     return Join("inner", left, require_term(inputs.derive_delta(node.right)), node.on)
 
 
 def derive_replacements_by_right(node: Join | SemiJoin, inputs: Inputs) -> list[Node]:
-    """Derives two Z-sets for left rows whose partners may have changed: one removes old results, one adds new ones.
+    """Derives two Z-sets for left rows whose partners may have changed: removed old and added new rows of the join.
 
-    Each of the two reads the left side.
+    Both read the current left side, restricted to these rows.
     """
     affected = _select_affected_left(at_new(node.left), node.right, node.on, inputs)
     before, after = _derive_partner_images(node.left, node.right, node.on, inputs)
@@ -102,10 +102,11 @@ def derive_replacements_by_right(node: Join | SemiJoin, inputs: Inputs) -> list[
 def derive_touched_by(
     side: Node, other: Node, on: exp.Expr | None, names: Names, inputs: Inputs, keeps_alone: bool = False
 ) -> Node:
-    """Derives the columns `names` of joined rows whose row on `side` has changed, or a superset.
+    """Derives the columns `names` of rows of a join whose row on `side` has changed, or a superset.
 
-    `keeps_alone` includes rows of `side` without a partner, as in a left join. If `side` has all these columns, or
-    columns that equal them, `other` is not read, or only as much of it as a runtime filter needs.
+    `other` is the other side of the join, `on` its condition. If `keeps_alone`, rows of `side` without a partner are
+    included, as in a left join. If `side` has all columns `names`, or columns that equal them, `other` is not read, or
+    only as far as a runtime filter needs it.
     """
     stands_for = map_equal_columns(side, other, on)
     if set(names) <= set(stands_for):
@@ -131,34 +132,32 @@ def derive_touched_by(
 
 
 def with_partners(side: Node, other: Node, on: exp.Expr | None, names: Names, inputs: Inputs) -> Node:
-    """Derives the columns `names` of changed rows of `side`, or a superset.
+    """Derives the columns `names` of changed rows of `side`, one side of a join, or a superset.
 
-    If `other` supplies a runtime filter for `side`, rows are left out that the filter proves to have no partner.
+    If `other`, the other side, supplies a runtime filter, rows that have no partner by this filter are left out.
     """
-    filter_found = find_runtime_filter(side, other, on, inputs.filter_sources)
-    if filter_found is None or filter_found.column not in find_free_columns(side, names):
+    runtime = find_runtime_filter(side, other, on, inputs.filter_sources)
+    if runtime is None or runtime.column not in find_free_columns(side, names):
         return require_term(inputs.derive_touched(side, names))
-    rows = require_term(inputs.derive_touched(side, _deduplicate_names((*names, filter_found.column))))
-    seen = rename_columns(inputs.derive_either(filter_found.rows, (filter_found.other,)), (_SEEN,))
-    return select_columns(
-        SemiJoin("semi", rows, seen, build_equality(filter_found.column, _SEEN, filter_found.null_safe)), names
-    )
+    rows = require_term(inputs.derive_touched(side, _deduplicate_names((*names, runtime.column))))
+    seen = rename_columns(inputs.derive_either(runtime.rows, (runtime.other,)), (_SEEN,))
+    return select_columns(SemiJoin("semi", rows, seen, build_equality(runtime.column, _SEEN, runtime.null_safe)), names)
 
 
 _SEEN = "__arctic_seen"
 
 
 def is_narrowed(node: Node) -> bool:
-    """Whether `node` is a tree to which `with_partners` has applied a runtime filter."""
+    """Whether `node` is a semi-join by which `with_partners` has applied a runtime filter."""
     return isinstance(node, SemiJoin) and list_columns(node.right) == (_SEEN,)
 
 
 def restrict_to_partners(node: Node, other: Node, on: exp.Expr | None, rows: Callable[[Names], Node]) -> Node:
-    """Restricts `node`, one side of a join, to possible partners of the rows on the other side.
+    """Restricts `node`, one side of a join, to possible partners of certain rows of `other`, the other side.
 
-    `rows` builds a tree of the given columns of those rows. `node` is returned unchanged if the join has no equality,
-    or if it computes no groups, windows or sets: engines skip other rows of such a side themselves, but would compute
-    groups, windows and sets for all rows first.
+    `rows` builds a tree of some columns of these rows of `other`. `node` is returned unchanged if the join has no
+    equality, or if `node` has no groups, window functions or set operations: Spark would compute these for all rows
+    before the join, whereas without them it drops rows without a partner early by itself.
     """
     pairs = list_equalities(on, list_columns(node), list_columns(other))
     if not pairs or not is_whole(node):
@@ -168,7 +167,10 @@ def restrict_to_partners(node: Node, other: Node, on: exp.Expr | None, rows: Cal
 
 
 def map_equal_columns(side: Node, other: Node, on: exp.Expr | None) -> dict[str, str]:
-    """Maps all columns of `side`, and the columns of `other` that always equal one of them, to the one of `side`."""
+    """Maps each column of `side` to itself, and each column of `other` that equals one of `side` to that column.
+
+    `side` and `other` are the sides of a join on `on`; only columns with the same value in all joined rows count.
+    """
     equal = {
         pair.right: pair.left for pair in list_equalities(on, list_columns(side), list_columns(other)) if pair.same
     }
@@ -176,14 +178,14 @@ def map_equal_columns(side: Node, other: Node, on: exp.Expr | None) -> dict[str,
 
 
 def has_link(left: Node, right: Node, on: exp.Expr | None) -> bool:
-    """Whether the condition `on` has an equality between both sides, which limits the rows that can be partners."""
+    """Whether the condition `on` of a join has an equality of an expression over each side."""
     return bool(list_hash_links(on, list_columns(left), list_columns(right)))
 
 
 def select_pairs_of_either(left: Node, right: Node, on: exp.Expr | None, names: Names, inputs: Inputs) -> Node:
     """Selects the columns `names` of old and new rows of an inner join, or a superset.
 
-    It reads one side alone if that side has these columns, or columns that always equal them.
+    Only one side is read if it has these columns, or columns that always equal them.
     """
     for side, other in ((left, right), (right, left)):
         if set(names) <= set(list_columns(side)):
@@ -196,10 +198,10 @@ def select_pairs_of_either(left: Node, right: Node, on: exp.Expr | None, names: 
 
 
 def select_either_rows(node: Join, names: Names, inputs: Inputs) -> Node:
-    """Joins the old and new rows of both sides, by the conditions that need no further read.
+    """Selects the columns `names` of all old and new rows of a join, or a superset.
 
-    Selects the columns `names` of all old and new rows of the join, or a superset. For a left join, this includes the
-    left rows that have a partner neither before nor after.
+    The old and new rows of both sides are joined by the conditions that need no further scan or join. The result of a
+    left join includes left rows that have no partner.
     """
     link = _select_link_conditions(
         node.on, node.left, _select_own(node.left, names), node.right, _select_own(node.right, names)
@@ -216,8 +218,8 @@ def _select_link_conditions(
 ) -> exp.Expr | None:
     """Selects the conjuncts of a join condition that need no further scan or join.
 
-    They are the equalities, and all conditions on columns that are available if `of_left` and `of_right` are derived
-    from the sides. Returns the whole condition if it has no equality.
+    These are the equalities of both sides, and the conditions on columns that come without a further scan or join if
+    the columns `of_left` and `of_right` are derived from the sides. Returns the whole condition if it has no equality.
     """
     equal = list_hash_links(on, list_columns(left), list_columns(right))
     if not equal:

@@ -1,4 +1,4 @@
-"""Maps each operator to its rule; add the rule of a new operator here."""
+"""Maps each operator class to its rule of incremental maintenance; the rule of a new operator must be added here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Restricts a tree to rows with given key values, as close to the scans as the result allows."""
+"""Restricts a tree to rows with given key values, by semi-joins that are as close to the scans as possible."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _GIVEN = "__arctic_given_"
 
 @dataclass(frozen=True)
 class _Match:
-    """One comparison: `column` of the tree equals `given`, a column of the keys; nulls are equal if `null_safe`."""
+    """Comparison of a column of a tree with `given`, a column of the given keys; nulls are equal if `null_safe`."""
 
     column: str
     given: str
@@ -54,7 +54,7 @@ def restrict_to_keys(node: Node, names: tuple[str, ...], keys: Node, null_safe: 
     """Restricts a tree to the rows whose columns `names` equal a row of `keys`, by position.
 
     Nulls are equal if `null_safe`. The restriction is a semi-join with `keys`, as close to the scans as possible. If
-    only a part of it can be applied there, that part is applied there and the whole on top.
+    only some of the columns can be compared there, these are compared there, and all columns again on top.
     """
     aliases = tuple(f"{_GIVEN}{number}" for number in range(len(names)))
     matches = tuple(_Match(name, alias, null_safe) for name, alias in zip(names, aliases, strict=True))
@@ -62,7 +62,7 @@ def restrict_to_keys(node: Node, names: tuple[str, ...], keys: Node, null_safe: 
 
 
 def is_whole(node: Node) -> bool:
-    """Whether a tree has groups, windows or set operations, which engines compute for all rows before they filter."""
+    """Whether a tree has groups, window functions or set operations, which Spark computes for all input rows."""
     return any(isinstance(part, Aggregate | Distinct | SetOperation | Window) for part in walk_tree(node))
 
 
@@ -81,7 +81,7 @@ def _semi_join_keys(node: Node, matches: _Matches, keys: Node) -> Node:
 
 
 def _push_down_keys(node: Node, matches: _Matches, keys_node: Node) -> tuple[Node, bool]:
-    """Restricts the inputs of an operator; also returns whether its result then needs no further restriction."""
+    """Restricts the inputs of an operator to `keys_node`; also returns whether this restricts its result completely."""
     match node:
         case Scan(key=key):
             return _semi_join_keys(node, _exclude_nulls(matches, key or ()), keys_node), True
@@ -113,9 +113,9 @@ def _push_down_keys(node: Node, matches: _Matches, keys_node: Node) -> tuple[Nod
 
 
 def _push_below_project(node: Project, matches: _Matches, keys: Node) -> tuple[Node, bool]:
-    """Restricts the input of a projection by its plain columns, or else by its columns that merge keys of a full join.
+    """Restricts the input of a projection by its plain columns, or else by columns `coalesce(a, b)` over a full join.
 
-    Also returns whether the projection's result needs no further restriction.
+    In the latter, `a` and `b` are join keys. Also returns whether this restricts the projection's result completely.
     """
     inner = _rename_matches(matches, map_plain_columns(node.expressions))
     both = find_merged_columns(node) if not inner else {}
@@ -140,7 +140,7 @@ def find_merged_columns(node: Project) -> dict[str, Equality]:
 
 
 def _get_coalesced(value: exp.Expr) -> frozenset[str]:
-    """The arguments of an expression `coalesce(a, b, …)` if all are columns; empty for other expressions."""
+    """Names of the arguments of `coalesce(a, b, …)` if all are columns; empty for other expressions."""
     bare = value.unnest()
     parts = [part.unnest() for part in (bare.this, *bare.expressions)] if isinstance(bare, exp.Coalesce) else []
     return (
@@ -153,9 +153,9 @@ def _strip_filters(node: Node) -> Node:
 
 
 def _restrict_full_join(node: Node, matches: _Matches, both: Mapping[str, Equality], keys: Node) -> Node:
-    """Restricts both sides of a full join, which may be below filters, by the columns that merge its keys.
+    """Restricts both sides of a full join, which may be below filters, by columns `coalesce(a, b)` of its keys.
 
-    `both` maps these columns to the equality whose sides they merge.
+    `both` maps each such column to the equality of `a` and `b` in the join.
     """
     if isinstance(node, Filter):
         return replace(node, child=_restrict_full_join(node.child, matches, both, keys))
@@ -171,19 +171,19 @@ def _restrict_full_join(node: Node, matches: _Matches, both: Mapping[str, Equali
 def _push_below_allowed(
     node: Explode | Aggregate | Window, allowed: Collection[str], matches: _Matches, keys: Node
 ) -> tuple[Node, bool]:
-    """Restricts the input by its columns in `allowed`; also returns whether all matches are on such columns.
+    """Restricts the input of `node` by the columns `allowed`; also returns whether all `matches` are on such columns.
 
-    These columns have the same value in all rows of a group or partition, or in all rows generated from one row.
+    `allowed` are the columns that are the same in all rows of a group or partition, or in all rows generated from one
+    row.
     """
     inner = tuple(match for match in matches if match.column in allowed)
     return replace(node, child=_restrict_if_any(node.child, inner, keys)), len(inner) == len(matches)
 
 
 def _push_below_window(node: Window, matches: _Matches, keys: Node) -> tuple[Node, bool]:
-    """Restricts the input of a window to whole partitions; also returns whether no further restriction is needed.
+    """Restricts the input of a window operator to whole partitions; also returns whether all matches are applied.
 
-    If no match is on a partition column, these are the partitions of the matching rows, for which the input is read
-    twice.
+    If no match is on a partition column, the partitions are those of the matching rows, and the input is read twice.
     """
     if not node.partition or any(match.column in node.partition for match in matches):
         return _push_below_allowed(node, node.partition, matches, keys)
@@ -195,10 +195,10 @@ def _push_below_window(node: Window, matches: _Matches, keys: Node) -> tuple[Nod
 
 
 def _push_below_join(node: Join | SemiJoin, matches: _Matches, keys: Node) -> tuple[Node, bool]:
-    """Restricts each side of a join by its own columns, and by columns of the other side that equal them.
+    """Restricts each side of a join by matches on its own columns, and on columns of the other side that equal them.
 
     A side needs only rows that have a partner, so equal columns may restrict it. In a left, semi or anti join only
-    columns of the left side restrict the sides. Also returns whether the result needs no further restriction.
+    matches on columns of the left side are used. Also returns whether the matches are applied completely.
     """
     equal = list_equalities(node.on, list_columns(node.left), list_columns(node.right))
     if isinstance(node, Join) and node.kind == "inner":
@@ -225,7 +225,7 @@ def _map_equivalents(own: Iterable[str], equal: Mapping[str, str]) -> dict[str, 
 
 
 def _find_never_null(equal: Iterable[Equality]) -> set[str]:
-    """The columns in equalities that are not null-safe, so that they are null in no joined row."""
+    """Columns that are never null in joined rows, because an equality that is not null-safe compares them."""
     return {name for pair in equal if not pair.null_safe for name in (pair.left, pair.right)}
 
 
@@ -234,7 +234,7 @@ def _exclude_nulls(matches: _Matches, names: Collection[str]) -> _Matches:
 
 
 def _rename_matches(matches: _Matches, names: Mapping[str, str]) -> _Matches:
-    """Keeps the matches on columns that are in `names`, and renames these columns to those of an input."""
+    """Renames the columns of matches by `names`, to columns of an input; other matches are dropped."""
     return tuple(replace(match, column=names[match.column]) for match in matches if match.column in names)
 
 

@@ -14,16 +14,16 @@ Operator = TypeVar("Operator")
 
 @dataclass(frozen=True)
 class Rule(Generic[Operator]):
-    """The functions that derive changes of an operator's result from changes of its inputs.
+    """Functions that derive changes of an operator's result, as trees, from changes of its inputs.
 
     `delta` and `touched` are called only if a source below the operator has changed.
     """
 
     delta: Callable[[Operator, Inputs], Node | None]
-    """Derives exactly the added and removed rows, as a Z-set."""
+    """Derives exactly the added and removed rows of the operator's result, as a Z-set."""
 
     touched: Callable[[Operator, Names, Inputs], Node | None]
-    """Derives the values of some columns in added and removed rows, or a superset."""
+    """Derives the values of some columns in added and removed rows of the result, or a superset of these values."""
 
     either: Callable[[Operator, Names, Inputs], Node]
-    """Derives the values of some columns in all rows before and after the changes, or a superset."""
+    """Derives the values of some columns in all rows of the result before and after the changes, or a superset."""

@@ -1,7 +1,8 @@
 """Runtime filters: the join keys of a filtered source, applied early to the changed rows of another source.
 
-If `part` is filtered by brand and joined to `lines`, changed lines of other parts change no result row. Rules trace
-changes through one side of a join at a time, so they read the filtered source too if that saves more than it costs.
+For example, if a query joins `lines` with `part` and filters `part` by brand, changed lines of parts of other brands
+change no result row. Rules derive the effects of changed lines without a read of `part`, unless `part` is worth a read
+as a runtime filter.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ NO_FILTER_SOURCES: FilterSources = MappingProxyType({})
 
 @dataclass(frozen=True)
 class RuntimeFilter:
-    """Filters one side of a join: keeps rows whose `column` equals a value of the column `other` of `rows`.
+    """Filter of one side of a join: keeps rows whose `column` equals a value of the column `other` of `rows`.
 
     `rows` are the filtered rows of a source on the other side. Nulls are equal if `null_safe`.
     """
@@ -99,7 +100,10 @@ def _filter_side(side: Node, other: Node, on: exp.Expr | None, filter_sources: F
 
 
 def _list_filtered_sources(node: Node, name: str, useful: frozenset[TableName]) -> tuple[tuple[Filter, str], ...]:
-    """Lists filtered scans of sources in `useful`, each with its column that has all values of the column `name`."""
+    """Lists filtered scans at or below `node` of sources in `useful`, each with one of its columns.
+
+    The column has all values that the column `name` of `node` has.
+    """
     match node:
         case Filter(child=Scan() as scan):
             return ((node, name),) if scan.source in useful and name in list_columns(scan) else ()

@@ -1,4 +1,4 @@
-"""Builds the parts of which rules compose trees: projections, multiplicities, unions and images of sources."""
+"""Functions with which rules build trees: projections, multiplicities, unions and images of sources."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ def has_changed(node: Node, changed: frozenset[TableName]) -> bool:
 
 
 def read_image(node: Node, image: Image, changed: frozenset[TableName]) -> Node:
-    """Returns the tree with each scan of a changed source replaced by a scan of `image`.
-
-    Other sources are the same before and after.
-    """
+    """Returns the tree with each scan of a source in `changed` replaced by a scan of the source's `image`."""
     if isinstance(node, Scan):
         return replace(node, image=image) if node.source in changed else node
     return map_children(node, lambda child: read_image(child, image, changed))
@@ -91,7 +88,7 @@ def union_terms(terms: Iterable[Node | None], names: Sequence[str]) -> Node | No
 
 
 def require_term(node: Node | None) -> Node:
-    """Returns `node`; raises ValueError if it is None, which means that no source below it has changed."""
+    """Returns `node`, a derived tree; raises ValueError if it is None, which means that no source has changed."""
     if node is None:
         raise ValueError("nothing below has changed: ask `changes` first")
     return node

@@ -1,1 +1,1 @@
-"""Strategies that maintain the result of a whole query: deltas, affected keys, pairs, aggregate state."""
+"""Strategies that maintain the result of a whole query: deltas, affected keys, pairs and aggregate state."""

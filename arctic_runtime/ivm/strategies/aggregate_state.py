@@ -1,4 +1,4 @@
-"""Aggregate state: stored sums, counts and extremes of few groups, to which a run adds the changes."""
+"""Plans maintenance by aggregate state: a run adds its changes to stored sums, counts and extremes of groups."""
 
 from __future__ import annotations
 
@@ -58,27 +58,28 @@ from arctic_runtime.ivm.strategies.invalidation import explain_full_invalidation
 from arctic_runtime.model.names import TableName
 
 TOTALS = "__arctic_totals"
-"""The spool of the aggregate state, from which `AggregateState.result` computes the rows of the query."""
+"""Name of the spool of the aggregate state, from which `AggregateState.result` computes the rows of the query."""
 
 LOST = "__arctic_lost"
-"""The spool of the keys of groups whose state has to be recomputed from the sources."""
+"""Name of the spool of the keys of lost groups, whose state has to be recomputed from the sources."""
 
 ROWS = "__arctic_rows"
-"""The column that counts a group's rows; a group without rows does not exist."""
+"""Column of the state with the number of a group's rows; a group without rows does not exist."""
 
 
 @dataclass(frozen=True)
 class AggregateState:
-    """Plan of aggregate state: sums of exact numbers (0 if there is nothing to sum), counts and extremes by group.
+    """Plan of maintenance by aggregate state: stored sums of exact numbers, counts and extremes of each group.
 
-    `state` computes it for all groups from the current sources. `moved` computes, for the changed groups, the amounts
-    that the changes add to it. Both have the columns `keys` and then `names`, of which the first is ROWS and the last
-    are those of `extremes`. `moved` also has the extremes of removed rows.
+    `state` is a tree that computes the state of all groups from the current sources. `moved` computes, for the changed
+    groups, the amounts that a run must add to the state. Both trees have the columns `keys`, and then the columns
+    `names`, of which the first is ROWS and the last are those of `extremes`. A sum without values is 0. `moved` also
+    has the extremes of removed rows.
 
-    `recomputed` computes the state of lost groups, whose keys it reads as `SpoolScan(LOST, keys)`. `result` has the
-    query's columns and reads the state as `SpoolScan(TOTALS, (*keys, *names), keys)`. `was` does the same, but reads
-    the other sources as they were before the changes. If `by_group`, each result row follows from one group. Without
-    `keys` there is one group, which exists even if it is empty.
+    `recomputed` computes the state of lost groups (see `Extreme`), whose keys it reads as `SpoolScan(LOST, keys)`.
+    `result` has the query's columns and reads the state as `SpoolScan(TOTALS, (*keys, *names), keys)`. `was` does the
+    same, but reads the sources outside of the groups as they were before the changes. If `by_group`, each result row
+    follows from one group. Without `keys` there is one group, which exists even if it is empty.
     """
 
     keys: tuple[str, ...]
@@ -93,21 +94,21 @@ class AggregateState:
 
     @property
     def sums(self) -> tuple[str, ...]:
-        """The names of the columns to which changes are added: all besides the extremes."""
+        """Names of the state's columns to which changes are added: all columns besides the keys and the extremes."""
         return self.names[: len(self.names) - len(self.extremes)]
 
 
 def with_state_view(result: Node, name: str) -> Node:
-    """Replaces the spool TOTALS in `result` by `name`, under which it then reads the aggregate state."""
+    """Replaces scans of the spool TOTALS in `result` by scans of `name`, a view of the aggregate state."""
     if isinstance(result, SpoolScan):
         return replace(result, name=name) if result.name == TOTALS else result
     return map_children(result, lambda child: with_state_view(child, name))
 
 
 def hash_state(plan: AggregateState) -> str:
-    """Hash of the query that computes the aggregate state.
+    """Hash of the query that computes the aggregate state, by which a run decides whether a stored state is usable.
 
-    It changes if the columns of the aggregate state, or their order, change.
+    The hash changes if the columns of the aggregate state, or their order, change.
     """
     return hashlib.sha256(render_sql(plan.state).encode()).hexdigest()[:16]
 
@@ -120,15 +121,14 @@ def plan_aggregate_state(
     filter_sources: FilterSources = NO_FILTER_SOURCES,
     few_row_sources: frozenset[TableName] = frozenset(),
 ) -> AggregateState | None:
-    """Plans the maintenance of a result by aggregate state; None if its rows can't be computed from such state.
+    """Plans the maintenance of the result of `tree` by aggregate state; None if its rows can't be computed from state.
 
-    `few_row_sources` are sources with few rows: so few that the result may be computed in full from them and the whole
-    state. Windows over groups and comparisons between groups need such a full computation. So does a key that is not
-    proven to be unique, such as `coalesce(region, 'all')`: all rows of the result are compared, so that two rows with
-    the same key are noticed.
+    `few_row_sources` are sources with so few rows that a run may compute the whole result from them and the state of
+    all groups. It has to do so for window functions over groups and for comparisons between groups. It also has to do
+    so if `key` is not proven to be unique, as with `coalesce(region, 'all')`, to notice two rows with the same key.
 
-    A sum of values of unknown type counts as exact. The caller checks the type of the computed state: it must be a
-    whole number, or a decimal with fewer than 35 fractional digits.
+    A sum of values of unknown type counts as exact. The caller must check the type of such a column in the computed
+    state: an integer, or a decimal with fewer than 35 fractional digits.
     """
     is_proven = is_unique(tree, key)
     plans = (
@@ -140,9 +140,9 @@ def plan_aggregate_state(
 
 
 def list_aggregate_states(tree: Node, types: Mapping[str, str]) -> Iterator[AggregateState]:
-    """Yields each plan by which aggregate state can maintain the result of `tree`, one for each suitable aggregate.
+    """Yields the plans by which aggregate state can maintain the result of `tree`, one for each suitable aggregate.
 
-    It is planned for a change of any one source, because the state does not depend on which source changes.
+    Each is planned as if one of its sources had changed; the stored state is the same whichever source changes.
     """
     optimized = push_down_filters(tree)
     for node in walk_tree(optimized):
@@ -155,9 +155,9 @@ def list_aggregate_states(tree: Node, types: Mapping[str, str]) -> Iterator[Aggr
 
 @dataclass(frozen=True)
 class _Groups:
-    """Operators of a tree that compute the same groups, apart from column names; all changes are in these groups.
+    """Operators of a tree that compute the same groups, apart from column names.
 
-    If `by_group`, each result row follows from one group.
+    All changed sources are below these operators. If `by_group`, each result row follows from one group.
     """
 
     nodes: tuple[Aggregate | Distinct, ...]
@@ -172,10 +172,10 @@ class _Groups:
 def _list_candidates(
     tree: Node, changed: frozenset[TableName], few_row_sources: frozenset[TableName]
 ) -> Iterator[_Groups]:
-    """Yields groups from whose aggregate state the result of a tree can be computed.
+    """Yields candidates for groups from whose aggregate state the result of a tree can be computed.
 
-    Groups are first if each result row follows from one of them. For other groups, all other sources must be in
-    `few_row_sources`.
+    Groups come first if each result row follows from one of them. Others are candidates only if all sources outside of
+    the groups are in `few_row_sources`.
     """
     apart = _find_changed_groups(tree, changed)
     if apart is not None:
@@ -189,9 +189,9 @@ def _list_candidates(
 
 
 def _find_changed_groups(node: Node, changed: frozenset[TableName]) -> Aggregate | Distinct | None:
-    """Finds the operator that computes the groups in which all changes are.
+    """Finds the operator that computes groups and is above all changed sources.
 
-    None if a row of the result may follow from several groups, or from other changed rows.
+    None if a row of the result may follow from several groups, or from changed rows outside of the groups.
     """
     match node:
         case Aggregate() | Distinct():
@@ -208,7 +208,7 @@ def _find_changed_groups(node: Node, changed: frozenset[TableName]) -> Aggregate
 
 
 def _find_alike_groups(tree: Node, groups: Aggregate | Distinct) -> tuple[Aggregate | Distinct, ...]:
-    """Returns `groups` and the operators in `tree` that compute the same, apart from column names."""
+    """Returns `groups` and the operators in `tree` that compute the same rows, apart from column names."""
     wanted = _rename_freshly(groups)
     others = [node for node in walk_tree(tree) if isinstance(node, Aggregate | Distinct) and node is not groups]
     similar = (node for node in others if list_sources(node) == list_sources(groups))
@@ -276,7 +276,7 @@ def _replace_nodes(node: Node, made: Mapping[Node, Node]) -> Node:
 def _build_state(rows: Node, keys: tuple[str, ...], columns_kept: Kept) -> Node:
     """Builds the tree that computes the state of each group of `keys` from `rows`, a Z-set without removed rows.
 
-    `columns_kept` are the columns of the state.
+    `columns_kept` has the columns of the state and their expressions.
     """
     extremes = ((extreme.name, build_extreme(extreme, value)) for extreme, value in columns_kept.extremes.values())
     return Aggregate(rows, keys, (*_sum_added(columns_kept.made.values()), *extremes))
@@ -285,7 +285,7 @@ def _build_state(rows: Node, keys: tuple[str, ...], columns_kept: Kept) -> Node:
 def _build_state_change(rows: Node, keys: tuple[str, ...], columns_kept: Kept) -> Node:
     """Builds the tree that computes the change of each group's state from `rows`, a Z-set of added and removed rows.
 
-    `columns_kept` are the columns of the state.
+    `columns_kept` has the columns of the state and their expressions.
     """
     sums: Values = tuple(columns_kept.made.values())
     extremes = [extreme for extreme, _ in columns_kept.extremes.values()]
@@ -300,9 +300,10 @@ def _build_state_change(rows: Node, keys: tuple[str, ...], columns_kept: Kept) -
 
 
 def _sum_added(added: Iterable[tuple[str, exp.Expr]]) -> tuple[tuple[str, exp.Expr], ...]:
-    """Builds the sums of state columns, 0 if there is nothing to sum; the 0 is a tinyint, which changes no sum's type.
+    """Builds the aggregate calls of the state's sums, ROWS included; a sum without values is 0.
 
-    `added` has the name of each column, and the expression that a row adds to it.
+    `added` has the name of each column, and the expression that each row adds to the sum. The 0 is a tinyint, so that
+    it does not change the type of a sum.
     """
     zero = exp.cast(exp.Literal.number(0), "tinyint", dialect="spark")
     additions = ((ROWS, build_column(MULTIPLICITY)), *added)

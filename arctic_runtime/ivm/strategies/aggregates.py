@@ -1,4 +1,4 @@
-"""Expresses aggregates by aggregate state, and collects the sums, counts and extremes that the state needs."""
+"""Expresses aggregate calls by columns of aggregate state, and collects the columns that the state needs for them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from arctic_runtime.ivm.strategies.extremes import Extreme, is_ordered
 
 @dataclass
 class Kept:
-    """Collects the columns of aggregate state from which aggregates can be computed.
+    """Collects the columns of aggregate state from which aggregate calls can be computed.
 
-    `rows` is the name of the column that counts a group's rows. `made` are the sums and counts: the name of each, and
-    the expression that a row adds to it, by the form of that expression. `extremes` are the least and greatest values,
-    by kind and by the form of the value. `never_null` are columns of the grouped rows that are never null. `is_one`:
-    there is only one group, which may be empty.
+    `rows` is the name of the column with the number of a group's rows. `types` are the types of the columns of the
+    grouped rows, and `never_null` those of them that are never null. `made` are the sums and counts: by the form of the
+    expression that each row adds, the column's name and this expression. `extremes` are the least and greatest values,
+    by kind and by the form of the value. If `is_one`, there is no GROUP BY, and so one group, which may be empty.
     """
 
     rows: str
@@ -38,15 +38,15 @@ class Kept:
     extremes: dict[tuple[str, Form], tuple[Extreme, exp.Expr]] = field(default_factory=dict)
 
     def add_count(self, condition: exp.Expr | None) -> exp.Column:
-        """Adds a count of the rows that fulfil `condition`, or of all rows if it is None; returns its column."""
+        """Adds a count of the rows that fulfil `condition`, or of all rows if that is None; returns its column."""
         if condition is None:
             return build_column(self.rows)
         return self._add_total(exp.case().when(condition, build_column(MULTIPLICITY)).else_(exp.Literal.number(0)))
 
     def add_sum(self, value: exp.Expr) -> exp.Column:
-        """Adds a sum of the values that are not null; returns its column.
+        """Adds a sum of the values that are not null; returns the sum's column.
 
-        Whole numbers are cast to bigint, so that each has an opposite.
+        Integers are cast to bigint, so that the negation of a removed value can't overflow a smaller type.
         """
         is_whole_number = is_whole(type_of(value, self.types))
         wide = exp.cast(value, "bigint", dialect="spark") if is_whole_number else exp.paren(value)
@@ -54,16 +54,16 @@ class Kept:
         return self._add_total(exp.case().when(went, exp.Neg(this=wide)).else_(wide))
 
     def value_if_any(self, count: exp.Column, value: exp.Expr) -> exp.Expr:
-        """Builds an expression that is `value`, or null if `count` is 0.
+        """Builds an expression with the value of `value`, but null if `count` is 0.
 
-        It is `value` itself if `count` counts all rows of a group with keys, as such a group is never empty.
+        Returns `value` itself if `count` is the number of all rows of a group with keys: such a group is never empty.
         """
         if count.name == self.rows and not self.is_one:
             return value
         return exp.case().when(exp.NEQ(this=count, expression=exp.Literal.number(0)), value)
 
     def add_extreme(self, kind: Literal["min", "max"], value: exp.Expr) -> exp.Column:
-        """Adds the least or greatest value that is not null; returns its column."""
+        """Adds the least or greatest of the values that are not null; returns the column of this extreme."""
         place = len(self.extremes) + 1
         new = Extreme(f"__arctic_extreme_{place}", kind, f"__arctic_gone_{place}")
         stored, _ = self.extremes.setdefault((kind, get_form(value)), (new, value))
@@ -77,7 +77,7 @@ class Kept:
 def express_by_state(call: exp.Expr, state: Kept) -> exp.Expr | None:
     """Builds an expression over columns of aggregate state that has the value of the aggregate `call`.
 
-    Adds the columns that it needs to `state`. None if no state determines the aggregate.
+    Adds the columns that the expression reads to `state`. None if the value can't be computed from such columns.
     """
     condition = None
     if isinstance(call, exp.Filter):
@@ -130,10 +130,11 @@ def _take_max(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) ->
 def _take_extreme(
     kind: Literal["min", "max"], parts: list[exp.Expr], condition: exp.Expr | None, state: Kept
 ) -> exp.Expr | None:
-    """Builds the expression for a min or max of `parts`; adds the column that it needs to `state`.
+    """Builds the expression for a min or max of `parts`, and adds the column that it reads to `state`.
 
-    None if values of the type can't be kept as an extreme. The value is cast to its own type, if known, as a table may
-    store small whole numbers as larger ones. `condition` is that of the aggregate's FILTER.
+    None if values of the type can't be kept as an extreme. The stored value is cast to the type of the argument, if it
+    is known, as the table of the state may store small integers as larger ones. `condition` is that of the aggregate's
+    FILTER clause.
     """
     value, *more = parts
     of_type = type_of(value, state.types)
@@ -153,7 +154,7 @@ _VALUES: Mapping[State, Callable[[list[exp.Expr], exp.Expr | None, Kept], exp.Ex
 }
 
 _MOST_BEHIND = 35
-"""Fractional digits that a sum of decimals keeps in an expression with a whole number of three digits."""
+"""Maximum scale of decimals that can be summed exactly: the CASE with the number 0 leaves 3 of 38 digits before it."""
 
 
 def _require_not_null(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) -> exp.Expr | None:

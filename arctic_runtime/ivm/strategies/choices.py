@@ -1,9 +1,9 @@
-"""Values that may differ if they are recomputed, and a check that all rows of one such choice change together.
+"""Choices: values that may differ if they are recomputed, and a check that the rows of one choice change together.
 
-The first value of a group is such a choice, or which of two rows with the same date is the last one. A table stores
-what was chosen once. Rules therefore can't compute what a chosen value was before. If a choice decides which rows
-exist, as in `where place = 1`, all rows that follow from it must be computed together, or none of them. Otherwise some
-rows of the table would follow from one choice and some from another, which no computation of the query returns.
+`first(x)` of a group is a choice, and so is `row_number()` of rows with the same date. A table stores the values of the
+run that computed them, and no later run can compute these again. If a choice decides which rows exist, as in
+`where place = 1`, a run must compute all rows that depend on the choice, or none of them. Otherwise some rows of the
+table would follow from one choice and some from another, which no single computation of the query could return.
 """
 
 from __future__ import annotations
@@ -48,12 +48,13 @@ _Unit = tuple[frozenset[str], ...]
 
 @dataclass(frozen=True)
 class Choice:
-    """A result that an operator may choose differently for each group or partition, as an operator above it shows it.
+    """A choice of the operator `origin` for each of its groups or partitions, seen from an operator above it.
 
-    `names` are the columns whose values depend on the choice. `unit` has, for each column that identifies the group,
-    the columns that have its value now; none if the value is lost. `fixed` are all columns that have a single value in
-    the rows of one choice. `decides`: the choice decides which rows exist. `is_near`: possible values differ in their
-    last digits at most.
+    `call` is the function that makes the choice, for messages. `names` are the columns of the upper operator whose
+    values depend on the choice. `unit` has, for each column that identifies the group in `origin`, the columns of the
+    upper operator with its value; an empty set if none has it. `fixed` are all columns that have a single value in the
+    rows of one choice. `decides` is True if the choice decides which rows exist. `is_near` is True if possible values
+    differ in their last digits at most.
     """
 
     origin: Aggregate | Window
@@ -65,9 +66,9 @@ class Choice:
     decides: bool = False
 
     def mark_deciding(self, *read: Iterable[str]) -> Choice:
-        """Returns this choice, with `decides` set if rows are selected by a column that depends on it.
+        """Returns this choice, with `decides` set to True if one of the columns `read` depends on it.
 
-        `read` are the columns by which rows are selected.
+        `read` are the columns by which an operator selects rows.
         """
         is_read = any(not self.names.isdisjoint(names) for names in read)
         return replace(self, decides=True) if is_read else self
@@ -83,7 +84,7 @@ class Choice:
         )
 
     def add_equal_columns(self, equal: Mapping[str, Collection[str]]) -> Choice:
-        """Returns this choice, with columns that equal those in `unit` and `fixed` added to both; `equal` maps them."""
+        """Returns this choice with more columns in `unit` and `fixed`: those to which `equal` maps the present ones."""
 
         def widen_set(own: frozenset[str]) -> frozenset[str]:
             return own.union(*(equal.get(name, ()) for name in own))
@@ -98,7 +99,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Choices:
-    """All choices on which a tree's result depends, and the `names` of all columns in the tree that depend on any."""
+    """All choices on which a tree's result depends, and the names of all columns that depend on a choice."""
 
     seen: tuple[Choice, ...]
     names: frozenset[str]
@@ -106,8 +107,9 @@ class Choices:
     def check_choices(self, tree: Node, key: tuple[str, ...], changed: frozenset[TableName]) -> None:
         """Raises NotMaintained if a run could recompute some rows of one choice without the others.
 
-        A run recomputes the rows with affected keys. These are all or none of a choice's rows if all of them have the
-        same key. The same holds if only sources below the choice have changed, and keys of whole groups are affected.
+        A run recomputes the rows with affected values of `key`. If all rows of a choice have the same key, these are
+        all or none of its rows. The same is true if all changed sources are below the choice's operator, so that the
+        keys of whole groups are affected.
         """
         for choice in self.seen:
             is_shown = choice.is_near and not choice.decides
@@ -116,7 +118,7 @@ class Choices:
 
 
 def collect_choices(tree: Node, types: Mapping[str, str]) -> Choices:
-    """Collects the choices in a tree that may differ if it is recomputed; `types` are the types of columns."""
+    """Collects the choices on which the result of a tree depends; `types` are the types of its columns, by name."""
     collector = _Choices(types)
     return Choices(collector.collect_from(tree), frozenset(collector.names))
 
@@ -128,7 +130,7 @@ def _explain_choice(choice: Choice) -> str:
 
 
 def _is_whole(choice: Choice, tree: Node, key: tuple[str, ...], changed: frozenset[TableName]) -> bool:
-    """Whether affected keys always include all keys of a choice's group, or none of them."""
+    """Whether the affected keys always include all keys of the rows of a choice, or none of them."""
     inside, everywhere = (sum(scan.source in changed for scan in list_scans(node)) for node in (choice.origin, tree))
     if inside < everywhere:
         return False
@@ -143,9 +145,9 @@ def _is_whole(choice: Choice, tree: Node, key: tuple[str, ...], changed: frozens
 
 
 def _keeps_all_rows(node: Node, origin: Node) -> bool:
-    """Whether `origin` is a window and each of its rows is in the result of `node`.
+    """Whether `origin` is a Window operator and each of its rows is in the result of `node`.
 
-    If so, the key of the result is a key of the window's rows as well.
+    If so, the key of the result is a key of the operator's rows as well.
     """
     while node is not origin:
         if isinstance(node, Project):
@@ -170,7 +172,7 @@ class _Choices:
     names: set[str] = field(default_factory=set)
 
     def collect_from(self, node: Node) -> tuple[Choice, ...]:
-        """Collects the choices on which an operator's result depends; adds the columns that show them to `names`."""
+        """Collects the choices on which an operator's result depends; adds columns that depend on them to `names`."""
         kept_choices = tuple(choice for choice in self._derive_choices(node) if choice.names or choice.decides)
         self.names.update(*(choice.names for choice in kept_choices))
         return kept_choices
@@ -235,8 +237,8 @@ class _Choices:
     def _derive_join(self, node: Join) -> Iterable[Choice]:
         """Derives the choices of a join from those of its sides.
 
-        In an outer join, a choice that decides which pairs exist also decides which rows have no partner; these have no
-        values of the other side.
+        In an outer join, a choice that decides which pairs exist also decides which rows have no partner. Such rows
+        have nulls for the other side, so that columns of that side do not identify the choice.
         """
         to_right, to_left = _map_equal_columns(node)
         read = list_used_columns(node.on)
@@ -270,7 +272,7 @@ def _list_own_choices(
 ) -> Iterable[Choice]:
     """Yields the choices that an operator itself makes for each group or partition, which `keys` identify.
 
-    `answers` are its columns, with their functions and the number of answers that each may have.
+    `answers` are its computed columns, each with the function call and the number of values that it may have.
     """
     unit = tuple(frozenset((name,)) for name in keys)
     for name, call, answer in answers:

@@ -1,8 +1,8 @@
-"""Checks whether a tree has the same rows every time, in whatever order the engine reads its input.
+"""Checks whether a tree is deterministic: returns the same rows in whatever order Spark reads its input.
 
-`first` of a group, or `row_number` over ties, has many correct answers. A plan that adds new rows to stored results and
-subtracts removed ones needs a single answer: the subtracted rows have to be those that were added. For the same reason
-no text may be compared by a collation, under which any text of a group may represent it.
+`first` of a group, or `row_number` over ties, has many correct values. A plan that adds rows to a stored result and
+later subtracts them needs a single one: the subtracted rows must equal those that were added. For the same reason a
+tree with a collation is not deterministic: any of the texts that are equal by a collation may represent their group.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _MANY_ZEROS = ("float", "double", "real")
 
 
 def is_deterministic(tree: Node, types: Mapping[str, str]) -> bool:
-    """Whether a tree's rows do not depend on the order in which rows are read; False if that is not proven."""
+    """Whether the rows of a tree do not depend on the order in which Spark reads rows; False if this is not proven."""
     return not _is_collated(tree, types) and all(_has_one_answer(node, types) for node in walk_tree(tree))
 
 
 def classify_aggregate(call: exp.Expr, node: Aggregate, types: Mapping[str, str]) -> Answers:
-    """Classifies how many results an aggregate call can have if it is computed again over the same rows.
+    """Returns the number of results that an aggregate call of `node` can have over the same rows: one, near or many.
 
-    `max_by` and similar functions have one result if their second argument has no ties.
+    `max_by` and similar functions have one result if their second argument is proven to have no ties in a group.
     """
     if isinstance(call, exp.Filter):
         return classify_aggregate(call.this, node, types)
@@ -50,9 +50,9 @@ def classify_aggregate(call: exp.Expr, node: Aggregate, types: Mapping[str, str]
 
 
 def classify_window(over: exp.Expr, node: Window, types: Mapping[str, str]) -> Answers:
-    """Classifies how many results a window function can have if it is computed again over the same rows.
+    """Returns the number of results that a window function of `node` can have over the same rows: one, near or many.
 
-    Ties in the window's order matter to a row's number, but not to its rank.
+    Ties in ORDER BY change the result of `row_number`, but not that of `rank`.
     """
     if not isinstance(over, exp.Window):
         return "many"
@@ -92,7 +92,7 @@ def _has_one_answer(node: Node, types: Mapping[str, str]) -> bool:
 
 
 def _classify_set_aggregate(call: exp.Expr, types: Mapping[str, str]) -> Answers:
-    """Classifies how many results an aggregate of the same rows can have, whichever order they are read in."""
+    """Returns the number of results that an aggregate can have over the same rows, read in any order."""
     if isinstance(call, exp.Filter):
         return _classify_set_aggregate(call.this, types)
     function = find_aggregate_function(call)
@@ -102,9 +102,9 @@ def _classify_set_aggregate(call: exp.Expr, types: Mapping[str, str]) -> Answers
 
 
 def _is_fulfilled(condition: OneAnswerIf | None, argument: exp.Expr | None, types: Mapping[str, str]) -> bool:
-    """Whether `argument`, the first of an aggregate, fulfils `condition`, under which the aggregate has one answer.
+    """Whether `argument`, the first of an aggregate call, fulfils `condition`, so that the call has only one result.
 
-    False for conditions on the order of rows, and if there is no condition or no argument.
+    False for conditions on the order of rows, which the callers check, and if there is no condition or no argument.
     """
     if condition is None or argument is None:
         return False

@@ -1,7 +1,7 @@
-"""Keeps the least or greatest value of each group, until its last row with that value is removed.
+"""Maintains extremes, the least or greatest value of each group, as columns of aggregate state.
 
-An added row can only make an extreme more extreme. A removed row can end it. The group is then computed again, because
-the next extreme follows from its other rows, which are not stored.
+A run can update an extreme from added rows alone. If a row with the extreme value is removed, the group is lost: its
+state is recomputed from the sources, because the state does not store the group's other values.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _CALLS: dict[str, type[exp.Min | exp.Max]] = {"min": exp.Min, "max": exp.Max}
 class Extreme:
     """The least (`min`) or greatest (`max`) value of each group, null if all values are null.
 
-    In the state it is the column `name`. In the change of the state, `name` is the extreme of the added rows, and
-    `gone` is that of the removed rows. `gone` is null if no row was removed, or if an added row is as extreme. The new
-    extreme is the more extreme of the stored value and the added one. If it is not more extreme than `gone`, the group
-    is lost: it has to be recomputed.
+    In the state it is the column `name`. In the change of the state, the column `name` is the extreme of the added
+    rows, and the column `gone` is that of the removed rows; `gone` is null if no row was removed, or if an added row is
+    as extreme. The new extreme is the more extreme of the stored and the added value. If this is not more extreme than
+    `gone`, the group is lost: its state has to be recomputed from the sources.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Extreme:
 def is_ordered(of_type: str | None) -> bool:
     """Whether two values of a type are always the same if neither is less than the other.
 
-    It is False for floating point, which has two zeros, for texts with a collation, and if the type is unknown.
+    False for floating point, because of 0.0 and -0.0, for texts with a collation, and if the type is unknown.
     """
     return get_precision_and_scale(of_type) is not None or (of_type or "").lower().strip() in _ORDERED
 
@@ -51,7 +51,10 @@ def build_extreme(extreme: Extreme, value: exp.Expr) -> exp.Expr:
 
 
 def split_added_removed(extreme: Extreme, value: exp.Expr) -> tuple[tuple[str, exp.Expr], tuple[str, exp.Expr]]:
-    """Builds two aggregates over a Z-set: the extreme of its added rows, and `gone`, that of its removed rows."""
+    """Builds two aggregate calls over a Z-set: the extreme of its added rows, and `gone`, that of its removed rows.
+
+    Each is a pair of a column name and an expression.
+    """
     zero = exp.Literal.number(0)
     came = exp.case().when(exp.GT(this=build_column(MULTIPLICITY), expression=zero), value)
     went = exp.case().when(exp.LT(this=build_column(MULTIPLICITY), expression=zero.copy()), value)
@@ -59,17 +62,18 @@ def split_added_removed(extreme: Extreme, value: exp.Expr) -> tuple[tuple[str, e
 
 
 def express_replaced(extreme: Extreme) -> exp.Expr:
-    """Builds `gone`, the extreme of the removed rows; the expression is null if an added row is as extreme."""
+    """Builds an expression with the value of the column `gone`, but null if an added row is as extreme."""
     sides = {"this": build_column(extreme.name), "expression": build_column(extreme.gone)}
     is_as_extreme = exp.LTE(**sides) if extreme.kind == "min" else exp.GTE(**sides)
     return exp.case().when(is_as_extreme, exp.null()).else_(build_column(extreme.gone))
 
 
 def net_rows(rows: Node, keys: tuple[str, ...], sums: Values, values: Values) -> tuple[Node, Values, Values]:
-    """Cancels rows of a Z-set that are both added and removed; returns it with `sums` and `values` over its columns.
+    """Cancels rows of a Z-set that are both added and removed; returns it, with `sums` and `values` over its columns.
 
-    If the Z-set is a union of terms, one term may add a row that another term removes, so the group has the row neither
-    before nor after. Rows with equal keys and `values` become one row, whose `sums` are added up.
+    If the Z-set is a union of terms, one term may add a row that another term removes, so that the row exists neither
+    before nor after the changes. Rows with equal `keys` and `values` become one row, in which the multiplicities and
+    the `sums` are added up. Any other Z-set is returned unchanged.
     """
     if not any(isinstance(node, UnionAll) for node in walk_tree(rows)):
         return rows, sums, values

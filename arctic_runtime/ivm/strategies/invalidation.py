@@ -17,10 +17,10 @@ _UNSURE = "a single row that others are compared to has changed, and may not be 
 
 
 def walk_changing(node: Node, changed: frozenset[TableName]) -> Iterator[Node]:
-    """Yields each operator whose changes a plan has to derive, from the top down.
+    """Yields each operator with changes that a plan has to derive, from the top down.
 
-    Operators below a single row that others are compared with are left out, because that row is computed in full, both
-    from the old and from the new sources.
+    Operators on the right side of a semi-join with a single row, as in `amount > (select avg(amount) …)`, are left out,
+    because plans compute that row in full, from the old and from the new sources.
     """
     if not has_changed(node, changed):
         return
@@ -31,9 +31,9 @@ def walk_changing(node: Node, changed: frozenset[TableName]) -> Iterator[Node]:
 
 
 def explain_full_invalidation(node: Node, changed: frozenset[TableName], types: Mapping[str, str]) -> str | None:
-    """Explains why any change below an operator may affect all of its rows; None if it can't.
+    """Explains why any change below an operator may affect all rows of its result; None if that is not so.
 
-    `types` are the types of columns.
+    `types` are the types of columns, by name.
     """
     match node:
         case Aggregate(keys=()):

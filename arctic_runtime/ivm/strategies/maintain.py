@@ -1,4 +1,4 @@
-"""Chooses the strategy by which a query's result is updated when its sources change."""
+"""Chooses the strategy by which a run updates a query's result after changes of its sources."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from arctic_runtime.ivm.strategies.pairs import Pairs, plan_pairs
 from arctic_runtime.model.names import TableName
 
 AFFECTED = "__arctic_affected"
-"""The spool of affected keys, which `AffectedKeys.new` reads."""
+"""Name of the spool of affected keys, which `AffectedKeys.new` reads."""
 
 
 @dataclass(frozen=True)
 class Deltas:
-    """Maintenance by a Z-set of added and removed rows: `changes` has the tree's columns and MULTIPLICITY."""
+    """Maintenance by deltas: the tree `changes` computes the added and removed result rows, as a Z-set."""
 
     changes: Node
 
 
 @dataclass(frozen=True)
 class AffectedKeys:
-    """Maintenance by affected keys: the current rows with these keys replace the stored ones.
+    """Maintenance by affected keys: the query's current rows with these keys replace the stored ones.
 
-    `affected` has the key's columns, each key once; `new` has the tree's columns and reads the keys as
-    `SpoolScan(AFFECTED, key)`. If an affected key is not in `new`, the row with that key has been removed. `affected`
-    may contain keys that are neither in the old nor in the new result.
+    `affected` computes the keys, each once. `new` computes the current rows, with all columns of the query; it reads
+    the keys as `SpoolScan(AFFECTED, key)`. An affected key without a row in `new` has been removed. `affected` may
+    contain keys that are neither in the old nor in the new result.
     """
 
     affected: Node
@@ -50,12 +50,13 @@ Maintenance = Deltas | Pairs | AggregateState | AffectedKeys
 
 @dataclass(frozen=True)
 class Facts:
-    """Known facts besides the query: `types` of the tree's columns, if they are certain.
+    """Facts besides the query on which the choice of a strategy depends.
 
-    `paired` are the sources whose change rows hold the row before the change. `small` are the sources that cost little
-    to read twice. `few_rows` is True if the result is so small that aggregate state of all its groups costs little.
-    `few_row_sources` are the sources with no more rows than such state may have. `filter_sources` are, for each changed
-    source, the other sources that are worth a read as a runtime filter of its changes.
+    `types` are the types of the tree's columns, as far as they are certain. `paired` are the sources whose change rows
+    also hold the row before the change. `small` are the sources that cost little to read twice. `few_rows` is True if
+    the result is so small that aggregate state of all its groups costs little. `few_row_sources` are the sources with
+    no more rows than such state may have. `filter_sources` are, for each changed source, the other sources that are
+    worth a read as a runtime filter of its changes.
     """
 
     types: Mapping[str, str] = field(default_factory=dict)
@@ -69,11 +70,11 @@ class Facts:
 def plan_maintenance(
     tree: Node, key: tuple[str, ...], changed: frozenset[TableName], facts: Facts | None = None
 ) -> Maintenance:
-    """Plans the maintenance of a result whose rows are identified by the columns `key` of the tree.
+    """Plans the maintenance of the result of `tree`, whose rows are identified by the columns `key`.
 
-    The strategy is aggregate state for sums and counts over few groups. Otherwise it is pairs or deltas, if the
-    operators allow them and the key is proven to be unique. In all other cases it is affected keys. A column may be
-    twice in `key`. Raises NotMaintained if a change could affect all rows, or if no source has changed.
+    The strategy is aggregate state for sums, counts and extremes over few groups. Otherwise it is pairs or deltas, if
+    the operators allow these and the key is proven to be unique. In all other cases it is affected keys. `key` may have
+    a column twice. Raises NotMaintained if a change could affect all rows, or if no source has changed.
     """
     if not has_changed(tree, changed):
         raise NotMaintained("NOTHING_NEW", "no upstream has changed")
@@ -110,9 +111,9 @@ def plan_maintenance(
 
 
 def derive_touched_keys(tree: Node, key: tuple[str, ...], changed: frozenset[TableName]) -> Node | None:
-    """Builds a tree of the keys of all result rows that depend or depended on changed source rows, or a superset.
+    """Builds a tree of the keys of all result rows that changes of the sources may affect.
 
-    None if the result depends on none of the changed sources. Raises NotMaintained if the result has no key.
+    None if the result depends on none of the `changed` sources. Raises NotMaintained if `key` is empty.
     """
     _refuse_single_row(key)
     return derive_touched(push_down_filters(tree), tuple(dict.fromkeys(key)), changed)

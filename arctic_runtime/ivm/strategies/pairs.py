@@ -1,4 +1,4 @@
-"""Plans maintenance by pairs: a changed row and its version before the change pass through the operators together."""
+"""Plans maintenance by pairs: each operator processes the new and the old version of a changed row in one row."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ from arctic_runtime.ivm.rules.terms import has_changed, select_columns
 from arctic_runtime.model.names import TableName
 
 _WHOLE = (Aggregate, Distinct, SetOperation, Window)
-"""Operators that compute all rows before a single result row is known."""
+"""Operators that must read all input rows before they return a result row."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Maintenance by pairs: for each changed row of the one source that changed, the new and the old result row.
+    """Maintenance by pairs: for each changed row of the only changed source, the new and the old result row.
 
-    The columns of `rows` are the tree's, `name_before` of each, and the flags HAS_AFTER and HAS_BEFORE. The key columns
-    are filled whichever of the two rows exists.
+    The tree `rows` computes the pairs. Its columns are those of the query with the new values, a column named by
+    `name_before` for each old value, and the flags HAS_AFTER and HAS_BEFORE. The key columns are set even if only the
+    old row exists.
     """
 
     rows: Node
@@ -51,11 +52,12 @@ def plan_pairs(
     paired: frozenset[TableName],
     small: frozenset[TableName],
 ) -> Pairs | None:
-    """Plans the maintenance of a result by pairs; None if a changed row may give more than one result row.
+    """Plans the maintenance of a result by pairs; None if pairs are not possible.
 
-    `paired` are the sources that have a `pair` image, `small` those that may be read twice. The result's key has to be
-    the key of the source that changed. So no result row comes from two source rows, and no source row moves from one
-    result row to another.
+    They are possible if a single source has changed, is in `paired`, the sources that have an image `pair`, and each of
+    its rows gives at most one result row. The key of the result must be the source's key, so that no result row comes
+    from two source rows, and the change of a row keeps the key of its result row. `small` are the sources that cost
+    little to read twice.
     """
     changed_scans = [scan for scan in list_scans(tree) if scan.source in changed]
     if len(changed_scans) != 1 or changed_scans[0].source not in paired or not changed_scans[0].key:
@@ -68,7 +70,10 @@ def plan_pairs(
 
 @dataclass(frozen=True)
 class _Path:
-    """Builds pairs for each operator from the one source that changed up to the result."""
+    """Builds pairs for each operator on the path from the only changed source up to the root of the tree.
+
+    `changed` has this source; `small` are the sources that cost little to read twice.
+    """
 
     changed: frozenset[TableName]
     small: frozenset[TableName]
@@ -76,7 +81,8 @@ class _Path:
     def follow_node(self, node: Node) -> Paired | None:
         """Builds the pairs of an operator's result.
 
-        None if a source row may lead to several result rows, or several source rows to the same one.
+        None if a source row may give several result rows, if several source rows may give the same one, or if the pairs
+        would cost too much.
         """
         match node:
             case Scan():
@@ -115,12 +121,15 @@ class _Path:
         return all(scan.source in self.small for scan in list_scans(node))
 
     def _is_cheap(self, node: Node) -> bool:
-        """Whether computing a node costs little more than computing the partners of changed rows."""
+        """Whether the computation of all rows of `node` costs little more than that of partners of changed rows."""
         return self._is_small(node) or not any(isinstance(part, _WHOLE) for part in walk_tree(node))
 
 
 def _build_probe(below: Paired, right: Node, on: exp.Expr | None) -> Node | None:
-    """Selects distinct rows of a semi join's right side, so that a left row matches at most one; None if impossible."""
+    """Builds a right side for a semi-join of which each left row matches at most one row; None if that is impossible.
+
+    It has the distinct values of the columns of `right` that the condition `on` reads.
+    """
     own = tuple(name for name in list_used_columns(on) if name in list_columns(right))
     if is_one_partner(below.names, right, on):
         return select_columns(right, own)

@@ -1,4 +1,4 @@
-"""Spools: changed rows after a runtime filter are computed once, if several terms of a plan read them."""
+"""Plans spools: changed rows after a runtime filter are computed once, even if several terms of a plan read them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arctic_runtime.ivm.rules.partners import is_narrowed
 
 @dataclass(frozen=True)
 class Spool:
-    """Rows that are computed once and that trees read under `name`; a row may occur any number of times."""
+    """Rows that are computed once, by the tree `rows`, and that other trees read as a spool with the name `name`."""
 
     name: str
     rows: Node
@@ -23,9 +23,9 @@ class Spool:
 
 
 def with_spools(tree: Node) -> tuple[Node, tuple[Spool, ...]]:
-    """Replaces subtrees that `tree` reads several times by spools; returns the new tree and the spools.
+    """Replaces subtrees that occur several times in `tree` by scans of spools; returns the new tree and the spools.
 
-    Only changed rows after a runtime filter are replaced.
+    Only subtrees of changed rows after a runtime filter are replaced.
     """
     times = Counter(_list_shareable(tree))
     several = [node for node, count in times.items() if count > 1]

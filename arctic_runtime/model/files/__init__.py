@@ -1,1 +1,1 @@
-"""Data classes for the files of tables: their layout, compaction and expiry."""
+"""Data classes and functions for the files of tables: layout, compaction and expiry."""

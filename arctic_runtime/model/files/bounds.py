@@ -1,7 +1,7 @@
-"""Conditions that let a scan skip files and row groups that can't contain the column values looked up.
+"""Filter conditions by which a scan for given column values skips files and row groups that can't contain them.
 
-A condition is also true for other rows, so a join with the values themselves has to follow. Iceberg compares it with
-the partitions and the bounds of files, Parquet with the bounds of row groups.
+Iceberg compares the conditions with partitions and with the column bounds of files, Parquet with those of row groups. A
+condition may also be true for rows without these values, so the scan must be followed by a join with the values.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 @dataclass(frozen=True)
 class Bound:
-    """The values that are looked up in a column: all of them, or only the least and the greatest if `is_range`.
+    """Values that are looked up in a column: all of them, or only the least and the greatest if `is_range`.
 
-    `values` are texts: dates are days, and timestamps are microseconds since 1970. If `or_null`, null is looked up as
-    well; it may be the only value.
+    `kind` is the column's Spark type. `values` are texts: dates are days, and timestamps are microseconds since 1970.
+    If `or_null`, null is looked up as well, even if `values` is empty.
     """
 
     column: str
@@ -29,7 +29,7 @@ class Bound:
     or_null: bool = False
 
     def build_condition(self, column: exp.Expr) -> exp.Expr:
-        """Builds the SQL condition that the value of `column` is one of the values, or within the range."""
+        """Builds the SQL condition that `column` has one of the values, or a value within the range."""
         conditions = [self._build_membership(column)] if self.values else []
         return exp.or_(*conditions, *([column.copy().is_(exp.null())] if self.or_null else []))
 
@@ -42,12 +42,12 @@ class Bound:
 
 
 def is_bounded(kind: str) -> bool:
-    """Whether Spark, Iceberg and Parquet order values of a type equally; not so floats and texts with a collation."""
+    """Whether Spark, Iceberg and Parquet order values of a type equally; False for floats and collated texts."""
     return kind in (*_WHOLE, "string", "date", "timestamp") or kind.startswith("decimal(")
 
 
 def build_bounds_condition(bounds: Iterable[Bound], table: str | None = None) -> exp.Expr:
-    """Builds the SQL condition that all `bounds` hold, one for each column; it is true for all rows that are looked up.
+    """Builds the SQL condition that connects the conditions of `bounds`, each for another column, by AND.
 
     Column names are qualified with `table` if it is not None. Without bounds the condition is always true.
     """
@@ -58,7 +58,7 @@ def build_bounds_condition(bounds: Iterable[Bound], table: str | None = None) ->
 
 
 def _build_literal(value: str, kind: str) -> exp.Expr:
-    """Builds a literal that Spark reads as the same value for any characters and in any session time zone."""
+    """Builds an SQL literal that is safe for any characters and does not depend on the session's time zone."""
     make = _LITERALS.get(kind)
     return make(value) if make else exp.cast(exp.Literal.string(value), kind, dialect="spark")
 

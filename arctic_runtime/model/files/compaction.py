@@ -1,4 +1,4 @@
-"""Data classes for the files of tables, and for the steps by which compaction rewrites them."""
+"""Data classes for the data files of tables, and for the steps by which compaction rewrites them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Direction = Literal["split", "merge"]
 
 @dataclass(frozen=True)
 class PartitionValue:
-    """The value of one partition transform for all rows of a file, as a text that casts to the Spark type `type`.
+    """Value of one partition transform for all rows of a file, as a text that can be cast to the Spark type `type`.
 
-    `value` is None for null. If the type is empty, no SQL condition can be built that selects these rows.
+    `value` is None for null. `type` is empty if no SQL condition can select the rows with this value.
     """
 
     transform: Transform
@@ -37,7 +37,7 @@ class PartitionValue:
 class DataFile:
     """Size of a data file: it has `rows` rows, of which `deleted` are marked as deleted.
 
-    `bytes` is the size of the file, including the deleted rows, but without the file that marks them.
+    `bytes` is the size of the data file itself, without the delete file or deletion vector that marks rows.
     """
 
     bytes: int
@@ -47,9 +47,10 @@ class DataFile:
 
 @dataclass(frozen=True)
 class FileGroup:
-    """The files of one table in one partition and bucket; all files of a table without partitions.
+    """The files of one table in one partition and bucket; all files of the table if it is not partitioned.
 
-    They share the partition spec `spec` and its values. In a base table, a file group is a hash node of one partition.
+    `spec` is the id of their partition spec, and `partition` are the values of its transforms. In a base table, a file
+    group is a hash node (see `hash_tree`) of one partition.
     """
 
     spec: int
@@ -62,7 +63,7 @@ class FileGroup:
 
     @property
     def deleted_share(self) -> float:
-        """The part of its rows that are marked as deleted, from 0 to 1."""
+        """Share of the rows that are marked as deleted, from 0 to 1."""
         return sum(file.deleted for file in self.files) / max(1, sum(file.rows for file in self.files))
 
     def __str__(self) -> str:
@@ -70,15 +71,16 @@ class FileGroup:
 
 
 Place = tuple[TableName, int, tuple[PartitionValue, ...]]
-"""Identifies a node across snapshots: its table, its partition spec and its partition values."""
+"""Identifies a file group across snapshots: its table, the id of its partition spec, and its partition values."""
 
 
 @dataclass(frozen=True)
 class TableFiles:
-    """The files of a table at one snapshot; `target_bytes` is the target size of the files that are written.
+    """The files of a table at one snapshot, as file groups in `nodes`, and the settings for new files.
 
-    New files get the partition spec `spec`, which consists of `transforms`. `progress` are rewrites of the table that
-    were interrupted. `finished_groups` are file groups that need no rewrite, since a job has just written them.
+    New files have `target_bytes` and the partition spec with the id `spec`, which consists of `transforms`. `progress`
+    are base rewrites of the table that were interrupted. `finished_groups` are file groups that need no rewrite,
+    because a job has just written them.
     """
 
     table: TableName
@@ -94,13 +96,13 @@ class TableFiles:
         return self.table, node.spec, node.partition
 
     def has_finished(self, nodes: Iterable[FileGroup]) -> bool:
-        """Whether all of `nodes` are file groups that a job has just written."""
+        """Whether all `nodes` are in `finished_groups`, so that they need no rewrite."""
         return bool(self.finished_groups) and all(self.locate_group(node) in self.finished_groups for node in nodes)
 
 
 @dataclass(frozen=True)
 class Specs:
-    """The partition specs of a table: their transforms by spec id, and the id `default` of the spec for new files."""
+    """Partition specs of a table: the transforms of each by its id, and the id `default` of the spec for new files."""
 
     default: int
     transforms: Mapping[int, tuple[Transform, ...]]
@@ -108,9 +110,9 @@ class Specs:
 
 @dataclass(frozen=True)
 class FileTotals:
-    """Counts for a table from snapshot summaries: current data files, their bytes, and their rows marked as deleted.
+    """Totals of a table from its snapshot summaries: current data files, their bytes, and rows marked as deleted.
 
-    `appends` is the number of commits that added rows since files were last rewritten, as far as snapshots are kept.
+    `appends` is the number of commits that added rows since files were last rewritten; expired ones don't count.
     `added_bytes` are the bytes that these commits added.
     """
 
@@ -123,7 +125,10 @@ class FileTotals:
 
 @dataclass(frozen=True)
 class MergeUnmerged:
-    """Step: merge all unmerged change rows into the base table; the counts are those of the change rows."""
+    """Step: merge all unmerged change rows into the base table.
+
+    `commits`, `rows` and `bytes` are those of the change rows.
+    """
 
     table: TableName
     commits: int
@@ -136,11 +141,12 @@ class MergeUnmerged:
 class RewriteFiles:
     """Step: rewrite files of the file groups `nodes` in one commit, if the table's newest snapshot still is `expected`.
 
-    With the `way` `join`, only the small files are rewritten; with `sort`, all files, with sorted rows. `whole` says
-    that `nodes` are all file groups of the table. `bytes` are read and written once. `waste` is the cost for each
-    reader of these groups until then, in bytes; opening a file counts as a number of bytes. Files below `small_bytes`
-    are small; new ones have `target_bytes`. New files get the partition spec `spec`, for None the table's default.
-    `buckets` are all numbers of buckets in the table, by which the files of these groups are distinguished from others.
+    With the `way` `join`, only files below `small_bytes` are rewritten; with `sort`, all files, with sorted rows.
+    `whole` is True if `nodes` are all file groups of the table. `files` and `bytes` are those to be rewritten. `waste`
+    is the cost of the present files for each reader, in bytes that it would not have to read after the rewrite; each
+    file that it opens counts as a number of bytes. New files have `target_bytes` and the partition spec with the id
+    `spec`, for None the table's default. `buckets` are all bucket counts in use in the table, which tell its file
+    groups apart.
     """
 
     table: TableName
@@ -162,9 +168,8 @@ class RewriteFiles:
 class ResizeBuckets:
     """Step: split or merge the buckets `nodes` in one commit, if the table's newest snapshot still is `expected`.
 
-    Their rows move to hash nodes of the depth `depth`, so that there are 2^depth buckets. Their files are rewritten,
-    sorted and without deleted rows. Later writes to any bucket use `default_depth`. The other fields are those of
-    `RewriteFiles`.
+    Their rows are rewritten, sorted and without deleted rows, to hash nodes of the depth `depth`: buckets of 2^depth.
+    Later writes use hash nodes of `default_depth`. The other fields are as in `RewriteFiles`.
     """
 
     table: TableName
@@ -183,7 +188,7 @@ class ResizeBuckets:
 
 @dataclass(frozen=True, order=True)
 class BucketRange:
-    """The buckets from number `first` to `last`, both included, in all partitions."""
+    """Buckets from number `first` to `last`, both included, in all partitions of a table."""
 
     first: int
     last: int
@@ -196,7 +201,7 @@ class BucketRange:
 class PartialProgress:
     """An interrupted base rewrite, whose finished parts are on the branch `branch` of the base table.
 
-    It merges up to the change table's snapshot `end`; the bucket ranges `done` are finished.
+    The rewrite merges change rows up to the change table's snapshot `end`; the bucket ranges `done` are finished.
     """
 
     branch: str
@@ -206,15 +211,17 @@ class PartialProgress:
 
 @dataclass(frozen=True)
 class RewriteBase:
-    """Step: rewrite a whole base table, and merge the changes after `start` and up to `end` into it.
+    """Step: rewrite a whole base table, and merge the change rows after `start` and up to `end` into it.
 
-    The base is read once, without a shuffle of its rows: they are joined with their changes inside each bucket. Each
-    bucket range is one commit; several ranges are committed to a branch. The branch becomes the table if the table's
-    newest snapshot still is `expected`. `meeting` is how rows and changes are joined: with `hash`, changes are held in
-    memory; with `sort`, they are sorted together with the base. `transforms` are those of the files' spec, the bucket
-    last. `order` are the columns by which rows are sorted inside a bucket; empty if they are not sorted. Ranges in
-    `done` are on the branch already. `bytes` are those of the base, which are read and written once. `waste` are the
-    bytes of the changes, which each reader has to merge until then.
+    The base is read once, without a shuffle: its rows are joined with their change rows inside each bucket. Each of the
+    bucket `ranges` is one commit; several ranges are committed to `branch`, which is then published as the table if its
+    newest snapshot still is `expected`. Ranges in `done` are on the branch already.
+
+    `meeting` is the method of the join: with `hash`, change rows are held in memory; with `sort`, they are sorted
+    together with the base. `commits` and `rows` are those of the change rows. `bytes` are those of the base; `waste`
+    are those of the change rows, which each reader has to merge until the rewrite is done. `spec` is the id of the
+    partition spec of the files, and `transforms` are its transforms, the bucket last. `order` are the columns by which
+    rows are sorted inside a bucket; empty if they are not sorted.
     """
 
     table: TableName
@@ -244,15 +251,15 @@ class RewriteBase:
 
 
 def format_rewrite_branch(expected: int, end: int) -> str:
-    """Returns the name of the branch for a base rewrite.
+    """Returns the name of the branch of a base rewrite.
 
-    `expected` is the base table's snapshot, and `end` the change table's snapshot up to which changes are merged.
+    `expected` is the base table's snapshot, and `end` the change table's snapshot up to which change rows are merged.
     """
     return f"{BASE_REWRITE_PREFIX}{expected}_{end}"
 
 
 def parse_rewrite_branch(branch: str, expected: int) -> int | None:
-    """Parses the change table's snapshot up to which a base rewrite merges from the name of its branch.
+    """Parses the name of a base rewrite's branch; returns the change table's snapshot up to which the rewrite merges.
 
     Returns None if the branch is not that of a rewrite of the base table at snapshot `expected`.
     """
@@ -282,7 +289,7 @@ class CompactionPlan:
 
 
 def describe_compaction(step: CompactionStep) -> str:
-    """Describes a compaction step in one line for people."""
+    """Describes a compaction step in one line for users."""
     match step:
         case MergeUnmerged(table, commits, rows, size, reason):
             return f"merge {commits} commit(s) of {rows:,} change rows, {size:,} bytes, into {table}: {reason}"

@@ -1,4 +1,4 @@
-"""Data classes for the snapshots of tables, and for plans of the snapshots, change rows and files to delete."""
+"""Data classes for the snapshots of tables, and for plans of expiry: snapshots, change rows and files to delete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from arctic_runtime.model.version import Version
 class Snapshot:
     """One snapshot of a table; `at_ms` is its commit time in milliseconds since 1970.
 
-    `merged` is the change table's version that a snapshot of a base table contains; None if it records none.
+    For a snapshot of a base table, `merged` is the version of the change table up to which it is merged; None if its
+    summary has no entry for this.
     """
 
     id: int
@@ -25,10 +26,10 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """All snapshots of a table, oldest first: `lineage` are those of main, and `others` are from failed attempts.
+    """All snapshots of a table, oldest first: `lineage` are those of main, and `others` are those of other branches.
 
-    `held` are the snapshots that a tag or a branch keeps; only its owner may release them. `view_tags` maps each tag
-    that arctic set for a view to the snapshot that the tag keeps.
+    `held` are the ids of snapshots that a tag or a branch of a user keeps. `view_tags` maps each tag that arctic set
+    for a view to the snapshot id that the tag keeps.
     """
 
     table: TableName
@@ -40,9 +41,9 @@ class Snapshots:
 
 @dataclass(frozen=True)
 class SnapshotUse:
-    """Snapshots of all `tables` of a model, and the version up to which each consumer has read the model.
+    """Snapshots of all `tables` of a model, and the versions up to which other models have read it.
 
-    `consumers` are the models that read it, by name.
+    `consumers` maps the names of these models to the versions.
     """
 
     tables: Sequence[Snapshots]
@@ -67,9 +68,9 @@ class DropTags:
 
 @dataclass(frozen=True)
 class Age:
-    """Sequence number and time of a commit, in milliseconds since 1970.
+    """Sequence number of a commit, and its time in milliseconds since 1970.
 
-    Stored to be known after its snapshot has expired.
+    Ages are stored in table properties, so that the times of commits are known after their snapshots have expired.
     """
 
     sequence: int
@@ -80,9 +81,9 @@ class Age:
 class CompactChangelog:
     """Step: delete replaced change rows of commits up to `until`, if the table's newest snapshot still is `expected`.
 
-    A change row is replaced if a newer one of its key is in these commits as well. The newest row of each key stays, so
-    the changes result in the same rows at every version from `until` on. The row with a key's highest `sequence_by`
-    value stays as well, since late events are compared with it.
+    A change row is replaced if these commits have a newer change row of the same key. The newest row of each key is
+    kept, so that the change rows result in the same table at `until` and at every later version. The row with a key's
+    highest `sequence_by` value is kept as well, because late events are compared with it.
     """
 
     table: TableName
@@ -92,9 +93,9 @@ class CompactChangelog:
 
 @dataclass(frozen=True)
 class AppendedFile:
-    """A data file of a landing table, to which other programs append events.
+    """A data file of a landing table: a table to which other programs append change events.
 
-    `sequence` is the sequence number of the commit that added its rows, or that compacted them into this file.
+    `sequence` is the sequence number of the commit that added the file's rows, or that compacted them into this file.
     """
 
     path: str
@@ -107,7 +108,8 @@ class AppendedFile:
 class LandingState:
     """State of a landing table: its files, its snapshots, and the record of earlier expiry in its properties.
 
-    `ages` are times of commits whose snapshots may have expired. Rows of commits up to `deleted` may have been deleted.
+    `ages` are the times of commits whose snapshots may have expired. `deleted` is the newest commit whose rows may have
+    been deleted; `Age(0, 0)` if there is none.
     """
 
     table: TableName
@@ -120,7 +122,7 @@ class LandingState:
 
 @dataclass(frozen=True)
 class DeleteFiles:
-    """Step: delete files of a landing table whose rows all readers have read; the rows are of commits up to `until`."""
+    """Step: delete `files` of a landing table, whose rows all readers have read and commits up to `until` added."""
 
     table: TableName
     files: tuple[AppendedFile, ...]
@@ -129,10 +131,10 @@ class DeleteFiles:
 
 @dataclass(frozen=True)
 class LandingPlan:
-    """Plan of expiry for a landing table: the rows and snapshots to delete, and those that are kept.
+    """Plan of expiry for a landing table: the files to delete, the snapshots to expire, and the snapshots to keep.
 
-    `waits_for` are the reasons for which rows are kept although they are old enough. `ages` are the commit times that
-    the table's properties are to keep. `unread` are readers that have not read anything yet.
+    `waits_for` are the reasons for which rows are kept although they are old enough. `ages` are the commit times to be
+    stored in the table's properties. `unread` are the names of models that have not read the table yet.
     """
 
     table: TableName
@@ -148,7 +150,7 @@ class LandingPlan:
 class Kept:
     """A snapshot that expiry keeps, with the reason.
 
-    All newer snapshots are kept with it, unless it is kept `alone`.
+    All newer snapshots of the table are kept as well, unless `alone` is True.
     """
 
     table: TableName
@@ -161,8 +163,9 @@ class Kept:
 class ExpiryPlan:
     """Plan of expiry for a model: the snapshots, change rows and tags to delete, and the snapshots that are kept.
 
-    `waits_for` are the reasons for which change rows are kept although they are old enough. `ages` are the commit times
-    that the change table's properties are to keep, before the snapshots with these times expire.
+    `trim` deletes replaced change rows; None if there is nothing to delete. `waits_for` are the reasons for which
+    change rows are kept although they are old enough. `ages` are the commit times to be stored in the change table's
+    properties before the snapshots with these times expire.
     """
 
     steps: tuple[ExpireSnapshots, ...]
@@ -179,12 +182,12 @@ def format_view_tag(snapshot: int) -> str:
 
 
 def format_ages(ages: Iterable[Age]) -> str:
-    """Formats ages as text for a table property; `read_ages` is the reverse."""
+    """Formats sequence numbers and times of commits as text for a table property; `read_ages` parses it."""
     return " ".join(f"{age.sequence}:{age.at_ms}" for age in ages)
 
 
 def read_ages(text: str | None) -> tuple[Age, ...]:
-    """Parses text of `format_ages`; no ages for None."""
+    """Parses text of `format_ages`; empty for None."""
     pairs = (part.split(":") for part in (text or "").split())
     return tuple(Age(int(sequence), int(at_ms)) for sequence, at_ms in pairs)
 
@@ -192,6 +195,6 @@ def read_ages(text: str | None) -> tuple[Age, ...]:
 def read_trimmed_age(properties: Mapping[str, str]) -> Age:
     """Reads from a table's properties the newest commit whose change rows may have been deleted.
 
-    `Age(0, 0)` if none.
+    Returns `Age(0, 0)` if there is none.
     """
     return next(iter(read_ages(properties.get(COMPACTED_UNTIL))), Age(0, 0))

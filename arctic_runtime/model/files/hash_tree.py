@@ -1,4 +1,4 @@
-"""Hash nodes: the buckets of a table as nodes of a binary tree, where two children split the rows of their parent."""
+"""Hash nodes: the buckets of a table as nodes of a binary tree, in which the two children of a node divide its rows."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 MAX_DEPTH = 16
-"""The largest depth of trees that arctic writes; tables of other writers may have more buckets."""
+"""Maximum depth of the trees that arctic writes; tables of other writers may have more buckets."""
 
 
 @dataclass(frozen=True, order=True)
 class HashNode:
-    """The rows whose hash ends in the `depth` bits of `index`; the root has depth 0 and contains all rows.
+    """Set of the rows whose hash ends in the `depth` bits of `index`; the root has depth 0 and contains all rows.
 
-    It is bucket `index` of Iceberg's `bucket(2^depth, …)`. Raises ValueError for an index that has more bits.
+    It is bucket number `index` of Iceberg's transform `bucket(2^depth, …)`. Raises ValueError if `index` has more than
+    `depth` bits.
     """
 
     depth: int
@@ -25,7 +26,7 @@ class HashNode:
 
     @property
     def buckets(self) -> int:
-        """Number of nodes at its depth: 2^depth."""
+        """Number of nodes at this node's depth: 2^depth."""
         return 1 << self.depth
 
     @property
@@ -34,7 +35,7 @@ class HashNode:
 
     @property
     def children(self) -> tuple[HashNode, HashNode]:
-        """The two nodes of the next depth into which its rows are split."""
+        """The two nodes of the next depth, which divide this node's rows."""
         return HashNode(self.depth + 1, self.index), HashNode(self.depth + 1, self.index + self.buckets)
 
     @property
@@ -43,29 +44,29 @@ class HashNode:
 
     @property
     def sibling(self) -> HashNode | None:
-        """The other child of its parent; None for the root."""
+        """The other child of this node's parent; None for the root."""
         return HashNode(self.depth, self.index ^ (self.buckets >> 1)) if self.depth else None
 
     def get_ancestor(self, depth: int) -> HashNode:
-        """Returns the node at `depth`, smaller or equal, that contains all its rows.
+        """Returns the node at `depth` that contains all rows of this node.
 
-        Raises ValueError if `depth` is larger.
+        Raises ValueError if `depth` is larger than this node's depth.
         """
         if depth > self.depth:
             raise ValueError(f"node {self.index} of depth {self.depth} is not below depth {depth}")
         return HashNode(depth, self.index & ((1 << depth) - 1))
 
     def list_descendants(self, depth: int) -> tuple[HashNode, ...]:
-        """Lists the nodes at `depth`, larger or equal, into which its rows are split.
+        """Lists the nodes at `depth` that divide this node's rows.
 
-        Raises ValueError if `depth` is smaller.
+        Raises ValueError if `depth` is smaller than this node's depth.
         """
         if depth < self.depth:
             raise ValueError(f"node {self.index} of depth {self.depth} is not above depth {depth}")
         return tuple(HashNode(depth, self.index + (i << self.depth)) for i in range(1 << (depth - self.depth)))
 
     def covers(self, other: HashNode) -> bool:
-        """Whether it contains all rows of `other`."""
+        """Whether this node contains all rows of `other`."""
         return self.depth <= other.depth and other.index & self.mask == self.index
 
     def __str__(self) -> str:
@@ -81,9 +82,10 @@ def to_hash_node(buckets: int, bucket: int) -> HashNode | None:
 
 
 def find_cover(nodes: Iterable[HashNode]) -> dict[HashNode, list[HashNode]]:
-    """Returns those of `nodes` that no other of them covers, each with a list of the nodes that it covers and itself.
+    """Groups `nodes` by their topmost nodes: those that are below no other node in `nodes`.
 
-    Two of the returned nodes have no row in common, so they can be processed independently.
+    Maps each topmost node to a list of itself and the nodes below it. Two topmost nodes have no row in common, so they
+    can be processed independently.
     """
     cover: dict[HashNode, list[HashNode]] = {}
     depths: list[int] = []

@@ -1,4 +1,4 @@
-"""Layout of a base table: the number of buckets of a new one, and whether an existing one matches its model."""
+"""Layout of a base table: size of a new table's buckets and row groups, and the layout stored in its properties."""
 
 from __future__ import annotations
 
@@ -25,21 +25,20 @@ KEPT_METADATA = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
-"""Properties by which each commit to a table deletes all but the newest metadata files."""
+"""Iceberg's properties by which each commit to a table deletes all but the newest metadata files."""
 
 
 def list_missing_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties of `KEPT_METADATA` that are not set in a table's `properties`, to whatever value."""
+    """Returns the entries of `KEPT_METADATA` for properties that a table's `properties` do not set to any value."""
     return {key: value for key, value in KEPT_METADATA.items() if key not in properties}
 
 
 def compute_node_count(first_load_bytes: int, parallelism: int, node_bytes: int, thresholds: BucketThresholds) -> int:
-    """Computes the number of buckets of a new base table, a power of two.
+    """Computes the number of buckets of a new base table, a power of two and at most `MAX_NODES`.
 
-    Small tables get few buckets, larger ones enough for all cores, and large ones a number by their size.
-    `first_load_bytes` are the bytes of the first change commit; `parallelism` is the number of tasks that can run at
-    the same time. A new bucket has at most half of `node_bytes`, the size above which it would be split, unless
-    `MAX_NODES` are not enough.
+    `first_load_bytes` are the bytes of the first commit of change rows, and `parallelism` is the number of tasks that
+    can run at the same time. There are enough buckets for all these tasks, but not so many that buckets are smaller
+    than a threshold; and enough that a bucket has at most half of `node_bytes`, the size above which it would be split.
     """
     by_cores = min(max(1, parallelism), first_load_bytes // thresholds.small_bucket_bytes)
     by_size = -(-first_load_bytes // max(1, node_bytes // 2))
@@ -47,15 +46,19 @@ def compute_node_count(first_load_bytes: int, parallelism: int, node_bytes: int,
 
 
 def compute_row_group_bytes(first_load_bytes: int, thresholds: LayoutThresholds) -> int:
-    """Computes the size of Parquet row groups of a new base table, in uncompressed bytes, by its first load."""
+    """Computes the size of Parquet row groups of a new base table, in uncompressed bytes.
+
+    It is a share of `first_load_bytes`, the bytes of the first commit of change rows, within limits.
+    """
     share = first_load_bytes // thresholds.row_group_share
     return min(thresholds.most_row_group_bytes, max(thresholds.least_row_group_bytes, share))
 
 
 def format_layout(config: ModelConfig) -> str:
-    """Formats the layout settings of a base table as JSON, which its properties store.
+    """Formats the layout settings of a base table as JSON, which is stored in the table's properties.
 
-    Keys of later versions are included only if their values are not the defaults, so that old tables still match.
+    `format_version`, a later addition, is included only if it is not the default, so that the layouts of old tables
+    still match.
     """
     parts: dict[str, Any] = {
         "partition_by": [str(transform) for transform in config.partition_by],
@@ -70,7 +73,7 @@ def format_layout(config: ModelConfig) -> str:
 
 
 def is_laid_out(config: ModelConfig, properties: Mapping[str, str]) -> bool:
-    """Whether the layout in a base table's `properties` is the configured one; True if they have no layout."""
+    """Whether the layout in a base table's `properties` is the configured one; True if no layout is stored there."""
     return properties.get(LAYOUT, format_layout(config)) == format_layout(config)
 
 
@@ -80,7 +83,7 @@ def apply_configured_layout(model: Model) -> Model:
 
 
 def format_of(properties: Mapping[str, str]) -> int:
-    """Reads Iceberg's format version from a base table's `properties`; the newest version if they have none."""
+    """Reads Iceberg's format version from the layout in a base table's `properties`; `NEWEST_FORMAT` if it has none."""
     return int(json.loads(properties.get(LAYOUT, "{}")).get("format_version", NEWEST_FORMAT))
 
 
@@ -90,10 +93,11 @@ def _next_power_of_two(number: int) -> int:
 
 @dataclass(frozen=True)
 class Placement:
-    """How the files of a table are bucketed: by a hash of `column`; `nodes` are the numbers of buckets in use.
+    """Bucketing of a table's files by a hash of `column`; `nodes` are the bucket counts in use.
 
-    There is one number, unless buckets were split or merged. `partitions` are the other columns by which the table is
-    partitioned. `otherwise` says why the table can't be joined bucket by bucket; empty if it can.
+    There is one bucket count, unless some buckets were split or merged. `partitions` are the other columns by which the
+    table is partitioned. `otherwise` is the reason for which the table can't be joined bucket by bucket, in words that
+    follow its name; empty if it can.
     """
 
     column: str = ""

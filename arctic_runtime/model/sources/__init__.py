@@ -1,1 +1,1 @@
-"""Data classes for sources of rows: progress of ingestion, consistent cuts, freshness and declarations."""
+"""Data classes for sources of change data: progress of ingestion, consistent versions, freshness and declarations."""

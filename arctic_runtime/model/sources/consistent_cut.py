@@ -1,7 +1,8 @@
-"""Finds versions of a source's tables at which all of them have the same events: whole transactions or nothing.
+"""Finds a consistent cut of a source's tables: versions at which all tables have the events of the same transactions.
 
-All commits of a batch, to any of its tables, record the batch's position. The progress of the source records the
-position of the last batch that all tables have. So the newest commit of a table up to that position is such a version.
+All commits of an ingested batch record the batch's position in the source, whichever table they are to. The progress of
+the source records the position of the last batch that is committed to all tables. The newest commit of each table up to
+that position belongs to the consistent cut.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from arctic_runtime.model.state import Commit
 
 
 def find_version_at(commits: Iterable[Commit], position: str, parse: ParsePosition) -> Commit | None:
-    """Returns the newest of a table's `commits` that contains no events after `position` of its source.
+    """Returns the newest of a table's `commits` at which the table has no events after `position` of its source.
 
-    `commits` are sorted, the oldest first, and `parse` parses positions of that source. Returns None if the version is
-    not known: the position is inside of a transaction or a snapshot, or older commits have expired.
+    `commits` are sorted, the oldest first, and `parse` parses positions of the source. Returns None if `position` is
+    inside of a transaction or a snapshot, or if the commit has expired.
     """
     end = parse(position)
     if not end.is_whole:

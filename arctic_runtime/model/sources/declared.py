@@ -1,6 +1,7 @@
-"""Declarations that an event table has all rows of a partition, or of the table, as of a point in the order of events.
+"""Declarations: statements of a user that a table of change events has all rows as of a point in the order of events.
 
-A user makes them by an overwrite: older events of these rows no longer count.
+A user makes a declaration, for a partition or for the whole table, by an overwrite of these rows. Events from before
+that point, by `sequence_by`, then no longer change these rows.
 """
 
 from __future__ import annotations
@@ -20,46 +21,46 @@ WHOLE: Part = ()
 
 @dataclass(frozen=True)
 class Declared:
-    """Maps each partition whose rows were declared to the point in the order of events as of which they were.
+    """Declarations of a table: maps each partition to the point in the order of events as of which it was declared.
 
-    The partition `WHOLE` stands for all rows.
+    The partition `WHOLE` stands for all rows. A point is a value of `sequence_by`, as a text.
     """
 
     places: Mapping[Part, str] = field(default_factory=dict)
 
     def list_earlier_positions(self, part: Part) -> tuple[str, ...]:
-        """Lists the points of earlier declarations that share rows with `part`.
+        """Lists the points of the declarations that share rows with the partition `part`.
 
-        A new one must not be older than these.
+        A new declaration for `part` must not be as of an earlier point than any of these.
         """
         return tuple(
             place for partition, place in self.places.items() if WHOLE in (partition, part) or partition == part
         )
 
     def add_declaration(self, part: Part, place: str) -> Declared:
-        """Returns the declarations with one for `part` as of `place`.
+        """Returns the declarations with a new one for `part` as of `place`, which replaces the old one for `part`.
 
-        One for all rows replaces those of all partitions.
+        A declaration for all rows also replaces those of all partitions.
         """
         positions = {partition: at for partition, at in self.places.items() if part != WHOLE and partition != part}
         return Declared({**positions, part: place})
 
     def describe_declarations(self) -> str:
-        """Describes for people the declared partitions, each with its point in the order of events."""
+        """Describes the declarations for users: each partition with its point in the order of events."""
         parts = [f"{describe_part(part)} as of {place}" for part, place in self.places.items()]
         return ", ".join(parts)
 
 
 def describe_part(part: Part) -> str:
-    """Describes a partition for people, such as `country = DE`, or `all rows`."""
+    """Describes a partition for users, such as `country = DE`, or `all rows`."""
     return " and ".join(f"{name} = {value}" for name, value in part) or "all rows"
 
 
 def read_part(model: Model, values: Mapping[str, str]) -> Part:
-    """Returns the partition that these column `values` identify; without values, the whole table.
+    """Returns the partition that `values`, by column, identify; without values, the whole table.
 
-    Its columns are in the order of the model's `partition_by`. Raises ConfigError unless there is a value for each
-    identity partition column and for no other. So two partitions are equal or have no row in common.
+    Its columns are in the order of the model's `partition_by`. Raises ConfigError unless `values` has exactly the
+    columns that `partition_by` has without a transform, so that two partitions are equal or have no row in common.
     """
     columns = [transform.column for transform in model.config.partition_by if transform.unit == "identity"]
     matches = [

@@ -1,4 +1,7 @@
-"""Data classes for the freshness of a table, relative to the sources from which its rows come, directly or not."""
+"""Data classes for the freshness of a table: the time up to which it has all changes of its sources.
+
+Sources are direct or indirect: the table may read them through other models.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,22 @@ from arctic_runtime.model.state import Commit
 from arctic_runtime.model.version import Version
 
 FreshnessState = Literal["fresh", "delayed", "behind", "held"]
-"""`fresh`: the table shows all known changes of its sources. `delayed`: a change waits, within the allowed lag.
-`behind`: a change waits longer, or ingestion of a source fails. `held`: ingestion of this table alone waits."""
+"""State of a table relative to its sources.
+
+`fresh`: the table has all known changes of its sources. `delayed`: it lacks a change, but for no longer than the
+allowed lag. `behind`: it lacks a change for longer, or ingestion of a source fails. `held`: ingestion of this table
+alone is suspended.
+"""
 
 
 @dataclass(frozen=True)
 class OriginStatus:
-    """Status of the source of an ingested table, for that table.
+    """Status of ingestion for one ingested table of a source.
 
-    The table has all changes up to the time `as_of`; None if it is not known, such as before the first load is
-    complete. `failure` is why ingestion of the source fails, until a batch succeeds. `wait` is why this table alone is
-    not ingested. The process `ingested_by` ingests the source; it counts as ended at `ingested_until` unless it renews
-    its lease. Batches are `trigger_seconds` apart.
+    The table has all changes up to the time `as_of`; None if the time is not known, as before the first load is
+    complete. `failure` is the reason for which ingestion of the whole source fails; it stays until a batch succeeds.
+    `wait` is the reason for which this table alone is not ingested. The process `ingested_by` ingests the source; it
+    counts as ended at `ingested_until` unless it renews its lease. Batches are `trigger_seconds` apart.
     """
 
     source: str
@@ -37,16 +44,16 @@ class OriginStatus:
     trigger_seconds: float = 0.0
 
     def is_ingested(self, now: datetime) -> bool:
-        """Whether a process ingests the source at the time `now`."""
+        """Whether a process holds the lease to ingest the source at the time `now`."""
         return self.ingested_until is not None and self.ingested_until > now
 
 
 def to_origin_status(
     source: ChangeSource, table: str, known: SourceProgress, commits: Iterable[Commit]
 ) -> OriginStatus:
-    """Builds the status of a source for one of its tables, whose name in the source is `table`.
+    """Builds the status of ingestion for the table whose name in the source is `table`.
 
-    `known` is the progress of the source. The table's own `commits` may contain newer changes.
+    `known` is the progress of the whole source. The table's own `commits` may contain newer changes, which count.
     """
     times = (RunSummary.decode(commit.summary).source_time_ms for commit in commits)
     own = max((time_of(at) for at in times if at is not None), default=None)
@@ -64,7 +71,7 @@ def to_origin_status(
 
 @dataclass(frozen=True)
 class Halt:
-    """Reason why a model is not refreshed, as words that continue a sentence after its name, and advice what to do."""
+    """Reason for which a model is not refreshed, in words that follow the model's name, and the advised action."""
 
     reason: str
     action: str
@@ -74,10 +81,11 @@ class Halt:
 class TableFacts:
     """Facts about a table from which its freshness is computed.
 
-    `log` is the UUID of the table that receives the commits. `commits` are those with rows and those of runs, oldest
-    first. `offsets` are the versions up to which the newest run has read other tables, by their names; None for a table
-    that no run of a model wrote. `origin` is the status of an ingested table's source. `halt` is why nobody refreshes a
-    model, if that is known.
+    `log` is the UUID of the table that receives the commits: the change table of a model, or the table itself.
+    `commits` are those that added rows and those of runs, oldest first. `offsets` are the versions up to which the
+    newest run has read other tables, by their names; None for a table that no run of a model wrote. `origin` is the
+    status of ingestion of an ingested table. `halt` is the reason for which no process refreshes a model; None if no
+    such reason is known.
     """
 
     log: str
@@ -89,13 +97,13 @@ class TableFacts:
 
     @cached_property
     def with_rows(self) -> tuple[Commit, ...]:
-        """The commits that added rows."""
+        """Commits that added rows, oldest first."""
         return tuple(commit for commit in self.commits if commit.rows)
 
     def list_unread_commits(self, offset: Version | None) -> tuple[Commit, ...]:
-        """Returns the commits with rows after `offset`, the version up to which a reader has read.
+        """Returns the commits that added rows after `offset`, the version up to which a reader has read the table.
 
-        Empty without an offset, or if the table was created again since.
+        Empty without an offset, and if `offset` is one of a table that was dropped and created again.
         """
         if offset is None or offset.table != self.log:
             return ()
@@ -104,11 +112,11 @@ class TableFacts:
 
 @dataclass(frozen=True)
 class Freshness:
-    """Freshness of a table: it has all changes of its sources up to the time `as_of`; None if that time is not known.
+    """Freshness of a table: it has all changes of its sources up to the time `as_of`; None if the time is not known.
 
-    If it is not `fresh`, it lacks changes of `source`, a source in the project or a table, since the time `since`.
-    `reason` is the cause, and `action` the advice what to do. The table may be `allowed_lag_seconds` old: its own
-    `target_lag`, plus the largest allowed lag of its upstream tables.
+    A table that is not `fresh` lacks changes of `source`, a source in the project or a table, since the time `since`.
+    `reason` is the cause of this, and `action` is the advised action. The table may lag by `allowed_lag_seconds`: its
+    own `target_lag`, plus the largest allowed lag of its upstream tables.
     """
 
     state: FreshnessState
@@ -120,7 +128,7 @@ class Freshness:
     allowed_lag_seconds: float = field(default=0.0)
 
     def describe_freshness(self, now: datetime) -> str:
-        """Describes the freshness for people in one line; `now` is used for the age."""
+        """Describes the freshness for users in one line; the age of the data is relative to `now`."""
         shown = "it is not known as of when it shows the source"
         if self.as_of is not None:
             age = max(0.0, (now - self.as_of).total_seconds())

@@ -1,4 +1,4 @@
-"""Progress of a source of change data, as stored in its dead letter table and in commits to its tables."""
+"""Progress of ingestion of a source of change data, as stored in the properties of the source's dead letter table."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
 class ChangeSource:
     """A source of change data: its name in the project, and its dead letter table, which also stores its progress.
 
-    Its batches are `trigger_seconds` apart. If `can_load`, single tables can be loaded again, as from databases.
-    `parse_position` parses its positions.
+    Batches are `trigger_seconds` apart. `can_load` is True if single tables of the source can be loaded again, as those
+    of a database. `parse_position` parses positions in the source's changes.
     """
 
     name: str
@@ -37,7 +37,7 @@ class ChangeSource:
 
 @dataclass(frozen=True)
 class Failure:
-    """Reason why work on a source or a table fails or waits, as text for people, and since when."""
+    """Reason for which ingestion of a source or a table fails or waits, as a text for users, and its first time."""
 
     message: str
     since: datetime
@@ -57,14 +57,17 @@ class Failure:
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of the tables of a source: the position up to which its stream is read, and times in UTC.
+    """Progress of the tables of a source; tables are identified by their names in the source, and times are in UTC.
 
-    `newest` is the time of the newest change that the tables contain; None if no event has a time. `caught_up` is the
-    newest time at which the tables are known to have contained all changes of the source. `tables` are the names, in
-    the source, of the stream's tables, including those of a running snapshot; None if they are not known. `left` are
-    tables that were removed from the stream to be loaded again, with the time up to which each has all changes.
-    `failure` is why ingestion fails; it stays until a batch succeeds in any process. `waits` are tables that were
-    removed from the stream and are not loaded again yet, with the reason; they miss all later changes until then.
+    `position` is the position up to which the source's stream of changes is committed. `newest` is the time of the
+    newest change that the tables contain; None if no event has a time. `caught_up` is the newest time at which the
+    tables are known to have contained all changes of the source. `failure` is the reason for which ingestion fails; it
+    stays until a batch succeeds in any process.
+
+    `tables` are the tables that the stream keeps up to date, including those of a running snapshot; None if they are
+    not known. `left` are tables that were removed from the stream to be loaded again, with the time up to which each
+    has all changes. `waits` are tables that were removed from the stream, with the reason; they get no changes until a
+    user has them loaded again.
     """
 
     position: str | None = None
@@ -77,26 +80,26 @@ class Progress:
 
     @property
     def as_of(self) -> datetime | None:
-        """The time up to which the tables have the source's changes: the later of `newest` and `caught_up`.
+        """Time up to which the tables have all changes of the source: the later of `newest` and `caught_up`.
 
-        None without both.
+        None if both are None.
         """
         return max(filter(None, (self.newest, self.caught_up)), default=None)
 
     def get_table_progress(self, table: str) -> Progress:
         """Returns the progress of one table, by its name in the source.
 
-        A table that is loaded alongside the stream has the changes up to the time at which it was removed from the
-        stream; None if it never was in the stream.
+        A table that is not in the stream has all changes up to the time at which it was removed from the stream; the
+        time is None if it never was in the stream.
         """
         if self.tables is None or table in self.tables:
             return self
         return Progress(caught_up=self.left.get(table), failure=self.failure)
 
     def set_stream(self, tables: frozenset[str], loaded: frozenset[str] = frozenset()) -> Progress:
-        """Returns the progress with a stream that reads exactly `tables` from now on; others are removed from it.
+        """Returns the progress of a stream of exactly `tables`; other tables move to `left`.
 
-        The stream's tables no longer wait, nor do those in `loaded`, which are loaded alongside it.
+        `tables`, and the tables in `loaded`, which are loaded alongside the stream, are removed from `waits`.
         """
         waits = {table: why for table, why in self.waits.items() if table not in tables | loaded}
         left = {table: at for table, at in self.left.items() if table not in tables}
@@ -105,7 +108,7 @@ class Progress:
         return replace(self, tables=tables, left=left, waits=waits)
 
     def remove_tables(self, waits: Mapping[str, Failure]) -> Progress:
-        """Returns the progress without the tables in `waits` in its stream; they wait until they are loaded again.
+        """Returns the progress with the tables in `waits` removed from the stream; they wait to be loaded again.
 
         `waits` maps their names in the source to the reasons.
         """
@@ -113,16 +116,16 @@ class Progress:
         return replace(rest, waits={**rest.waits, **waits})
 
     def advance_to(self, changes: Iterable[datetime | None], caught_up: datetime | None) -> Progress:
-        """Returns the progress with newer times, if there are any.
+        """Returns the progress with `newest` and `caught_up` moved forward; times that are older change nothing.
 
-        `changes` are times of more changes, None for an unknown time. `caught_up` is the time at which the tables
-        contained all changes of the source; None if they did not.
+        `changes` are the times of further changes that the tables contain, None for an unknown time. `caught_up` is a
+        time at which the tables contained all changes of the source; None if no such time is known.
         """
         newest = max(filter(None, (self.newest, *changes)), default=None)
         return replace(self, newest=newest, caught_up=max(filter(None, (self.caught_up, caught_up)), default=None))
 
     def compute_lag_seconds(self, now: datetime) -> float | None:
-        """Age of the data in seconds at the time `now`; None if `as_of` is not known."""
+        """Age of the tables' data in seconds at the time `now`: `now` less `as_of`; None if `as_of` is not known."""
         return None if self.as_of is None else max(0.0, (now - self.as_of).total_seconds())
 
     @classmethod
@@ -160,9 +163,9 @@ class Progress:
 
 @dataclass(frozen=True)
 class SourceProgress:
-    """The progress of a source, and the number of its dead letters.
+    """Progress of a source, number of its dead letters, and the process that ingests it.
 
-    The process `ingested_by` ingests the source; it counts as ended at `ingested_until`, None if no process ever
+    The process `ingested_by` counts as ended at `ingested_until`, unless it renews its lease; None if no process ever
     ingested the source. `requested` are the tables that a user asked to load again, by their names in the source.
     """
 

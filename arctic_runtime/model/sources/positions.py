@@ -1,4 +1,4 @@
-"""Positions of sources of change data: texts that only the transport which wrote them can parse."""
+"""Positions in the changes of a source: texts whose format is known only to the transport that reads the source."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 _SHOWN = 80
-"""The maximum number of characters of a position that are shown to people."""
+"""Maximum number of characters of a position that are shown to users."""
 
 
 @dataclass(frozen=True)
 class ParsedPosition:
-    """A position in a source's changes, as parsed by its transport so that it can be compared and shown.
+    """A position in a source's changes, parsed by the source's transport, so that it can be compared and shown.
 
-    `text` is the position without definitions of tables, which may be long. `description` is the position in the terms
-    of the source. `log_places` maps each log of the source, such as a partition, to a comparable place in it; None if
-    unknown. `is_whole` is False if the position is inside of a transaction or a snapshot.
+    `text` is the position as a text, but without table definitions, which may be long. `description` is the position in
+    the terms of the source, such as a binlog file. `log_places` maps each log of the source, such as a Kafka partition,
+    to a place in it that can be compared by `<=`; None if it is not known. `is_whole` is False if the position is
+    inside of a transaction or a snapshot.
     """
 
     text: str
@@ -25,11 +26,11 @@ class ParsedPosition:
     is_whole: bool = False
 
     def describe_position(self) -> str:
-        """Returns the description for people, cut if it is long."""
+        """Returns `description` for users, cut at a maximum length."""
         return self.description if len(self.description) <= _SHOWN else f"{self.description[: _SHOWN - 1]}…"
 
     def is_within(self, other: ParsedPosition) -> bool:
-        """Whether this position is at or before `other`, in every log; False if that is not known."""
+        """Whether this position is at or before `other` in every log; False if this is not known."""
         places, ends = self.log_places, other.log_places
         if places is None or ends is None:
             return False
@@ -37,9 +38,9 @@ class ParsedPosition:
 
 
 ParsePosition = Callable[[str], ParsedPosition]
-"""Parses a position of a source; it is declared by the source's connector. A text that can't be parsed stays opaque."""
+"""Parses a position of a source; each connector has its own. A text that can't be parsed is kept as it is."""
 
 
 def keep_opaque(text: str) -> ParsedPosition:
-    """Returns a position of which only the text is known, so that it can't be compared."""
+    """Returns an unparsed position: only its text is known, so that it can't be compared."""
     return ParsedPosition(text, text)

@@ -1,6 +1,6 @@
-"""Forms of the marker that replaces a value which a source did not send, such as Debezium's for out-of-line values.
+"""Forms of the marker by which a source replaces values that it does not send, such as Debezium's for TOAST values.
 
-In columns of other types than text, the marker is encoded by the type.
+In a text column the marker is a configured text. Columns of other types have an encoding of it that fits the type.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from base64 import b64encode
 
 
 def list_marker_texts(marker: str) -> tuple[str, ...]:
-    """Lists the JSON texts with which Debezium writes the `marker` in columns of each type.
+    """Lists the texts that Debezium writes for the `marker` in JSON events, one for each type of column.
 
     The types are text, bytes, hstore, and lists of texts, bytes, numbers and UUIDs.
     """
@@ -26,12 +26,12 @@ def to_base64(marker: str) -> str:
 
 
 def to_byte_numbers(marker: str) -> list[int]:
-    """Returns the bytes of `marker` as numbers: its form in lists of numbers."""
+    """Returns the bytes of `marker` as numbers, its encoding in columns with lists of numbers."""
     return list(marker.encode())
 
 
 def to_uuid(marker: str) -> str:
-    """Returns the UUID of `marker`, name-based of version 3 without a namespace: its form in lists of UUIDs."""
+    """Returns the UUID of `marker` (version 3, no namespace), its encoding in columns with lists of UUIDs."""
     digest = hashlib.md5(marker.encode(), usedforsecurity=False).digest()
     return str(uuid.UUID(bytes=digest, version=3))
 

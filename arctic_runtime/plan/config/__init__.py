@@ -1,1 +1,1 @@
-"""Configuration of a model: every key, its reader and its check."""
+"""Configuration of a model: all keys, the functions that read their values, and checks of the whole configuration."""

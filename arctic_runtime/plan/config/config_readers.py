@@ -1,4 +1,4 @@
-"""Readers of configuration values: from what a user wrote to a typed value, or a ConfigError that names the key."""
+"""Readers of configuration values: they return a user's value as a typed value, or raise a ConfigError with the key."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def read_flag(key: str, value: Any) -> bool:
 
 
 def read_view_name(key: str, value: Any) -> bool | str:
-    """Reads whether there is a view, or the name of the view; raises ConfigError for a name that no catalog allows."""
+    """Reads true, false or the name of a view; raises ConfigError for other values and names that no catalog allows."""
     if isinstance(value, bool):
         return value
     if not isinstance(value, str) or not value.strip():
@@ -149,9 +149,10 @@ def read_renamed(key: str, value: Any) -> dict[str, str]:
 
 
 def read_sequence(key: str, value: Any) -> str | dict[str, tuple[str, ...]]:
-    """Reads the column that orders all events, or the order column of each flow with the flow's columns.
+    """Reads a column that orders all events, or a mapping of the order column of each flow to the flow's columns.
 
-    A flow is a set of columns whose events have an order of their own. Raises ConfigError for any other value.
+    A flow is a group of columns with its own order of events: the event with the highest value of the order column
+    determines these columns, independently of other columns of the row. Raises ConfigError for any other value.
     """
     if not isinstance(value, Mapping):
         return read_text(key, value)
@@ -165,7 +166,7 @@ def read_sequence(key: str, value: Any) -> str | dict[str, tuple[str, ...]]:
 
 
 def read_merge_columns(key: str, value: Any) -> dict[str, str]:
-    """Reads a mapping of columns to merge functions: a name, or an SQL expression over `old` and `new`.
+    """Reads a mapping of columns to merge functions: names such as `sum`, or SQL expressions over `old` and `new`.
 
     Raises ConfigError for any other value.
     """
@@ -193,7 +194,7 @@ def _merge_function(where: str, text: str) -> str:
 _PATH_PROPERTIES = frozenset(
     {"write.data.path", "write.folder-storage.path", "write.metadata.path", "write.object-storage.path"}
 )
-"""Iceberg's properties that place a table's files outside of its own folder."""
+"""Iceberg's properties by which a table's files are stored outside of the table's own folder."""
 
 
 def read_properties(key: str, value: Any) -> dict[str, str]:

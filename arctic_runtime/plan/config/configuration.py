@@ -1,4 +1,4 @@
-"""Every configuration key of an arctic model: its reader, its default, its effect, and its row in the documentation."""
+"""All configuration keys of an arctic model: reader, default, effect and documentation of each."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from arctic_runtime.plan.config.maintenance_settings import read_compaction, rea
 
 @dataclass(frozen=True)
 class ConfigKey:
-    """A configuration key; `values`, `default` and `meaning` are Markdown, as docs/configuration.md shows them.
+    """A configuration key; `values`, `default` and `meaning` are Markdown for the table in docs/configuration.md.
 
-    `read` converts a user's value to the type of the `ModelConfig` field with the key's name; that field also defines
-    the default.
+    `read` converts a user's value to the type of the `ModelConfig` field with the key's name. The default that is used
+    is that field's; `default` only documents it.
     """
 
     name: str
@@ -50,14 +50,17 @@ class ConfigKey:
     meaning: str
     read: Callable[[str, Any], Any]
     needs_changes: bool = False
-    """Whether the key has a meaning only with `input: changes`."""
+    """Whether the key is allowed only with `input: changes`."""
 
     is_filled_by_dbt: bool = False
-    """Whether dbt fills in a default of its own if a user wrote none."""
+    """Whether dbt fills in a default of its own if the user has not set the key."""
 
     effect: Literal["rows", "layout", "none"] = "none"
-    """What a changed value does to an existing table: all rows are computed again (`rows`: the value is part of the
-    fingerprint), the base is rewritten in another layout (`layout`), or neither (`none`)."""
+    """Effect of a changed value on an existing table.
+
+    `rows`: all rows are computed again, because the value is part of the fingerprint. `layout`: the base table is
+    rewritten in another layout. `none`: neither.
+    """
 
 
 CONFIGURATION = (
@@ -415,7 +418,7 @@ CONFIGURATION = (
         effect="layout",
     ),
 )
-"""All keys, in the order of the documentation."""
+"""All configuration keys, in the order of the documentation."""
 
 KEYS = tuple(key.name for key in CONFIGURATION)
 
@@ -423,7 +426,7 @@ _EFFECTS = {"rows": "computes all rows once", "layout": "rewrites the base", "no
 
 
 def describe_configuration() -> str:
-    """The table of model keys in docs/configuration.md, in Markdown."""
+    """Formats the table of model keys in docs/configuration.md, as Markdown."""
     header = "| key | values | default | meaning | another value |\n|---|---|---|---|---|"
     return "\n".join([header, *map(_format_row, CONFIGURATION)])
 

@@ -15,7 +15,7 @@ from arctic_runtime.plan.config.configuration import CONFIGURATION, KEYS
 from arctic_runtime.suggestions import find_nearest
 
 NO_KEY = "none"
-"""The value of `primary_key` if a user wrote `null`, so that the table has none."""
+"""Value of `primary_key` that stands for a user's `null`: the table has no primary key."""
 
 _OF_KEYS = (
     "unique_key",
@@ -36,7 +36,7 @@ _OF_KEYS = (
     "node_bytes",
     "format_version",
 )
-"""Keys without a meaning for rows that are appended without a primary key."""
+"""Configuration keys that are not allowed if `primary_key` is `null`, so that events are appended as rows."""
 
 
 def read_configuration(
@@ -44,9 +44,9 @@ def read_configuration(
 ) -> ModelConfig:
     """Checks a model's configuration and returns it with typed values.
 
-    `raw` holds the keys that the user set; `known` are the names of keys of dbt and others, which are ignored. `where`
-    names the model in messages. Raises one ConfigError with all problems, not only the first. With `may_lack_key` the
-    primary key may be missing, and only the value of each other key is checked then.
+    `raw` has the keys that the user set; `known` are the names of keys of dbt and other packages, which are ignored.
+    `where` names the model in messages. Raises one ConfigError with all problems, not only the first. With
+    `may_lack_key` the primary key may be missing; if it is, contradictions between keys are not checked.
     """
     is_keyless = may_lack_key and lacks_key(raw)
     raw, is_appended = _strip_absent_key(raw)
@@ -68,16 +68,17 @@ def read_configuration(
 
 
 def _strip_absent_key(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
-    """Removes `primary_key` from the keys if its value says that there is none; also returns whether it does."""
+    """Removes `primary_key` from `raw` if its value is `null` or NO_KEY; also returns whether it is."""
     key_value = raw.get("primary_key", ())
     is_none = key_value is None or (isinstance(key_value, str) and key_value.lower() == NO_KEY)
     return {key: value for key, value in raw.items() if key != "primary_key" or not is_none}, is_none
 
 
 def select_user_keys(config: Mapping[str, Any], written: Collection[str]) -> dict[str, Any]:
-    """Selects from dbt's merged configuration the keys that a user has `written`.
+    """Removes from dbt's merged configuration the defaults that dbt itself has filled in for keys of arctic models.
 
-    dbt fills some of our keys with defaults of its own, which are left out.
+    `written` are the names of the keys that the user has set. A `primary_key` that the user has set to `null` becomes
+    NO_KEY.
     """
     filled = {key.name for key in CONFIGURATION if key.is_filled_by_dbt}
     keys = {key: config[key] for key in config if key not in filled or key in written}
@@ -95,7 +96,7 @@ def _check_unknown_keys(raw: Mapping[str, Any], known: Collection[str]) -> Itera
 
 
 def lacks_key(raw: Mapping[str, Any]) -> bool:
-    """Whether the keys that a user set, as `select_user_keys` returns them, neither name a primary key nor deny one."""
+    """Whether the user has set neither `primary_key` nor `unique_key`; `raw` is as `select_user_keys` returns it."""
     return raw.get("primary_key") is None and raw.get("unique_key") is None
 
 
@@ -152,7 +153,7 @@ def _check_repeated_columns(config: ModelConfig, values: Mapping[str, Any]) -> I
 
 
 def _list_columns(config: ModelConfig, key: str) -> tuple[str, ...]:
-    """The columns or transforms that a configuration key lists."""
+    """Returns the columns or transforms in the value of the configuration key `key`."""
     return {
         "primary_key": config.primary_key,
         "partition_by": tuple(map(str, config.partition_by)),
@@ -278,7 +279,7 @@ def _refresh_of_changes(config: ModelConfig, values: Mapping[str, Any]) -> Itera
 
 
 def _check_options_without_history(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
-    """Yields an error for each configured option about versions if the table has no history."""
+    """Yields a message for each key that is allowed only with `history: scd2`, if the table has no history."""
     if not config.has_history:
         for name in ("track", "valid_time", "keep_deleted", "current_view"):
             if name in values:
@@ -286,9 +287,9 @@ def _check_options_without_history(config: ModelConfig, values: Mapping[str, Any
 
 
 def _check_history_rules(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
-    """Yields an error for each option that a table with history can't have.
+    """Yields a message for each key that a table with history can't have.
 
-    Versions are built from events with whole rows, one event after the other.
+    Versions are computed from events that have all columns, one event after the other.
     """
     if not config.has_history:
         return

@@ -1,4 +1,4 @@
-"""Takes the settings of other dbt adapters out of a model's configuration."""
+"""Removes the settings of other dbt adapters from a model's configuration, or translates them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from arctic_runtime.plan.config.foreign_settings import FOREIGN_SETTINGS, SETTIN
 from arctic_runtime.plan.config.foreign_treatments import Followed, ForeignSetting, Ignored, Refused, Translated
 
 ON_FOREIGN_CONFIG: Final = "on_foreign_config"
-"""The key that says whether settings of other adapters are an error: `warn` or `error`."""
+"""Configuration key for settings of other adapters that can't be honoured: `warn` or `error`."""
 
 OnForeignConfig = Literal["warn", "error"]
 
 
 @dataclass(frozen=True)
 class Remark:
-    """One sentence on the treatment of a setting; `adapters` are the adapters that have this setting."""
+    """A text for users about the treatment of a setting; `adapters` are the adapters that have the setting."""
 
     setting: str
     adapters: tuple[str, ...]
@@ -29,7 +29,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A setting that can't be honoured: its value as the user wrote it, the reason, and what to do."""
+    """A setting that can't be honoured: its value as the user wrote it, the reason, and the advised action (`fix`)."""
 
     setting: str
     adapters: tuple[str, ...]
@@ -40,7 +40,10 @@ class Refusal:
 
 @dataclass(frozen=True)
 class TakenConfig:
-    """A model's configuration without the settings of other adapters, and with what they were translated to."""
+    """A model's configuration (`keys`) after the settings of other adapters were removed or translated to keys.
+
+    `remarks` are texts about these settings, and `refusals` are the settings that can't be honoured.
+    """
 
     keys: Mapping[str, Any]
     remarks: tuple[Remark, ...] = ()
@@ -48,15 +51,15 @@ class TakenConfig:
 
 
 def has_foreign_settings(names: Iterable[str]) -> bool:
-    """Whether keys of these names may be settings of other adapters, or say what becomes of such settings."""
+    """Whether one of `names` may be a setting of another adapter, or is `on_foreign_config`."""
     return any(name in SETTINGS_BY_NAME or name == ON_FOREIGN_CONFIG for name in names)
 
 
 def take_foreign_settings(config: Mapping[str, Any]) -> TakenConfig:
     """Ignores, translates or refuses the settings of other adapters in a model's configuration.
 
-    `config` has `materialized`; settings that the adapter's own macros follow stay in it. Raises ConfigError for a
-    value of a translated setting that has no counterpart.
+    `config` must have `materialized`. Settings that this adapter's macros follow are kept as they are. Raises
+    ConfigError if the value of a translated setting has no counterpart.
     """
     keys = {name: value for name, value in config.items() if name != ON_FOREIGN_CONFIG}
     remarks: list[Remark] = []
@@ -72,7 +75,7 @@ def take_foreign_settings(config: Mapping[str, Any]) -> TakenConfig:
 def _take_setting(
     setting: ForeignSetting, config: Mapping[str, Any], keys: dict[str, Any]
 ) -> tuple[str | None, Refusal | None]:
-    """Takes one setting out of `keys`, and adds the keys that it is translated to; returns a remark or a refusal."""
+    """Removes one setting from `keys`, or translates it to other keys there; returns a remark or a refusal, if any."""
     value, treatment = keys[setting.name], setting.choose_treatment(str(keys.get("materialized")))
     match treatment:
         case Followed():

@@ -1,7 +1,8 @@
-"""Settings of other dbt adapters that models may carry, with their treatment here, and their documentation.
+"""Settings of other dbt adapters that a model's configuration may have, with their treatment and documentation.
 
 The settings are those that the adapters read from the configuration of models, seeds and snapshots. A setting is
-refused if a table without it would have other rows, or show them to others; else it is translated or ignored.
+refused if a table without it would have other rows, or show them to more readers; otherwise it is translated or
+ignored.
 """
 
 from __future__ import annotations
@@ -45,13 +46,17 @@ _KEEP_VALUES: Final = (
 _SET_ACCESS: Final = "set access in the catalog or the storage, and remove the setting"
 
 _PLAIN_ENGINES: Final = frozenset({"mergetree", "memory", "log", "tinylog", "stripelog", "distributed"})
-"""Table engines of ClickHouse that store the rows as they are inserted."""
+"""Table engines of ClickHouse that store rows unchanged, unlike `SummingMergeTree`."""
 
 
 def _ignore(
     because: str, adapters: str, names: str, silent: tuple[str, ...] = (), dbt: Treatment | None = None
 ) -> Iterable[ForeignSetting]:
-    """Settings, in a text with spaces between them, that are ignored for the same reason."""
+    """Yields the settings in `names`, separated by spaces, which are ignored for the same reason `because`.
+
+    `adapters` are the adapters that have the settings, separated by spaces. `silent` is as in `Ignored`. `dbt` is the
+    treatment in models of dbt's own materializations, if it is another one.
+    """
     ignored = Ignored(because, silent)
     for name in names.split():
         yield ForeignSetting(name, tuple(adapters.split()), ignored, dbt or ignored)
@@ -64,7 +69,10 @@ def _suggest_sort(adapters: str, names: str) -> Iterable[ForeignSetting]:
 
 
 def _refuse_merge(adapters: str, name: str, fix: str, arctic_fix: str = _WRITE_IN_QUERY) -> ForeignSetting:
-    """A setting of merges, which are the work of arctic models and of dbt's incremental models alone."""
+    """Builds a setting of another adapter's MERGE, which arctic models and dbt's incremental models refuse.
+
+    `arctic_fix` and `fix` are the advised actions for these two; other models ignore the setting.
+    """
     arctic = Refused(_FROM_QUERY, arctic_fix)
     return ForeignSetting(name, tuple(adapters.split()), arctic, Refused(_NOT_FOLLOWED, fix, _is_incremental))
 
@@ -88,7 +96,7 @@ def _is_microbatch(value: Any, config: Mapping[str, Any]) -> bool:
 
 
 def _excludes_values(value: Any, config: Mapping[str, Any]) -> bool:
-    """Whether a column outside of the primary key is excluded; the key's columns never change."""
+    """Whether `value`, the columns that a merge does not update, has a column outside of the primary key."""
     key = config.get("primary_key") or config.get("unique_key") or []
     names = {str(name).lower() for name in ([key] if isinstance(key, str) else key)}
     excluded = [value] if isinstance(value, str) else value
@@ -96,7 +104,7 @@ def _excludes_values(value: Any, config: Mapping[str, Any]) -> bool:
 
 
 def _changes_rows(engine: Any, config: Mapping[str, Any]) -> bool:
-    """Whether an engine of ClickHouse stores other rows than are inserted, such as `SummingMergeTree()`."""
+    """Whether a table engine of ClickHouse stores other rows than those inserted, as `SummingMergeTree()` does."""
     name = str(engine or "mergetree").split("(")[0].strip().lower()
     return _is_table(engine, config) and name.removeprefix("replicated").removeprefix("shared") not in _PLAIN_ENGINES
 
@@ -344,13 +352,13 @@ FOREIGN_SETTINGS: Final[tuple[ForeignSetting, ...]] = (
     *_ignore(_PYTHON, "BigQuery Athena Databricks", "timeout"),
     *_ignore(_PYTHON, "Athena", "engine_config spark_encryption spark_cross_account_catalog spark_requester_pays"),
 )
-"""All settings, in the order of the documentation; an earlier one is preferred if two give the same key."""
+"""All settings, in the order of the documentation; if two are translated to the same key, the first one applies."""
 
 SETTINGS_BY_NAME: Final[Mapping[str, ForeignSetting]] = {setting.name: setting for setting in FOREIGN_SETTINGS}
 
 
 def describe_foreign_settings() -> str:
-    """The table of foreign settings in docs/foreign-configuration.md, in Markdown."""
+    """Formats the table of foreign settings in docs/foreign-configuration.md, as Markdown."""
     header = "| setting | of | in an arctic model | in dbt's own models |\n|---|---|---|---|"
     return "\n".join([header, *map(_format_row, FOREIGN_SETTINGS)])
 
@@ -381,4 +389,4 @@ _WHEN: Final[Mapping[Callable[[Any, Mapping[str, Any]], bool], str]] = {
     _changes_rows: " for engines such as `SummingMergeTree`",
     _skips_table: " for `skip`",
 }
-"""The condition under which a setting is refused, for the documentation."""
+"""Maps functions that decide whether a setting is refused to a description of the condition, for the documentation."""

@@ -1,4 +1,4 @@
-"""Translations of other adapters' settings to keys of an arctic model."""
+"""Functions that translate settings of other dbt adapters to configuration keys of arctic models."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _FUNCTIONS: Final = {
     "toyear": "years",
     "tostartofyear": "years",
 }
-"""Functions of ClickHouse by which tables are partitioned, and the transforms with the same partitions."""
+"""Maps functions of ClickHouse, as in a PARTITION BY, to Iceberg transforms that give the same partitions."""
 
 
 def suggest_sort_key(value: Any, config: Mapping[str, Any]) -> Translation:
-    """Makes columns by which another warehouse clusters or sorts a table the `sort_key`, if there is none."""
+    """Uses the columns by which another warehouse clusters or sorts a table as `sort_key`, unless that is set."""
     columns = _list_columns(value)
     if columns is None:
         return Translation({}, "not used as `sort_key`, since not all of it are columns")
@@ -47,7 +47,7 @@ def suggest_sort_key(value: Any, config: Mapping[str, Any]) -> Translation:
 
 
 def _list_columns(value: Any) -> list[str] | None:
-    """The columns of a text such as `a, b`, or of a list; None if a part is an expression."""
+    """Returns the columns in a text such as `a, b`, or in a list, each once; None if a part is an expression."""
     parts = _split_parts(value)
     if not parts or not all(_COLUMN.fullmatch(part) for part in parts):
         return None
@@ -80,7 +80,10 @@ def translate_partition_by(value: Any, config: Mapping[str, Any]) -> Translation
 
 
 def translate_partitioned_by(value: Any, config: Mapping[str, Any]) -> Translation:
-    """Makes Athena's `partitioned_by` the `partition_by`, without buckets of the key, which every table has."""
+    """Uses Athena's `partitioned_by` as `partition_by`, unless that is set.
+
+    Buckets of key columns are left out for arctic models, because the base table has such buckets anyway.
+    """
     if config.get("partition_by"):
         return Translation({}, "not used, since there is a `partition_by`")
     transforms = list_transforms_column_first(value)
@@ -98,7 +101,7 @@ def _drop_buckets(transforms: list[str], key: Collection[str]) -> list[str]:
 
 
 def list_transforms(value: Any) -> list[str] | None:
-    """The Iceberg transforms of another adapter's `partition_by`; None for columns and transforms as they are here."""
+    """Translates another adapter's `partition_by` to Iceberg transforms; None for columns and Iceberg transforms."""
     if isinstance(value, Mapping):
         return [_translate_mapping(value)]
     parts = _split_parts(value)
@@ -107,7 +110,7 @@ def list_transforms(value: Any) -> list[str] | None:
 
 
 def list_transforms_column_first(value: Any) -> list[str]:
-    """The Iceberg transforms of a list whose transforms name the column before the number, as in Athena and Trino."""
+    """Translates transforms of Athena and Trino, with the column before the number, to Iceberg transforms."""
     return [_swap_arguments(part) for part in _split_parts(value)]
 
 
@@ -149,7 +152,7 @@ def _translate_mapping(value: Mapping[Any, Any]) -> str:
 
 
 def _read_range(value: Mapping[Any, Any]) -> tuple[int, int]:
-    """The start and the interval of a range of whole numbers."""
+    """Returns `start` and `interval` of BigQuery's `range` of integers; raises ConfigError if they are not valid."""
     parts = value.get("range")
     start, interval = (parts.get("start", 0), parts.get("interval")) if isinstance(parts, Mapping) else (0, None)
     if not isinstance(start, int) or not isinstance(interval, int) or not 0 < interval < 2**31:
@@ -160,7 +163,7 @@ def _read_range(value: Mapping[Any, Any]) -> tuple[int, int]:
 
 
 def _check_range(value: Mapping[Any, Any], config: Mapping[str, Any]) -> None:
-    """Refuses ranges that Iceberg cuts elsewhere, where a run replaces the rows of whole partitions."""
+    """Raises ConfigError for ranges that Iceberg divides at other numbers, if runs replace whole partitions."""
     if str(value.get("data_type")).lower() != "int64" or config.get("incremental_strategy") != "insert_overwrite":
         return
     start, interval = _read_range(value)

@@ -1,4 +1,4 @@
-"""Treatments of configuration settings that belong to other dbt adapters."""
+"""Treatments of settings of other dbt adapters: ignored, followed, translated or refused."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 ARCTIC = "arctic"
-"""The materialization of arctic models."""
+"""Value of dbt's `materialized` for arctic models."""
 
 
 @dataclass(frozen=True)
 class Ignored:
-    """The setting changes no row of a table, and is left out; `because` says what holds in its place, in Markdown.
+    """Treatment of a setting that changes no row of a table: it is removed.
 
-    `silent` are the values, in lower case, that say what holds anyway, so that no remark is made of them.
+    `because`, in Markdown, states the behaviour of this adapter in its place. `silent` are values, in lower case, that
+    ask for just this behaviour, so that they need no remark.
     """
 
     because: str
@@ -23,12 +24,12 @@ class Ignored:
 
 @dataclass(frozen=True)
 class Followed:
-    """The adapter's own macros do what the setting says."""
+    """Treatment of a setting that this adapter's own macros read: it is kept."""
 
 
 @dataclass(frozen=True)
 class Translation:
-    """Keys of an arctic model that follow from a setting, none if it can't be used, and the remark about it."""
+    """Configuration keys to which a setting is translated, none if it can't be used, and a remark for users."""
 
     keys: Mapping[str, Any]
     remark: str
@@ -36,10 +37,10 @@ class Translation:
 
 @dataclass(frozen=True)
 class Translated:
-    """The setting becomes keys of the model; `meaning` says which, in Markdown.
+    """Treatment of a setting that is translated to keys of arctic models, which `meaning` describes in Markdown.
 
-    `translate` takes the value and the model's configuration. It returns None for a value that is no setting of another
-    adapter, because the key has a meaning here too, and raises ConfigError for a value without a counterpart.
+    `translate` takes the value and the model's configuration. It returns None for a value in this project's own format,
+    if the project has a key of the same name, and raises ConfigError for a value without a counterpart.
     """
 
     meaning: str
@@ -47,16 +48,17 @@ class Translated:
 
 
 def is_set(value: Any, _config: Mapping[str, Any]) -> bool:
-    """Whether a value asks for something at all."""
+    """Whether a value is neither empty nor false; the default of `Refused.applies`."""
     return bool(value)
 
 
 @dataclass(frozen=True)
 class Refused:
-    """The setting changes which rows a table has, or who sees them, and can't be honoured.
+    """Treatment of a setting that changes the rows of a table, or the readers who see them, and can't be honoured.
 
-    `because` completes a sentence that begins with the setting. `applies` takes the value and the model's
-    configuration: a value that asks for nothing is not refused, but treated as `otherwise` says, or passed over.
+    `because`, the reason, completes a sentence that begins with the setting's name; `fix` is the advised action.
+    `applies` takes the value and the model's configuration: if it returns False, the setting is not refused but
+    removed, with the remark of `otherwise` if there is one.
     """
 
     because: str
@@ -70,7 +72,7 @@ Treatment = Ignored | Followed | Translated | Refused
 
 @dataclass(frozen=True)
 class ForeignSetting:
-    """A setting of other adapters, and its treatment in arctic models and in models of dbt's own materializations."""
+    """A setting of other adapters, with its treatment in arctic models and in models of dbt's own materializations."""
 
     name: str
     adapters: tuple[str, ...]

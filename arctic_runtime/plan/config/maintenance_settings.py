@@ -1,4 +1,4 @@
-"""Reading `compaction`, `retention` and `target_lag` of a model's configuration."""
+"""Readers of the configuration keys `compaction`, `retention` and `target_lag`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 def read_compaction(key: str, value: Any) -> Compaction:
     """Reads `auto`, `off` or a mapping of thresholds; raises ConfigError for any other value.
 
-    `on` and `off` come as booleans from YAML.
+    Booleans are allowed because YAML parses `on` and `off` as booleans.
     """
     if isinstance(value, Mapping):
         return Compaction(
@@ -34,7 +34,7 @@ def read_compaction(key: str, value: Any) -> Compaction:
 def read_retention(key: str, value: Any) -> Retention:
     """Reads a mapping with the ages at which versions and change rows may expire, and a number of versions to keep.
 
-    `off`, which comes as a boolean from YAML, keeps all for ever. Raises ConfigError for any other value.
+    With `off`, which YAML parses as a boolean, nothing ever expires. Raises ConfigError for any other value.
     """
     if value in ("off", False):
         return Retention()
@@ -77,7 +77,7 @@ def read_age(key: str, value: Any) -> int:
 
 
 def read_lag(key: str, value: Any) -> int:
-    """Reads a lag such as `30s`, `5m` or `0s` as seconds; raises ConfigError for any other value."""
+    """Reads a time span such as `30s`, `5m` or `0s` as seconds; raises ConfigError for any other value."""
     match = _LAG.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
         raise ConfigError(

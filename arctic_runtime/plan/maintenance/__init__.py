@@ -1,1 +1,1 @@
-"""Decisions about files and versions of tables: compaction, splits, expiry and their order."""
+"""Plans for the files and versions of tables: compaction, bucket splits and merges, expiry, and a schedule for them."""

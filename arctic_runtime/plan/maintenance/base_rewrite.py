@@ -1,4 +1,7 @@
-"""Decides when unmerged changes are merged by a rewrite of the whole base, in parts that survive an interruption."""
+"""Plans base rewrites: the merge of all unmerged change rows by a rewrite of the whole base table.
+
+A rewrite is done in parts. Finished parts are kept if it is interrupted, and a later compaction continues it.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,10 @@ def plan_base_rewrite(
     is_full: bool,
     thresholds: BaseRewriteThresholds,
 ) -> RewriteBase | None:
-    """Plans a rewrite of all files of the base that merges all changes, or continues an interrupted rewrite.
+    """Plans a rewrite of all files of the base that merges all unmerged change rows, or continues an interrupted one.
 
-    Returns None if an ordinary merge is cheaper, or if the base can't be rewritten like this: all its files must have
-    the same partition spec, which ends in a bucket of the hash key, as in a new base. `is_full` is True for a full
-    compaction.
+    Returns None if an ordinary merge is cheaper, or if the base can't be rewritten in this way: all its files must have
+    the same partition spec, whose last transform is a bucket of the hash key. `is_full` is True for a full compaction.
     """
     changes, base = state.changes, state.base
     if changes is None or base is None or base.merged is None or files.snapshot != base.snapshot:
@@ -73,8 +75,8 @@ def _is_worth_it(
 ) -> bool:
     """Whether `rows` change rows are enough for a rewrite: a share of the base's rows, or a number for each bucket.
 
-    The number for each bucket counts only if `is_scattered`. The keys of changes are scattered over buckets, but not
-    over partitions: all changes may be in the newest partition.
+    The number for each bucket counts only if `is_scattered`: if the base is divided by the hash key alone, change rows
+    are spread over all buckets. With further partitions, all of them may be in the newest partition.
     """
     is_everywhere = is_scattered and rows >= thresholds.changed_rows_per_bucket * buckets
     return is_everywhere or rows >= thresholds.changed_share * base.rows
@@ -91,10 +93,10 @@ def _find_common_transforms(model: Model, nodes: Sequence[FileGroup]) -> tuple[T
 def _find_end_version(
     changes: ChangeTableState, base: BaseState, progress: Sequence[PartialProgress]
 ) -> tuple[Version, frozenset[BucketRange]]:
-    """Returns the version up to which changes are merged, and the bucket ranges that are merged up to it already.
+    """Returns the version up to which change rows are merged, and the bucket ranges that are merged up to it already.
 
-    An interrupted rewrite determines the version; of several, the one with the newest. Else it is the change table's
-    newest version, with no ranges.
+    If there are interrupted rewrites in `progress`, these are version and ranges of the one with the newest version;
+    otherwise the change table's newest version and no ranges.
     """
     assert changes.newest is not None
     known = {commit.version.snapshot: commit.version for commit in changes.commits}
@@ -118,7 +120,7 @@ def _sum_bucket_bytes(nodes: Iterable[FileGroup], bucket: Transform) -> list[int
 def _split_bucket_ranges(sizes: Sequence[int], thresholds: BaseRewriteThresholds) -> Iterator[BucketRange]:
     """Divides all buckets, in their order, into ranges of limited size; `sizes` are the bytes of each bucket.
 
-    Empty buckets are included, since the merge may add rows to them.
+    Empty buckets are included, because the merge may add rows to them.
     """
     allowed = max(thresholds.part_bytes, sum(sizes) // thresholds.parts)
     first, size = 0, 0
@@ -131,10 +133,10 @@ def _split_bucket_ranges(sizes: Sequence[int], thresholds: BaseRewriteThresholds
 
 
 def _choose_sort_order(model: Model, files: TableFiles) -> tuple[str, ...]:
-    """The columns by which a rewrite sorts rows: the sort key, then the primary key.
+    """Returns the columns by which a rewrite sorts rows: the sort key, then the primary key.
 
     Without a sort key, rows are sorted only if a bucket needs several files, so that each file has a range of the
-    primary key.
+    primary key; otherwise the result is empty.
     """
     is_cut = any(node.bytes > files.target_bytes for node in files.nodes)
     order = dict.fromkeys((*model.config.sort_key, *model.config.primary_key))

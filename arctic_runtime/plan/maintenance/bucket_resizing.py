@@ -1,4 +1,4 @@
-"""Chooses the buckets of a base that are split because they are too large, or merged because they are small."""
+"""Chooses the buckets of a base table that are split because they are too large, or merged because they are small."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from arctic_runtime.thresholds import BucketThresholds
 
 @dataclass(frozen=True)
 class Move:
-    """A planned split or merge: the files of `unit` are rewritten at another `depth` of the hash tree, for `reason`."""
+    """A planned split or merge: the files of `unit` are rewritten at another `depth` of the hash tree.
+
+    `reason` is a text for users.
+    """
 
     unit: Unit
     direction: Direction
@@ -23,10 +26,10 @@ class Move:
 
 
 def plan_splits(units: Sequence[Unit], limit: int, thresholds: BucketThresholds) -> list[Move]:
-    """Plans the splits of units that have a bucket of more than `limit` bytes.
+    """Plans the splits of units (see `Unit`) that have a bucket of more than `limit` bytes.
 
-    All units of the same depth are split with them if their buckets have nearly as many bytes on average. The largest
-    units of a depth are last: if a run stops before them, the reason to split the others still exists.
+    If the buckets of a partition at the same depth are nearly as large on average, all of them are split. The largest
+    units of a depth come last, so that the reason to split all still exists if a run stops before them.
     """
     moves: list[Move] = []
     for partition in _group_by_partition(units).values():
@@ -40,7 +43,8 @@ def plan_node_merges(
 ) -> list[Move]:
     """Plans the merges of buckets in partitions whose rows fit into fewer buckets of far less than `limit` bytes.
 
-    No bucket gets a depth below `least_depth`. All partitions get the same depth, or each its own if `alone` is true.
+    No bucket gets a depth below `least_depth`. If `alone`, each partition gets a depth of its own, otherwise all get
+    the same.
     """
     partitions = _group_by_partition(all_units)
     most = min(thresholds.small_bucket_bytes, limit // thresholds.merged_limit_parts)
@@ -58,13 +62,13 @@ def plan_node_merges(
 
 
 def _sort_by_parent(depth: int, unit: Unit) -> tuple[int, int]:
-    """Sort key that puts units next to each other that are merged into the same bucket at `depth`."""
+    """Returns a sort key that places units that are merged into the same bucket at `depth` next to each other."""
     top = unit.top.get_ancestor(min(unit.top.depth, depth))
     return top.depth, top.index
 
 
 def compute_depth_after(units: Sequence[Unit], moves: Iterable[Move]) -> int:
-    """The depth in the hash tree that has most bytes of `units` after the `moves`; new files get this depth."""
+    """Returns the depth of the hash tree that has most bytes of `units` after the `moves`, at which new files begin."""
     goals = {id(move.unit): move.depth for move in moves}
     return compute_main_depth((goals.get(id(unit), unit.depth), unit.bytes) for unit in units)
 
@@ -101,8 +105,8 @@ def _split_level(
 ) -> list[Move]:
     """Plans the splits of `level`, the units of one partition at one depth.
 
-    `filled` are all hash nodes with rows. All units are split if the mean size of their buckets is near the `limit`;
-    else only those with a bucket above it.
+    `filled` are all hash nodes of the partition with rows. All units are split if the mean size of their buckets is
+    near `limit`; otherwise only those with a bucket above it.
     """
     outgrown = [unit for unit in level if unit.largest > limit]
     nodes = sum(1 << (depth - unit.top.depth) for unit in level)
@@ -128,7 +132,10 @@ def _split_level(
 
 
 def _compute_split_depth(depth: int, size: float, most: float) -> int:
-    """The depth at which the parts of a bucket of `size` bytes have at most `most` bytes; at least one level deeper."""
+    """Returns the depth at which the parts of a bucket have at most `most` bytes; at least one level deeper.
+
+    The bucket has `size` bytes, and is at `depth`.
+    """
     deeper = depth + 1
     while deeper < MAX_DEPTH and size / (1 << (deeper - depth)) > most:
         deeper += 1
@@ -136,17 +143,19 @@ def _compute_split_depth(depth: int, size: float, most: float) -> int:
 
 
 def _can_part(unit: Unit, filled: Collection[HashNode]) -> bool:
-    """Whether a split can separate the rows of a unit; `filled` are all hash nodes with rows.
+    """Whether a split of a unit would distribute its rows; `filled` are all hash nodes of the partition with rows.
 
-    If the sibling of a hash node is empty, the rows have few hash values, and another split would not separate them.
+    If the sibling of a hash node is empty, an earlier split has not distributed the rows, because they have few hash
+    values; so another one would not either.
     """
     return len(unit.places) > 1 or unit.top.sibling is None or unit.top.sibling in filled
 
 
 def _compute_merge_depth(partition: Sequence[Unit], most: int, least_depth: int) -> int:
-    """The smallest depth, not below `least_depth`, at which no bucket of a partition has more than `most` bytes.
+    """Returns the smallest depth, not below `least_depth`, to which the buckets of a partition can be merged.
 
-    It is the current largest depth if at each smaller depth a bucket has more.
+    At that depth no bucket has more than `most` bytes. If a merge by one level would already exceed that, the result is
+    the current largest depth.
     """
     depth = max(place.depth for unit in partition for place in unit.places)
     sizes: dict[HashNode, int] = {}

@@ -1,6 +1,6 @@
-"""Chooses the change rows that may be deleted.
+"""Plans changelog compaction, the deletion of old change rows.
 
-These are old change rows that a newer one of the same key has replaced, once all readers have read both.
+A change row may be deleted if a newer change row of the same key has replaced it, and all readers have read both.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ def plan_changelog_trim(
 ) -> tuple[CompactChangelog | None, tuple[str, ...]]:
     """Plans to delete replaced change rows up to a commit that is old enough and that all readers have read.
 
-    The step is None if there is nothing to delete. The texts name the readers that have not read all old rows. `wanted`
-    maps a reason to keep a version of the table to that version. `now_ms` is the time in milliseconds since 1970.
+    The step is None if there is nothing to delete. The texts name the readers for which old rows are kept. `wanted`
+    maps reasons to keep a version of the table, such as a savepoint, to the version. `now_ms` is the time in
+    milliseconds since 1970.
     """
     changes, seconds = state.changes, model.config.retention.changes_seconds
     if changes is None or changes.head is None or seconds is None:
@@ -41,7 +42,7 @@ def plan_changelog_trim(
 
 
 def is_due(model: Model, changes: ChangeTableState, plan: CompactChangelog, thresholds: ChangelogThresholds) -> bool:
-    """Whether enough time has passed since the last deletion for a run to perform `plan` without being asked."""
+    """Whether a run should perform `plan` automatically, because enough time has passed since the last deletion."""
     seconds = model.config.retention.changes_seconds or 0
     return plan.until.at_ms - _read_trimmed_age(changes).at_ms >= 1000 * seconds // thresholds.compactions
 
@@ -49,9 +50,10 @@ def is_due(model: Model, changes: ChangeTableState, plan: CompactChangelog, thre
 def select_ages_to_keep(
     model: Model, state: TableState, gone: Collection[int], thresholds: ChangelogThresholds
 ) -> tuple[Age, ...]:
-    """Selects the commit times that have to be stored before the snapshots `gone` expire.
+    """Selects the commit times that must be stored in the change table before the snapshots `gone` expire.
 
-    They are few, at a minimum distance in time. Commits whose replaced change rows are deleted already are left out.
+    Only commits with a minimum distance in time are selected, so that these are few. Commits whose replaced change rows
+    are deleted already are left out.
     """
     changes, seconds = state.changes, model.config.retention.changes_seconds
     if changes is None or seconds is None:
@@ -70,8 +72,8 @@ def select_ages_to_keep(
 def _read_trimmed_age(changes: ChangeTableState) -> Age:
     """Returns the sequence number and time of the commit up to which replaced change rows were deleted.
 
-    It is read from the newest commit that records it. The table's property is written before the deletion, so it is
-    used only if no commit records it and the oldest commits have expired.
+    They are read from the newest commit with an entry for them in its summary. The table's property is written before
+    the deletion, so it is used only if no commit has the entry and the oldest commits have expired.
     """
     texts = [text for commit in changes.commits if (text := commit.summary.get(COMPACTED_UNTIL))]
     if texts:
@@ -80,7 +82,10 @@ def _read_trimmed_age(changes: ChangeTableState) -> Age:
 
 
 def _list_commit_ages(changes: ChangeTableState) -> list[Age]:
-    """Lists the sequence numbers and times of the known commits that added rows, oldest first."""
+    """Lists the sequence numbers and times of commits that added rows, oldest first.
+
+    Times of expired commits are read from the table's properties.
+    """
     ages = {age.sequence: age for age in read_ages(changes.properties.get(COMMIT_TIMES))}
     ages |= {
         commit.version.sequence: Age(commit.version.sequence, commit.at_ms) for commit in changes.commits if commit.rows

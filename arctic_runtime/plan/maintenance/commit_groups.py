@@ -1,4 +1,4 @@
-"""Divides the work of a compaction into commits."""
+"""Divides the file groups of a compaction into commits of limited size."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ def split_into_commits(
     kind_of: Callable[[T], Hashable],
     thresholds: CompactionThresholds,
 ) -> Iterator[list[T]]:
-    """Divides items into groups of neighbours of the same kind, one for each commit, with limited bytes and number.
+    """Divides items into groups, one for each commit, of consecutive items of the same kind.
 
-    `size_of` returns the bytes of an item, and `kind_of` its kind.
+    `thresholds` limit the bytes and the number of items of a group. `size_of` returns the bytes of an item, and
+    `kind_of` its kind.
     """
     group: list[T] = []
     size = 0

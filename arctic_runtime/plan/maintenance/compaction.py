@@ -1,6 +1,7 @@
 """Chooses the files that a compaction rewrites.
 
-It compares the cost of a rewrite with the bytes that every reader reads in vain as long as the files are not rewritten.
+The cost of a rewrite is compared with the bytes that each reader reads unnecessarily until the files are rewritten:
+deleted rows, and files that must be opened although fewer would do.
 """
 
 from __future__ import annotations
@@ -48,12 +49,13 @@ def plan_file_compaction(
     mode: CompactionMode,
     thresholds: Thresholds,
 ) -> CompactionPlan:
-    """Plans the rewrites of the tables whose files are `files`, with the reasons for which other files are left alone.
+    """Plans the rewrites of files of a model's tables; also lists the file groups that are left alone, with reasons.
 
-    `auto` and `major` use the model's thresholds. `minor` joins small files wherever there are two. `full` leaves no
-    base with more files than it needs or with a deleted row. `major` and `full` first merge the unmerged changes; the
-    files that this writes are planned for after it. All modes but `minor` split buckets of the base that exceed their
-    limit, and merge small ones. Files that this compaction has already rewritten are left alone.
+    The modes `auto` and `major` use the model's thresholds. `minor` joins small files if a file group has at least two.
+    `full` rewrites each file group of the base that has more files than it needs, or a deleted row. `major` and `full`
+    first merge the unmerged change rows; if that is a base rewrite, no other rewrites of the base are planned. All
+    modes but `minor` split buckets of the base that exceed their limit, and merge small ones. File groups that this
+    compaction has already rewritten are left alone.
     """
     merges = _plan_merges(model, state, files, mode, thresholds) if mode in ("major", "full") else ()
     steps: list[CompactionStep] = list(merges)
@@ -69,10 +71,10 @@ def plan_file_compaction(
 
 
 def list_rewritten_groups(performed: Iterable[CompactionStep]) -> set[Place]:
-    """Lists the file groups that the `performed` steps have rewritten and that need no further look.
+    """Lists the file groups that the `performed` steps have rewritten, and that need no further rewrite.
 
-    A rewrite of files from several depths of a hash tree first writes one file for each of them, so such groups are
-    finished only after a second rewrite.
+    A rewrite of file groups from several depths of a hash tree writes one file for each of them, so these are finished
+    only after a second rewrite.
     """
     times: Counter[Place] = Counter()
     for step in performed:
@@ -84,11 +86,11 @@ def list_rewritten_groups(performed: Iterable[CompactionStep]) -> set[Place]:
 
 
 def is_worth_a_look(model: Model, table: TableName, totals: FileTotals) -> bool:
-    """Whether a run should look for work of mode `auto` in a table now; a look reads its manifests, which takes time.
+    """Whether a run should plan a compaction of mode `auto` for a table; this reads all manifests, which takes time.
 
-    It is False if the files are too few for a threshold, and too small for a bucket to exceed its limit. Else a look is
-    due after a number of commits, so that a bucket exceeds its threshold by half at most. In a large base, it is also
-    due after half of `node_bytes` was added.
+    False if the `totals` from the snapshot summaries show that no threshold can be exceeded. Otherwise True after each
+    number of commits that is half of the threshold for files, and for a large base also after half of `node_bytes` was
+    added.
     """
     if _is_large(model, table, totals) and totals.added_bytes > model.config.node_bytes // 2:
         return True
@@ -96,7 +98,7 @@ def is_worth_a_look(model: Model, table: TableName, totals: FileTotals) -> bool:
 
 
 def may_be_due(model: Model, table: TableName, totals: FileTotals) -> bool:
-    """Whether a compaction in mode `auto` could have any work in a table, judged by the `totals` of its files."""
+    """Whether a compaction of mode `auto` may have anything to rewrite in a table, by the `totals` of its files."""
     is_over = totals.files > _get_file_limit(model, table) or totals.deleted > 0
     return is_over or _is_large(model, table, totals)
 
@@ -112,7 +114,10 @@ def _is_large(model: Model, table: TableName, totals: FileTotals) -> bool:
 
 
 def describe_plan(plan: CompactionPlan, thresholds: ReportThresholds) -> list[str]:
-    """Describes a plan in lines for people: each step, the number of reads that save its cost, and files left alone."""
+    """Describes a plan for users, as lines of text: its steps, and the file groups that are left alone.
+
+    For each step, the number of full reads of the table is given that together save the cost of the step.
+    """
     lines = []
     for step in plan.steps:
         lines.append(f"to do: {describe_compaction(step)}")
@@ -125,7 +130,10 @@ def describe_plan(plan: CompactionPlan, thresholds: ReportThresholds) -> list[st
 
 
 def plan_waste(plan: CompactionPlan) -> int:
-    """The bytes that each reader reads in vain until the plan is performed; an extra file counts as some bytes."""
+    """Sums up the bytes that each reader reads unnecessarily until the plan is performed.
+
+    Each file that needs to be opened only until then counts as a number of bytes.
+    """
     folded = sum(step.bytes for step in plan.steps if isinstance(step, MergeUnmerged))
     return folded + sum(step.waste for step in plan.steps if isinstance(step, RewriteBase | RewriteFiles))
 
@@ -134,7 +142,7 @@ def plan_waste(plan: CompactionPlan) -> int:
 class _Limits:
     """Limits above which a file group is rewritten: its number of small files, and its share of deleted rows.
 
-    With `least` it is rewritten if it has more files than it needs, or a deleted row.
+    If `least`, a file group is rewritten if it has more files than it needs, or a deleted row.
     """
 
     small_files: int
@@ -158,7 +166,7 @@ def _plan_merges(
     mode: CompactionMode,
     thresholds: Thresholds,
 ) -> Iterator[MergeUnmerged | RewriteBase]:
-    """Plans the merge of unmerged changes: by a rewrite of the base if there are many, else by an ordinary merge."""
+    """Plans the merge of unmerged change rows: by a base rewrite if there are many, otherwise by an ordinary merge."""
     base = next((table for table in files if table.table == model.base), None)
     limits = thresholds.base_rewrite
     anew = plan_base_rewrite(model, state, base, mode == "full", limits) if base is not None else None
@@ -204,9 +212,9 @@ def _plan_table(
 
 
 def _plan_single_spec_rewrite(table: TableFiles, limits: _Limits) -> tuple[list[CompactionStep], list[LeftAlone]]:
-    """Plans the rewrite of all files under one partition spec, for a table whose files have unrelated specs.
+    """Plans the rewrite of all files to one partition spec, for a table whose files have unrelated specs.
 
-    That is done only in a full compaction, and once; else all files are left alone.
+    This is done only in a full compaction, and only once; otherwise all files are left alone.
     """
     if not limits.least or table.has_finished(table.nodes):
         return [], [LeftAlone(table.table, node, SIDE_BY_SIDE) for node in table.nodes]
@@ -225,7 +233,7 @@ def _choose_rewrite_mode(unit: Unit, table: TableFiles, limits: _Limits) -> Way 
 
 
 def get_small_file_bytes(table: TableFiles, thresholds: CompactionThresholds) -> int:
-    """The size in bytes below which a file counts as small; two such files fit into one of the target size."""
+    """Returns the size in bytes below which a file counts as small: at most half of the table's target size."""
     return min(thresholds.small_file_bytes, table.target_bytes // 2)
 
 
@@ -243,7 +251,7 @@ def _select_touched_files(unit: Unit, way: Way, table: TableFiles, limits: _Limi
 
 
 def _estimate_waste(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> int:
-    """Estimates the bytes that a rewrite of `unit` saves each reader: extra files to open, and deleted rows to skip.
+    """Estimates the bytes that a rewrite of `unit` saves each reader: deleted rows, and files that need not be opened.
 
     The `way` "join" rewrites only small files, "sort" all files of the unit.
     """
@@ -259,8 +267,8 @@ def _plan_rewrites(
 ) -> Iterator[RewriteFiles]:
     """Plans the rewrites of the `chosen` units, in commits of limited size.
 
-    Buckets keep their depth in the hash tree. A unit with files of several depths is written at the depth of most of
-    its bytes.
+    Buckets keep their depth in the hash tree. A unit with files of several depths is written at the depth that has most
+    of its bytes.
     """
     buckets = list_bucket_counts(tree_units)
     ordered = sorted(chosen, key=lambda pair: (pair[1], pair[0].spec))

@@ -1,6 +1,6 @@
-"""Chooses the snapshots that expire because nothing needs them any more.
+"""Chooses the snapshots that expire: those that are old enough and that no reader needs any more.
 
-These are always the oldest ones, so that the remaining snapshots are a range without gaps.
+These are always the oldest snapshots of a table, so that the remaining ones are a range without gaps.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from arctic_runtime.plan.maintenance.changelog_compaction import is_due, plan_ch
 from arctic_runtime.thresholds import ExpiryThresholds, Thresholds
 
 Needs = Iterator[tuple[int, str]]
-"""Pairs of the sequence number from which on snapshots are needed, and the reason."""
+"""Pairs of a sequence number, from which on snapshots of a table are needed, and the reason."""
 
 
 def plan_snapshot_expiry(
     model: Model, state: TableState, use: SnapshotUse, now_ms: int, thresholds: Thresholds
 ) -> ExpiryPlan:
-    """Plans which snapshots, change rows and tags of the model's tables expire at the time `now_ms`.
+    """Plans the expiry of snapshots, change rows and tags of the model's tables at the time `now_ms`.
 
-    `use` has the snapshots of the tables, and the versions up to which consumers have read. Raises ConfigError if the
-    model keeps its versions for ever.
+    `use` has the snapshots of the tables, and the versions up to which other models have read them. Raises ConfigError
+    if the model's retention lets nothing expire.
     """
     age = model.config.retention.age_seconds
     if age is None and model.config.retention.changes_seconds is None:
@@ -72,7 +72,7 @@ def plan_snapshot_expiry(
 
 
 def may_expire(model: Model, state: TableState, now_ms: int, thresholds: Thresholds) -> bool:
-    """Whether there are enough old snapshots or change rows for a run to find out which of them are still needed."""
+    """Whether there are so many old snapshots or change rows that a run should plan their expiry."""
     age, log = model.config.retention.age_seconds, state.appended or state.changes
     if log is None:
         return False
@@ -84,7 +84,7 @@ def may_expire(model: Model, state: TableState, now_ms: int, thresholds: Thresho
 
 
 def select_due_steps(model: Model, state: TableState, plan: ExpiryPlan, thresholds: Thresholds) -> ExpiryPlan:
-    """Selects the steps of `plan` that a run performs without being asked, because there is enough to expire."""
+    """Selects the steps of `plan` that a run performs automatically, because they expire enough to be worthwhile."""
     log = state.appended or state.changes
     if log is None:
         return replace(plan, steps=(), tags=(), trim=None)
@@ -99,7 +99,7 @@ def _compute_snapshot_threshold(changes: ChangeTableState, thresholds: ExpiryThr
 
 
 def describe_expiry(plan: ExpiryPlan, verb: str) -> list[str]:
-    """Describes the plan in lines for people; `verb` says whether its snapshots will expire or have expired."""
+    """Describes the plan for users, as lines of text; `verb` is "to go" before its execution and "gone" afterwards."""
     lines = _describe_trim(plan, verb)
     lines += [f"{verb}: tag {tag} of {step.table}, which no view reads" for step in plan.tags for tag in step.tags]
     lines += [f"{verb}: {len(step.snapshots)} snapshot(s) of {step.table}" for step in plan.steps]
@@ -122,11 +122,10 @@ def _describe_trim(plan: ExpiryPlan, verb: str) -> list[str]:
 def _list_idle_tags(
     state: TableState, tables: Sequence[Snapshots], now_ms: int, thresholds: ExpiryThresholds
 ) -> Iterator[DropTags]:
-    """Yields steps that drop tags which keep snapshots for a view, if no view reads these snapshots.
+    """Yields steps that drop tags for a view if the view does not read their snapshots; failed runs leave such tags.
 
-    Failed runs leave such tags. The tag of the snapshot that the view reads stays. So does a tag whose snapshot was
-    replaced less than `view_tag_seconds` ago: a run that observed the base before may still be about to make the view
-    read it.
+    The tag of the snapshot that the view reads is kept. So is a tag whose snapshot was replaced by a newer one less
+    than `view_tag_seconds` ago, because a run that is still at work may be about to create a view that reads it.
     """
     pinned = state.view.base_snapshot if state.view else None
     until = now_ms - 1000 * thresholds.view_tag_seconds
@@ -144,14 +143,14 @@ def _list_idle_tags(
 def _map_replacement_times(table: Snapshots) -> dict[int, int]:
     """Maps the id of each snapshot to the time at which a newer one replaced it; the newest snapshot has no entry.
 
-    Snapshots of failed attempts were never the newest, and have their own time.
+    Snapshots of failed attempts, which were never the newest, are mapped to their own commit times.
     """
     pairs = zip(table.lineage, table.lineage[1:], strict=False)
     return {old.id: new.at_ms for old, new in pairs} | {lost.id: lost.at_ms for lost in table.others}
 
 
 def _remove_tags(tables: Sequence[Snapshots], dropped: Sequence[DropTags]) -> Iterator[Snapshots]:
-    """Yields the tables without their view tags; snapshots of view tags that are not `dropped` are added to `held`."""
+    """Yields the tables without view tags; the snapshots of view tags that are not in `dropped` are added to `held`."""
     gone = {(step.table, tag) for step in dropped for tag in step.tags}
     for table in tables:
         left = {snapshot_id for tag, snapshot_id in table.view_tags.items() if (table.table, tag) not in gone}
@@ -159,15 +158,15 @@ def _remove_tags(tables: Sequence[Snapshots], dropped: Sequence[DropTags]) -> It
 
 
 def cut_of(needs: Sequence[tuple[int, str]]) -> int:
-    """The smallest sequence number in `needs`; snapshots from it on are needed. 0 if `needs` is empty."""
+    """Returns the smallest sequence number in `needs`, from which on snapshots are needed; 0 if `needs` is empty."""
     return min((sequence for sequence, _ in needs), default=0)
 
 
 def list_expired_snapshots(table: Snapshots, cut: int, older_than_ms: int) -> tuple[int, ...]:
-    """Lists the snapshots that may expire: the oldest ones, up to the first that is needed or too young.
+    """Lists the ids of snapshots that may expire: the oldest ones, up to the first that is needed or too young.
 
-    Snapshots with a sequence number from `cut` on are needed; those from `older_than_ms` on are too young. Old
-    snapshots of failed attempts are included, and snapshots that a tag or a branch holds are left out.
+    Snapshots with a sequence number from `cut` on are needed; those with a commit time from `older_than_ms` on are too
+    young. Old snapshots of failed attempts are included; snapshots that a tag or a branch holds are left out.
     """
     expirable = []
     for snapshot in table.lineage:
@@ -198,22 +197,22 @@ def _list_newest_need(table: Snapshots) -> Needs:
 
 
 def _list_consumer_versions(state: TableState, consumers: Mapping[str, Version]) -> dict[str, Version]:
-    """Maps a reason to keep a version to the version up to which a consumer has read the table.
+    """Maps the reason to keep a version to this version, for the versions up to which consumers have read the table.
 
-    Consumers that have read an earlier table of the same name are left out.
+    Consumers that have read an earlier table of the same name, which was dropped since, are left out.
     """
     uuid = state.log.uuid if state.log else None
     return {f"{name} has read up to it": offset for name, offset in consumers.items() if offset.table == uuid}
 
 
 def _list_last_versions(state: TableState, count: int | None) -> dict[str, Version]:
-    """Maps a reason to keep a version to the oldest of the `count` newest versions; empty if `count` is None."""
+    """Maps the reason to keep the `count` newest versions to the oldest of them; empty if `count` is None."""
     runs = [commit.version for commit in run_commits(state.log)]
     return {f"it is one of the last {count} versions": runs[-count:][0]} if count and runs else {}
 
 
 def _list_change_table_needs(state: TableState, wanted: Mapping[str, Version]) -> Needs:
-    """Yields the snapshots of the change table that are needed besides its newest, with the reasons.
+    """Yields the sequence numbers of needed snapshots of the change table, except its newest, with the reasons.
 
     If a needed version has expired already, the snapshots after it are needed.
     """
@@ -235,7 +234,7 @@ def _list_change_table_needs(state: TableState, wanted: Mapping[str, Version]) -
 
 
 def _list_keyless_needs(table: ChangeTableState | None, wanted: Mapping[str, Version]) -> Needs:
-    """Yields the snapshots of a table without a key that are needed besides its newest, with the reasons."""
+    """Yields the sequence numbers of snapshots of a table without a key that are needed besides its newest."""
     last = find_last_load(table)
     yield (last.version.sequence if last else 0), "it says which events the table has"
     for reason, version in wanted.items():
@@ -243,10 +242,10 @@ def _list_keyless_needs(table: ChangeTableState | None, wanted: Mapping[str, Ver
 
 
 def _list_base_needs(state: TableState, base: Snapshots, wanted: Mapping[str, Version]) -> Needs:
-    """Yields the snapshots of the base that are needed besides its newest, with the reasons.
+    """Yields the sequence numbers of snapshots of the base that are needed besides its newest, with the reasons.
 
-    These are the newest one that records its merged version, the one that the view reads, and those with the rows of
-    the `wanted` versions.
+    They are those of the newest snapshot with a merged version, the snapshot that the view reads, and the snapshots
+    with the rows of the `wanted` versions.
     """
     merged_snapshots = [(snapshot, snapshot.merged) for snapshot in base.lineage if snapshot.merged is not None]
     yield (merged_snapshots[-1][0].sequence if merged_snapshots else 0), "it says what the base is merged to"
@@ -261,9 +260,9 @@ def _list_base_needs(state: TableState, base: Snapshots, wanted: Mapping[str, Ve
 
 
 def _list_aggregate_state_needs(state: TableState, totals: Snapshots) -> Needs:
-    """Yields the snapshot of `totals` that has the aggregate state of the model's newest version.
+    """Yields the sequence number of the snapshot of `totals` with the aggregate state of the model's newest version.
 
-    A newer snapshot may exist, written by a run whose commit to the change table failed.
+    A newer snapshot may exist, from a run whose commit to the change table failed.
     """
     for snapshot in totals.lineage:
         if snapshot.id == state.aggregate_state:

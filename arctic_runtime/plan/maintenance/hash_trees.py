@@ -1,4 +1,7 @@
-"""Arranges the files of a table as hash trees, one per partition; files of several depths may share hash values."""
+"""Arranges the file groups of a table as hash trees, one for each partition.
+
+A partition may have file groups of several depths, whose hash ranges then overlap.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ Partition = tuple[PartitionValue, ...]
 
 @dataclass(frozen=True)
 class Unit:
-    """File groups of one partition whose hash ranges overlap; they share no key with any other unit.
+    """File groups of one partition whose hash ranges overlap; no other unit has rows of the same keys.
 
-    `nodes` are the file groups, and `places` their hash nodes, in the same order. `top` is the hash node above them
-    all; mostly there is only one. Merges write at one depth for all partitions, so a partition with buckets of another
-    depth gets files of that depth as well.
+    `nodes` are the file groups, and `places` their hash nodes, in the same order. `top` is the hash node that contains
+    all of these. Most units have one file group. A unit has several if merges, which write files of one depth to all
+    partitions, have added files to a partition with buckets of another depth.
     """
 
     partition: Partition
@@ -38,12 +41,12 @@ class Unit:
 
     @property
     def deleted_share(self) -> float:
-        """The share of its stored rows that are deleted, from 0 to 1."""
+        """Share of the rows in the unit's files that are marked as deleted, from 0 to 1."""
         return sum(file.deleted for file in self.files) / max(1, sum(file.rows for file in self.files))
 
     @cached_property
     def depth(self) -> int:
-        """The depth of the hash tree that has most of its bytes; of two with as many bytes, the deeper one."""
+        """Depth of the hash tree that has most bytes of the unit; of two with as many bytes, the deeper one."""
         if len(self.nodes) == 1:
             return self.top.depth
         return compute_main_depth(
@@ -52,17 +55,17 @@ class Unit:
 
     @property
     def spec(self) -> int:
-        """The id of the partition spec of its file groups at `depth`."""
+        """Id of the partition spec of the unit's file groups at `depth`."""
         return next(node.spec for place, node in zip(self.places, self.nodes, strict=True) if place.depth == self.depth)
 
     @property
     def is_mixed(self) -> bool:
-        """Whether it has several file groups, which are at different depths of the hash tree."""
+        """Whether the unit has several file groups, which are at different depths of the hash tree."""
         return len(self.nodes) > 1
 
     @cached_property
     def largest(self) -> int:
-        """The bytes of its largest bucket at `depth`; bytes of smaller depths are divided evenly among the buckets."""
+        """Bytes of the unit's largest bucket at `depth`, with an even share of the bytes of file groups above it."""
         if len(self.nodes) == 1:
             return self.bytes
         spread, own = 0, {place: 0 for place in self.places if place.depth == self.depth}
@@ -76,7 +79,7 @@ class Unit:
 
 
 def compute_main_depth(sizes: Iterable[tuple[int, int]]) -> int:
-    """The depth with most bytes, from pairs of depth and bytes; of two with as many bytes, the deeper one."""
+    """Returns the depth with most bytes, from pairs of depth and bytes; of two with as many bytes, the deeper one."""
     totals: dict[int, int] = {}
     for depth, size in sizes:
         totals[depth] = totals.get(depth, 0) + size
@@ -84,10 +87,10 @@ def compute_main_depth(sizes: Iterable[tuple[int, int]]) -> int:
 
 
 def list_units(table: TableFiles, hash_key: str | None) -> list[Unit] | None:
-    """Groups the file groups of a table into units.
+    """Divides the file groups of a table into units.
 
-    None if the table has several partition specs that are not depths of the same hash tree. If it has only one spec,
-    each file group is a unit of its own, whatever the spec is.
+    None if the table has several partition specs that differ in more than the number of buckets of `hash_key`. If it
+    has only one spec, each file group is a unit of its own, whatever the spec is.
     """
     placed = [_find_tree_position(node, hash_key) for node in table.nodes]
     if len({node.spec for node in table.nodes}) <= 1:
@@ -108,14 +111,14 @@ def list_units(table: TableFiles, hash_key: str | None) -> list[Unit] | None:
 
 
 def list_bucket_counts(units: Sequence[Unit]) -> tuple[int, ...]:
-    """Lists the distinct numbers of buckets by which the files of a table are bucketed, sorted."""
+    """Lists the distinct bucket counts in use in the files of a table, sorted."""
     return tuple(sorted({place.buckets for unit in units for place in unit.places}))
 
 
 def is_in_tree(table: TableFiles, hash_key: str | None) -> bool:
-    """Whether the table and all its files are bucketed by the hash key, each into a power of two.
+    """Whether the table's default spec and all its files have buckets of the hash key, in numbers of a power of two.
 
-    Only then can its buckets be split and merged.
+    Otherwise its buckets can't be split and merged.
     """
     is_cut = any(
         transform.is_bucket_of(hash_key) and to_hash_node(transform.parameter or 0, 0) is not None

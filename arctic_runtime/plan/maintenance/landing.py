@@ -1,4 +1,7 @@
-"""Chooses the rows of a landing table that may be deleted: old rows that all models which read the table have read."""
+"""Plans the expiry of landing tables, to which other programs append change events.
+
+Rows may be deleted if they are old and all models that read the table have read them.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,11 @@ def plan_landing_expiry(
     now_ms: int,
     thresholds: ChangelogThresholds,
 ) -> LandingPlan:
-    """Plans which files and snapshots of a landing table expire at the time `now_ms`.
+    """Plans the files of a landing table to delete, and its snapshots to expire, at the time `now_ms`.
 
-    `readers` are the models that read the table, with the version up to which they have read it; None if they have read
-    nothing. Only whole files are deleted. A file with rows of several commits is as old as the newest of them may be.
-    Raises ConfigError if the table is kept for ever.
+    `readers` maps the models that read the table to the version up to which they have read it, None if they have not
+    read it yet. Only whole files are deleted; a file with rows of several commits counts as one of the newest of these
+    commits. Raises ConfigError if the retention lets nothing expire.
     """
     seconds, versions = retention.changes_seconds, retention.age_seconds
     if seconds is None and versions is None:
@@ -60,10 +63,10 @@ def plan_landing_expiry(
 
 
 def _date_by_replacement(snapshots: Snapshots) -> Snapshots:
-    """Returns the snapshots with other times: each has the time at which a newer snapshot replaced it.
+    """Returns the snapshots with the time at which a newer snapshot replaced each in place of its commit time.
 
-    A model that is built for the first time reads the newest snapshot, however old it is, and its next run continues
-    from there. So its first run may take as long as the whole retention.
+    The first run of a model reads the newest snapshot, however old it is, and the next run continues from there. With
+    these times, the snapshot is kept for the whole retention after it was replaced, so a first run may take that long.
     """
     lineage = snapshots.lineage
     aged = (replace(old, at_ms=new.at_ms) for old, new in pairwise(lineage))
@@ -76,7 +79,7 @@ def _plan_deletion(
     """Plans to delete the files whose rows are older than `before_ms` and were read by all readers.
 
     `read` maps readers to the version up to which they have read. The step is None if there are no such files. The
-    texts name the readers that have not read all old rows.
+    texts name the readers for which old rows are kept.
     """
     old = [age for age in _list_commit_ages(state) if age.at_ms < before_ms]
     if not old:
@@ -91,7 +94,7 @@ def _plan_deletion(
 
 
 def _list_commit_ages(state: LandingState) -> list[Age]:
-    """Lists the sequence numbers and times of the known commits, oldest first."""
+    """Lists the sequence numbers and times of commits, oldest first, with those of expired commits that are stored."""
     ages = {age.sequence: age for age in state.ages}
     ages |= {snapshot.sequence: Age(snapshot.sequence, snapshot.at_ms) for snapshot in state.snapshots.lineage}
     return [ages[sequence] for sequence in sorted(ages)]
@@ -100,7 +103,8 @@ def _list_commit_ages(state: LandingState) -> list[Age]:
 def _select_ages_to_keep(state: LandingState, before_ms: int, apart_ms: int) -> Iterator[Age]:
     """Selects the commit times to store in the table, because other programs may expire its snapshots.
 
-    They are few, at least `apart_ms` apart. Of the commits before `before_ms`, only the newest is selected.
+    They are at least `apart_ms` apart, so that they are few. Of the commits before `before_ms`, only the newest is
+    selected.
     """
     known = _list_commit_ages(state)
     old = [age for age in known if age.at_ms < before_ms]
@@ -113,7 +117,7 @@ def _select_ages_to_keep(state: LandingState, before_ms: int, apart_ms: int) -> 
 
 
 def describe_landing(plan: LandingPlan, verb: str) -> list[str]:
-    """Describes the plan in lines for people; `verb` says whether files and snapshots will be or have been deleted."""
+    """Describes the plan for users, as lines of text; `verb` is "to go" before its execution and "gone" afterwards."""
     lines = []
     if plan.delete is not None:
         rows = sum(file.rows for file in plan.delete.files)

@@ -1,4 +1,4 @@
-"""Plans the tags that create or drop a savepoint."""
+"""Plans the Iceberg tags that create or drop a savepoint, a named version of a model's table."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from arctic_runtime.model.table import Model
 def plan_savepoint(
     model: Model, name: str, commit: Commit, base: Snapshots, known: Sequence[Savepoint]
 ) -> tuple[SetTag, ...]:
-    """Plans the tags of a savepoint at `commit` of the change table, in the order in which they are created.
+    """Plans the tags of a savepoint at `commit` of the change table, in the order in which they must be created.
 
-    `known` are the existing savepoints. The change table's tag is created first and dropped last: it defines the
-    savepoint, and its change rows alone contain the version. The base's tag keeps the newest snapshot that contains no
-    later changes, if there is one. Raises ConfigError for an invalid name, and for a name that is in use for another
-    version.
+    `known` are the existing savepoints. The tag of the change table defines the savepoint, whose rows can be computed
+    from the change rows alone; it is created first and dropped last. The tag of the base table keeps the base's newest
+    snapshot without later changes, if there is one. Raises ConfigError for an invalid name, and for a name that is in
+    use for another version.
     """
     _check_name(model, name)
     taken = next((tag for tag in known if tag.name == name), None)
@@ -43,7 +43,7 @@ def plan_savepoint_drop(model: Model, name: str, known: Sequence[Savepoint]) -> 
 
 
 def find_savepoint(model: Model, name: str, known: Sequence[Savepoint]) -> Savepoint:
-    """Returns the savepoint called `name` among `known`; raises ConfigError if there is none."""
+    """Returns the savepoint with the name `name` among `known`; raises ConfigError if there is none."""
     for savepoint in known:
         if savepoint.name == name:
             return savepoint

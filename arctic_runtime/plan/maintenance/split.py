@@ -1,4 +1,4 @@
-"""Plans splits and merges of buckets, as steps of a compaction or alone."""
+"""Plans splits and merges of buckets of a base table, as steps of a compaction or as an operation of their own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_TREE = "it has no nodes in numbers of a power of two, so there is nothing to 
 
 
 def plan_split(model: Model, table: TableFiles, thresholds: Thresholds) -> CompactionPlan:
-    """Plans only the splits and merges of buckets of the base, with the reasons why other buckets are left alone."""
+    """Plans the splits and merges of buckets of a base table, with the reasons for which other buckets stay."""
     tree_units = list_units(table, model.config.hash_key)
     moves = plan_resizes(table, tree_units or [], model, True, thresholds)
     steps = list(plan_resize_steps(table, tree_units or [], moves, thresholds.compaction))
@@ -49,8 +49,8 @@ def plan_resizes(
 ) -> list[Move]:
     """Plans the splits of buckets that are too large; if there are none, the merges of small ones.
 
-    Merges leave at least as many buckets as the model's `nodes`. Unless `alone`, they bring all partitions to the same
-    depth. Units that this compaction has already rewritten are left out.
+    Merges leave at least as many buckets as the model's `nodes`. If `alone`, each partition gets its own number of
+    buckets, otherwise all get the same. Units that this compaction has already rewritten are left out.
     """
     config, buckets = model.config, thresholds.buckets
     if not tree_units or not is_in_tree(table, config.hash_key):
@@ -63,10 +63,10 @@ def plan_resizes(
 
 
 def select_worthwhile(moves: list[Move], mode: CompactionMode, thresholds: CompactionThresholds) -> list[Move]:
-    """Returns `moves` if they are worth their cost, else an empty list.
+    """Returns `moves`, which are all splits or all merges, if they are worth their cost; otherwise an empty list.
 
-    Splits always are, and so are merges that a user asked for. In mode `auto`, merges are worth it if they fit into one
-    commit, and if readers save more than the commit costs.
+    Splits are always worth it, and so are merges that a user has requested. Merges in mode `auto` are worth it if they
+    fit into one commit, and if readers save more than the commit costs.
     """
     united = [move for move in moves if move.direction == "merge"]
     spared = sum(1 - 2.0 ** (move.depth - move.unit.depth) for move in united) * thresholds.open_file_bytes

@@ -1,4 +1,7 @@
-"""Schedules compaction and expiry within a budget: tables that cost readers most are first, and none waits for ever."""
+"""Schedules upkeep (compaction and expiry of tables by `arctic serve`) within a budget.
+
+Tables that cost readers most come first, but none waits for ever.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ UpkeepOperation = Literal["compact", "expire"]
 
 @dataclass(frozen=True)
 class Hours:
-    """Hours of the day that begin on certain days of the week (0 is Monday).
+    """Interval of the day from `begin` to `end`, which begins on the weekdays in `days` (0 is Monday).
 
-    If `end` is before `begin`, they end on the next day.
+    If `end` is before `begin`, the interval ends on the next day.
     """
 
     begin: time
@@ -25,7 +28,7 @@ class Hours:
     days: frozenset[int] = frozenset(range(7))
 
     def contain(self, moment: datetime) -> bool:
-        """Whether `moment` is within these hours; after midnight, the weekday on which the hours began counts."""
+        """Whether `moment` is within these hours; after midnight, the weekday on which the interval began counts."""
         at = moment.time()
         if self.begin <= self.end:
             return self.begin <= at < self.end and moment.weekday() in self.days
@@ -38,8 +41,8 @@ class Hours:
 class UpkeepBudget:
     """Limits of upkeep: number of jobs at the same time, bytes rewritten per minute, and hours without any upkeep.
 
-    `group_bytes_per_minute` are further limits for the tables of a schema, by schema. None as `bytes_per_minute` is no
-    limit.
+    `bytes_per_minute` is None for no limit. `group_bytes_per_minute` maps schemas to further limits for the tables of
+    the schema.
     """
 
     jobs: int = 1
@@ -52,8 +55,9 @@ class UpkeepBudget:
 class Allowance:
     """Token bucket of the bytes that upkeep may write; `left` are the bytes available at the time `at`.
 
-    Times are seconds of a monotonic clock. Unused bytes are kept for `kept_minutes`. A job larger than the full bucket
-    may begin when the bucket is full; `left` is then negative, and the next job waits until it has recovered.
+    Times are seconds of a monotonic clock. The full bucket has the bytes of `kept_minutes`. A job that writes more than
+    that may begin when the bucket is full; `left` is negative afterwards, and the next job waits until enough bytes
+    have accrued.
     """
 
     bytes_per_minute: int
@@ -70,7 +74,7 @@ class Allowance:
         return self.bytes_per_minute * self.kept_minutes
 
     def accrue_until(self, now: float) -> Allowance:
-        """Returns the allowance with the bytes that were added until `now`."""
+        """Returns the allowance at the time `now`, with the bytes that were added since `at`."""
         gained = self.bytes_per_minute * max(0.0, now - self.at) / 60
         return replace(self, left=min(self.most, self.left + gained), at=now)
 
@@ -87,10 +91,10 @@ class Allowance:
 
 @dataclass(frozen=True)
 class DueUpkeep:
-    """One job of upkeep that a table has needed since the time `since`.
+    """A job of upkeep for a table: compaction or expiry, which is due since the time `since`.
 
-    It rewrites `bytes`; until then readers read `waste_bytes` in vain. After `failures` in a row it is not tried again
-    before `retry_at`.
+    The job rewrites `bytes`; until it is done, each reader reads `waste_bytes` unnecessarily. `failures` is the number
+    of failures in a row; the job is not tried again before `retry_at`. Times are seconds of a monotonic clock.
     """
 
     table: TableName
@@ -105,10 +109,10 @@ class DueUpkeep:
 
 @dataclass(frozen=True)
 class UpkeepState:
-    """Facts for decisions on upkeep at one moment: `now` is a time of a monotonic clock, `local` the users' local time.
+    """State on which the schedule of upkeep depends: `now` is a time of a monotonic clock, `local` the local time.
 
-    `busy` are tables that are being written, `running` those with a job of upkeep, `paused` those that users paused.
-    `allowances` are by schema; the one under None is for all tables together.
+    `busy` are tables to which a run or ingestion is writing, `running` are tables with a job of upkeep, and `paused`
+    are tables whose upkeep users have paused. `allowances` are by schema; that of None is for all tables together.
     """
 
     now: float
@@ -120,7 +124,7 @@ class UpkeepState:
 
 
 def sort_by_urgency(due: Iterable[DueUpkeep], now: float, thresholds: UpkeepThresholds) -> list[DueUpkeep]:
-    """Sorts jobs: first those that have waited too long, oldest first; then by the bytes that readers read in vain."""
+    """Sorts jobs: first those that have waited too long, oldest first; then the others by `waste_bytes`, most first."""
 
     def rank_job(job: DueUpkeep) -> tuple[bool, float, float]:
         starves = now - job.since >= thresholds.starvation_seconds
@@ -134,7 +138,7 @@ def schedule_upkeep(
 ) -> Iterator[tuple[DueUpkeep, str]]:
     """Yields the jobs in the order of `sort_by_urgency`, each with the reason why it must wait; "" if it may begin.
 
-    A job that waits for bytes also holds back later ones: else small jobs would use up the bytes of a large one.
+    The bytes of a job that waits only for bytes are set aside, so that small jobs after it can't use them up.
     """
     free = budget.jobs - len(state.running)
     allowances = {group: allowance.accrue_until(state.now) for group, allowance in state.allowances.items()}
@@ -154,9 +158,9 @@ def schedule_upkeep(
 
 
 def _explain_wait(job: DueUpkeep, state: UpkeepState, budget: UpkeepBudget, begun: Collection[TableName]) -> str:
-    """Explains why `job` has to wait, apart from limits of jobs and bytes; "" if it need not.
+    """Explains why `job` has to wait, apart from the limits on jobs and bytes; "" if it does not.
 
-    `begun` are tables with a job of upkeep.
+    `begun` are the tables with a running job of upkeep.
     """
     if job.table in state.paused:
         return "until it is resumed"

@@ -1,1 +1,1 @@
-"""Decisions about a run: what is computed, how, and the steps after its commit."""
+"""Plans for a run of a model: mode, incremental plan, costs, columns, and the steps after the commit."""

@@ -1,8 +1,8 @@
-"""Estimates the cost of bringing a table up to date, incrementally or by a full computation.
+"""Estimates the cost of a refresh of a table, by an incremental run and by a full computation.
 
-A first estimate follows from the rows and scans that are read. It is corrected by earlier runs of the same model, from
-the seconds that they took and the seconds that were estimated. This accounts for the machine, and for queries whose
-rows are more or less work than others.
+A first estimate is computed from the numbers of rows and scans. It is multiplied by a correction from earlier runs of
+the same model: the seconds that they took, divided by the seconds that were estimated for them. The correction accounts
+for the machine, and for queries that need more or less time per row than others.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ Way = Literal["incremental", "full"]
 
 @dataclass(frozen=True)
 class Past:
-    """A past run of a model: the `seconds` that it took, and the seconds that were `estimated` before."""
+    """A past run of a model: the `seconds` that it took, and the seconds that were `estimated` for it."""
 
     way: Way
     seconds: float
     estimated: float
 
     def compute_correction(self, prices: CostThresholds) -> float:
-        """The measured seconds divided by the estimated ones; at most `correction_limit`, at least its inverse."""
+        """Divides the measured seconds by the estimated ones; at most `correction_limit`, at least its inverse."""
         limit = prices.correction_limit
         return min(limit, max(1 / limit, self.seconds / max(self.estimated, prices.scan_seconds)))
 
 
 @dataclass(frozen=True)
 class RunHistory:
-    """The known past runs of a table, the newest last, and the number of rows that the table has now.
+    """Known past runs of a table, the newest last, and the current row count of the table.
 
-    `was_tried` is True if a run has begun an incremental refresh, even if it gave up and left no measured seconds.
+    `was_tried` is True if a run has begun an incremental refresh, even if it then fell back to a full one, which leaves
+    no measured seconds of an incremental run.
     """
 
     table_rows: int = 0
@@ -48,11 +49,11 @@ class RunHistory:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated cost of one mode of a run: the `rows` and number of `scans` that it reads, and the `seconds`.
+    """Estimated cost of one mode (`way`) of a run: its numbers of `scans` and of `rows` read, and its `seconds`.
 
-    `changes` is the number of change rows among `rows`, and `repeated` the number of those that are read more than
-    once. `merged` is the number of change rows that come from several commits and are combined by key. The `seconds`
-    are corrected by earlier runs, `unadjusted` are not.
+    `changes` is the number of change rows read, each counted once; `repeated` counts further reads of the same change
+    rows. `merged` is the number of change rows from windows with several commits, which must be combined by key.
+    `seconds` are corrected by earlier runs, `unadjusted` are not.
     """
 
     way: Way
@@ -66,11 +67,11 @@ class Estimate:
     unadjusted: float = 0.0
 
     def describe_cost(self) -> str:
-        """Describes the number of rows and scans and the seconds, in a line for people."""
+        """Describes the numbers of rows and scans and the seconds, in one line for users."""
         return f"{self.rows:,} rows by {self.scans} scan(s), about {self.seconds:.1f} s"
 
     def explain_cost(self) -> str:
-        """Describes what the mode would do and what it would cost, in a line for people."""
+        """Describes the mode and its estimated cost, in one line for users."""
         return f"{_PURPOSES[self.way]}: {self.describe_cost()}"
 
 
@@ -86,8 +87,9 @@ def estimate_modes(
 ) -> tuple[Estimate, ...]:
     """Estimates the cost of each possible mode of a run, the cheapest first.
 
-    `states` are the sources, and `windows` the versions of them that the run reads. `followed` are the scans of the
-    incremental plan; None if there is no such plan. `history` has earlier runs, which correct the estimates.
+    `states` are the states of the sources, and `windows` the windows of versions that the run reads, both by source
+    name. `followed` are the scans of the incremental plan; None if there is no such plan. `history` has the earlier
+    runs by which estimates are corrected.
     """
     ways = [_estimate_full(states, history.table_rows)]
     if followed is not None:
@@ -109,7 +111,7 @@ def _estimate_seconds(way: Estimate, prices: CostThresholds) -> float:
 
 
 def _estimate_full(states: Mapping[str, SourceState | None], table_rows: int) -> Estimate:
-    """Estimates a full run: it reads each source once, and the `table_rows` rows of the table to compare them."""
+    """Estimates a full run, which reads each source once and compares the result with the table's `table_rows` rows."""
     source_rows = [state.rows for state in states.values() if state]
     return Estimate("full", len(source_rows) + 1, sum(source_rows) + table_rows)
 
@@ -145,10 +147,10 @@ def _calibrate_estimate(way: Estimate, factors: Mapping[Way, float]) -> Estimate
 
 
 def _compute_correction_factors(runs: Sequence[Past], prices: CostThresholds) -> dict[Way, float]:
-    """Computes the correction factor of each mode from its last two runs.
+    """Computes the correction factor of each mode from the last two runs in that mode.
 
-    It is the smaller of their two corrections, since one of the runs may have been slow by chance. It is multiplied by
-    `correction_decay` for each later run of the other mode.
+    The factor is the smaller correction of the two, because one of the runs may have been slow by chance. It is
+    multiplied by `correction_decay` for each later run in the other mode.
     """
     factors: dict[Way, float] = {}
     for way in {run.way for run in runs}:

@@ -42,10 +42,10 @@ from arctic_runtime.thresholds import SHIPPED, Thresholds
 class Decision:
     """Mode and reason of the next run, and the window of versions that it reads of each upstream.
 
-    `because` explains the reason. `increment` is the incremental plan of a query; None if change events are applied, or
-    if all rows are computed. `ways` are the possible modes of a query with their estimated costs, the cheapest first.
-    `given_up` is the reason for which this run, or an earlier one, abandoned its incremental plan. `repairs` are the
-    promises that the table breaks and that a full computation restores.
+    `because` explains the reason. For a model with `input: state`, `increment` is the incremental plan, None if all
+    rows are computed; and `ways` are the possible modes with their estimated costs, the cheapest first. For a model of
+    change events both are empty. `given_up` is the reason for which this run, or an earlier one, abandoned its
+    incremental plan. `repairs` are violations of the key or the contract in the table, which a full refresh repairs.
     """
 
     mode: Mode
@@ -59,7 +59,7 @@ class Decision:
 
     @property
     def estimate(self) -> Estimate | None:
-        """The cost estimate of the chosen mode; None if change events are applied."""
+        """Cost estimate of the chosen mode; None for a model of change events."""
         way = "incremental" if self.mode == "incremental" else "full"
         return next((estimate for estimate in self.ways if estimate.way == way), None)
 
@@ -70,11 +70,11 @@ class Decision:
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked of a run, with facts that were learned while it ran.
+    """Request for a run, with facts from earlier tries of the same run, by which it is decided again.
 
     `given_up` is the reason for which the run abandoned its incremental plan. `session` is a hash of the SQL settings
-    that its Spark really has. `was_overtaken` is True if an upstream changed during a full computation, which reads the
-    newest versions. The run is then incremental at any cost, since that mode reads fixed versions.
+    of the Spark session. `was_overtaken` is True if an upstream changed during a full computation, which must read the
+    newest versions; the run is then incremental at any cost, because an incremental run reads fixed versions.
     """
 
     full_refresh: bool = False
@@ -85,7 +85,7 @@ class Request:
 
 
 COMPUTED_EACH_TIME: frozenset[Reason] = frozenset({"UNPARSED", "NON_DETERMINISTIC", "SOURCE_UNKNOWN"})
-"""Reasons for which each run computes everything, whether something has changed or not."""
+"""Reasons for which every run computes all rows, even if no upstream has changed."""
 
 
 def decide_refresh(
@@ -93,8 +93,8 @@ def decide_refresh(
 ) -> Decision:
     """Decides the mode of the next run, the reason for it, and the windows of versions that it reads.
 
-    Raises SourceError if an upstream's new rows are unknown, and ConfigError if the model contradicts the existing
-    table.
+    Raises SourceError if the new rows of an upstream can't be read or determined, and ConfigError if the model
+    contradicts the existing table.
     """
     check_table(model, state, request)
     last = find_last_run(state.log)
@@ -110,7 +110,7 @@ def decide_refresh(
 
 
 def is_empty_table(model: Model, state: TableState) -> bool:
-    """Whether the table can be replaced without loss: it never had a row, and has read no change events."""
+    """Whether the table can be replaced without loss: it never had a row, and its model has read no change events."""
     changes, base = state.changes, state.base
     if changes is None or not changes.begins or any(commit.rows for commit in changes.commits):
         return False
@@ -130,11 +130,11 @@ def _may_replace(model: Model, state: TableState, conflicting: ConflictingRelati
 
 
 def check_table(model: Model, state: TableState, request: Request) -> None:
-    """Raises ConfigError if the existing table belongs to another model or has another key and rows.
+    """Raises ConfigError if existing relations of the model's names are not its own, or have another key or history.
 
     A full refresh may replace another relation that has the model's own name, but never one that has the name of its
-    change table. A view that `dbt clone` made is always replaced, and so is the table or view that the model was before
-    it became an arctic model. Raises CorruptState if there is a base without its change table.
+    change table. A view that `dbt clone` created is always replaced, and so is a table or view that the model created
+    with another materialization. Raises CorruptState if there is a base table without its change table.
     """
     conflicting = state.conflicting
     if conflicting is not None and not _may_replace(model, state, conflicting, request):
@@ -333,7 +333,7 @@ def _check_continues(model: Model, name: TableName, source: SourceState, start: 
 
 
 def _keeps_new_rows(commit: Commit, start: Version) -> bool:
-    """Whether `commit` certainly neither removes nor changes a row that was added after the version `start`."""
+    """Whether `commit` certainly leaves all rows unchanged that were added after the version `start`."""
     if commit.operation == "delete":
         return commit.count_removed_after(start) == 0
     return commit.operation in ("append", "replace")
@@ -390,7 +390,7 @@ def _decide_state(
 def _decide_to_follow(
     model: Model, upstreams: Upstreams, windows: Mapping[str, Window], state: TableState, thresholds: Thresholds
 ) -> Decision:
-    """Decides on an incremental run of the changes in `windows`, at any cost; a full one if that is not possible."""
+    """Decides on an incremental run of the changes in `windows`, whatever it costs; on a full run if it is refused."""
     try:
         increment = plan_increment(model, upstreams, windows, state, thresholds)
     except NotMaintained as refused:
@@ -403,7 +403,7 @@ def _decide_to_follow(
 
 
 def _choose_cheaper_mode(decision: Decision, history: RunHistory, thresholds: Thresholds) -> Decision:
-    """Returns a decision for a full computation if that is cheaper than `decision`; else `decision` itself."""
+    """Returns a decision for a full computation if that is cheaper than `decision`; otherwise `decision` itself."""
     increment, ways = decision.increment, decision.ways
     if increment is None or not _is_full_cheaper(ways, increment, history, thresholds):
         return decision
@@ -417,10 +417,10 @@ def _explain_session_change(last: RunSummary, request: Request) -> str:
 
 
 def _recall_refusal(last: RunSummary, query: str) -> Refusal | None:
-    """Returns the reason why the last run could not be incremental, if it still holds; else None.
+    """Returns the reason for which the last run could not be incremental, if the reason still applies; otherwise None.
 
-    The reason that Spark reads the query differently from our parser holds only while `query`, a hash, is the one that
-    the last run `judged`.
+    The reason NOT_SAME_TO_SPARK, that Spark understands the query differently from the parser here, applies only if
+    `query`, a hash, equals the hash that the last run stored as `judged`.
     """
     refusal = Refusal.from_text(last.given_up)
     if refusal is not None and refusal.reason == "NOT_SAME_TO_SPARK" and last.judged != query:
@@ -433,9 +433,10 @@ def _is_full_cheaper(
 ) -> bool:
     """Whether a full computation is cheaper than the incremental plan; `ways` are sorted by their estimated seconds.
 
-    It is if the incremental plan needs many more scans. If many rows are read, the difference has to be large, or a run
-    must have tried an incremental refresh before. If few rows are read, an incremental run must have succeeded before,
-    the saving must be clear, and the result must be deterministic: a sum of floats may differ for no reason.
+    True if the incremental plan needs many more scans. Otherwise the full computation must have the lower estimate. If
+    it reads many rows, the difference must be large, or a run must have tried an incremental refresh before. If it
+    reads few rows, an incremental run must have succeeded before, the difference must be clear, and the query must be
+    deterministic: a full computation of sums of floats would change rows that did not really change.
     """
     prices = thresholds.cost
     best, *others = ways
@@ -486,7 +487,7 @@ def build_never_strict_error(model: Model, refused: NotMaintained) -> PlanError:
 
 
 def _check_strict(model: Model, upstreams: Upstreams) -> None:
-    """Raises PlanError if the query can never be maintained incrementally, so that nothing is built in vain."""
+    """Raises PlanError if the query can never be maintained incrementally, before the first run builds the table."""
     for reason, because in _list_reasons_to_recompute(upstreams):
         raise _build_strict_error(model, reason, because, "at all")
     try:
@@ -496,7 +497,7 @@ def _check_strict(model: Model, upstreams: Upstreams) -> None:
 
 
 def can_follow_changes(upstreams: Upstreams) -> bool:
-    """Whether an incremental run is possible: the query is parsed and deterministic, and all its sources are known."""
+    """Whether an incremental run may be possible: the query is parsed and not volatile, and all sources are known."""
     return next(iter(_list_reasons_to_recompute(upstreams)), None) is None
 
 

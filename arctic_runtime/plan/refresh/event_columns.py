@@ -1,4 +1,4 @@
-"""Checks the columns that the configuration of an event model names against the columns of its query."""
+"""Checks the configuration of a model of change events (`input: changes`) against the columns of its query."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ _NUMBER = re.compile(r"int|bigint|float|double|decimal\(\d+,\d+\)")
 
 
 def select_stored_columns(model: Model, query: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Selects the columns of `query` that the table stores: not those excluded, nor those that only describe events."""
+    """Selects the columns of `query` that the table stores.
+
+    Left out are `exclude_columns`, the column of `columns_to_update` and, for a model of change events, columns with
+    reserved names such as `_action`.
+    """
     dropped = {name.lower() for name in (*model.config.exclude_columns, model.config.columns_to_update) if name}
     if model.config.input == "changes":
         dropped |= set(RESERVED)
@@ -47,7 +51,7 @@ def _find_ordered_type(model: Model, query: tuple[Column, ...], sequence: str) -
 
 
 def check_events(model: Model, query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
-    """Raises ConfigError if merge functions, `sequence_by` or `columns_to_update` don't fit the columns of the query.
+    """Raises ConfigError if `merge_columns`, `sequence_by` or `columns_to_update` don't fit the columns of the query.
 
     `query` are all columns of the query, `stored` those that the table stores.
     """
@@ -91,7 +95,7 @@ def _check_flows(model: Model, stored: tuple[Column, ...]) -> None:
 
 
 def select_optional_columns(model: Model, stored: tuple[Column, ...]) -> tuple[Column, ...]:
-    """The columns of `stored` that an event may lack: all but the primary key and the columns that order events."""
+    """Selects the columns of `stored` that an event may lack: all but the primary key and columns that order events."""
     config = model.config
     always = (*config.primary_key, *filter(None, (config.sequence_by,)), *config.sequence_groups)
     return tuple(column for column in stored if not any(is_same_name(column.name, name) for name in always))
@@ -122,10 +126,10 @@ def _check_columns_to_update(model: Model, query: tuple[Column, ...], stored: tu
 
 
 def _check_mask(model: Model, fields: list[str], query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
-    """Raises ConfigError if the fields of a mask lack an optional column, or if one has no column.
+    """Raises ConfigError if a mask lacks a field for an optional column, or has a field without a column.
 
-    A mask is a struct with a boolean for each column, which is true if the event has the column; `fields` are its
-    names.
+    A mask is a struct with a boolean field for each column, which is true if the event has a value for the column.
+    `fields` are the names of its fields.
     """
     columns = select_optional_columns(model, stored)
     lacking = [column.name for column in columns if not any(is_same_name(column.name, name) for name in fields)]

@@ -1,7 +1,7 @@
-"""Detects changes of the configuration by which a table's rows are computed from change events.
+"""Detects changes of event rules: the configuration keys by which rows are computed from change events.
 
-A row is the combined effect of all events of its key. If a sum becomes a maximum, later events can't simply be applied
-to the stored value: the result would be neither. So each run's commit stores a hash of these rules.
+A row is the combined effect of all events of its key. If a merge function is changed from `sum` to `max`, for example,
+the stored values are no valid start for later events. So each run's commit stores a hash of each rule.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from arctic_runtime.model.table import Model, ModelConfig
 
 _OF_A_COLUMN = "merge_columns: "
 _OF_ORDER = ("sequence_by", "valid_time")
-"""Keys that say which event is newer; positions that were stored under the old order have no meaning in a new one."""
+"""Keys that define the order of events; values of `_seq` that are stored by one order can't be compared in another."""
 
 
 def hash_event_rules(config: ModelConfig) -> dict[str, str]:
-    """Maps each configuration key that determines how events become rows to a hash of its value; lacks unset keys."""
+    """Maps each event rule, a configuration key by which events become rows, to a hash of its value.
+
+    Keys that are not set are left out. `merge_columns` has an entry for each column.
+    """
     return {key: hashlib.sha256(value.encode()).hexdigest()[:16] for key, value in _list_event_rules(config)}
 
 
@@ -45,9 +48,9 @@ def _list_event_rules(config: ModelConfig) -> Iterator[tuple[str, str]]:
 
 
 def find_changed_rules(config: ModelConfig, then: Mapping[str, str]) -> tuple[str, ...]:
-    """Lists the configuration keys whose value differs from `then`, the result of an earlier `hash_event_rules`.
+    """Lists the event rules whose value differs from `then`, an earlier result of `hash_event_rules`.
 
-    A merge function counts as unchanged if only its column was renamed.
+    A merge function counts as unchanged if only its column was renamed by `renamed_columns`.
     """
     now, before = hash_event_rules(config), dict(then)
     for new, old in config.renamed_columns.items():
@@ -58,10 +61,10 @@ def find_changed_rules(config: ModelConfig, then: Mapping[str, str]) -> tuple[st
 
 
 def can_continue(model: Model, changed: tuple[str, ...]) -> bool:
-    """Whether later events may be applied by the changed rules, while existing rows stay as they are.
+    """Whether a run may apply the changed event rules to later events only, without a computation of existing rows.
 
-    `changed` are the changed configuration keys. The model must set `on_configuration_change: continue`, and none of
-    the keys may change the order of events.
+    True if the model has `on_configuration_change: continue`, and none of the `changed` keys defines the order of
+    events.
     """
     return model.config.on_configuration_change == "continue" and not _changes_order(changed)
 
@@ -69,9 +72,9 @@ def can_continue(model: Model, changed: tuple[str, ...]) -> bool:
 def check_recomputable(
     model: Model, changed: tuple[str, ...], last: RunSummary, sources: Mapping[str, SourceState | None]
 ) -> None:
-    """Raises ConfigError if rows can't be recomputed from all events by the `changed` rules, or the model forbids it.
+    """Raises ConfigError if all rows can't be computed again from their events, or if the model forbids this.
 
-    `last` is the summary of the table's last run.
+    `changed` are the changed event rules, and `last` is the summary of the table's last run.
     """
     if model.config.on_configuration_change == "fail":
         raise ConfigError(
@@ -86,13 +89,13 @@ def check_recomputable(
         "the table was restored to an older version": last.restored is not None,
         f"rows were declared: {declared.describe_declarations()}": bool(declared.places),
     }
-    reasons_found = [reason for reason, is_so in reasons.items() if is_so]
-    if reasons_found:
+    obstacles = [reason for reason, is_so in reasons.items() if is_so]
+    if obstacles:
         raise ConfigError(
             f"{model.table}: {_quote_rules(changed)} changed, and the rows in the table can't be computed again from "
             "their events; nothing was written.",
             expected="upstreams that have all events since the first, and no other origin of rows",
-            actual="; ".join(reasons_found),
+            actual="; ".join(obstacles),
             fix=f"set the old value; {_describe_alternatives(changed)}",
         )
 

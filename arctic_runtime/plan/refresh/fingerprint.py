@@ -1,7 +1,7 @@
-"""Computes the fingerprint of everything that determines a table's rows besides the rows of its upstreams.
+"""Computes a model's fingerprint: hashes of everything that determines its rows besides the rows of its upstreams.
 
-Each run's commit stores it. If a part of it changes, the table is computed in full, even without new rows. No part
-needs a Spark session.
+Each run's commit stores the fingerprint. If a part of it changes, the table is computed in full, even if the upstreams
+have no new rows. The fingerprint can be computed without a Spark session.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from arctic_runtime.plan.refresh.increment import Upstreams
 from arctic_runtime.sql.spark_sql import WRITTEN_VERSION
 
 RULES = 2
-"""The version of the rules by which changes are followed and change rows are computed.
+"""Version of the rules of incremental maintenance and of the computation of change rows.
 
-Raise it with each fix for wrong rows that earlier versions wrote: all tables are then computed in full once, which
-repairs them. Version 1 stored one hash of everything.
+Raise it with each fix for wrong rows that earlier releases wrote: all tables are then computed in full once, which
+repairs them. Fingerprints of version 1 are a single hash.
 """
 
 _EVENTS = "events"
-"""The part with the rules by which rows follow from change events, a hash for each key; null for `input: state`."""
+"""Part of the fingerprint with a hash of each event rule (see `event_rules`); null for `input: state`."""
 
 _CHANGED = {
     "query": "the model's query, or a view that it reads, changed",
@@ -75,13 +75,13 @@ _WITHOUT_EFFECT = (
 
 
 def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
-    """Computes the fingerprint of a model as a JSON text with a hash of each part, for a commit's summary."""
+    """Computes the fingerprint of a model: a JSON text with a hash of each part, to be stored in a commit's summary."""
     config = model.config
     parts = {
         "query": (model.sql, *sorted(upstreams.views.items())),
         "configuration": (
             config.primary_key,
-            (),  # A key that no longer counts; without it all tables would be computed anew.
+            (),  # Place of a removed key: without it, all fingerprints would change, and all tables be computed again.
             config.on_schema_change,
             model.not_null,
             model.contract,
@@ -98,13 +98,13 @@ def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
 
 
 def hash_query_reading(model: Model, upstreams: Upstreams) -> str:
-    """Hashes everything that determines how Spark and our parser understand the query and the views that it reads."""
+    """Hashes everything that determines how Spark and sqlglot parse the query and the views that it reads."""
     views, settings = sorted(upstreams.views.items()), sorted(upstreams.settings.items())
     return _hash_value((sqlglot.__version__, WRITTEN_VERSION, str(model.table), model.sql, views, settings))
 
 
 def describe_fingerprint_change(then: str | None, now: str) -> str:
-    """Names the parts of the fingerprint `now` that differ from the earlier one `then`, in a line for people.
+    """Describes in one line for users the parts of the fingerprint `now` that differ from the earlier one `then`.
 
     "" if no part differs.
     """
@@ -116,9 +116,9 @@ def describe_fingerprint_change(then: str | None, now: str) -> str:
 
 
 def find_changed_event_rules(then: str | None, model: Model) -> tuple[str, ...]:
-    """Lists the configuration keys for applying events whose value differs from that in the fingerprint `then`.
+    """Lists the event rules (see `event_rules`) whose value differs from that in the earlier fingerprint `then`.
 
-    Empty if `then` has no such values. If the model read no events at that time, it is `input` alone.
+    Empty if `then` has no event rules. If the model had `input: state` at that time, the list is `input` alone.
     """
     parts = _read_part_hashes(then)
     if _EVENTS not in parts:
@@ -137,14 +137,14 @@ def select_effective_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def hash_session(version: str, settings: Mapping[str, str]) -> str:
-    """Hashes Spark's `version`, and those of a session's `settings` that may change the result of a query."""
+    """Hashes Spark's `version` and the settings in `settings`, a session's, that may change the result of a query."""
     return _hash_value((version, sorted(select_effective_settings(settings).items())))
 
 
 def _read_part_hashes(text: str | None) -> dict[str, Any]:
-    """Parses a fingerprint into the hash of each part.
+    """Parses a fingerprint to a mapping of its parts to their hashes.
 
-    Empty for None, and for a fingerprint of version 1 of the rules, which is a single hash.
+    Empty for None, and for a fingerprint of version 1, which is a single hash.
     """
     return dict(json.loads(text)) if text is not None and text.startswith("{") else {}
 

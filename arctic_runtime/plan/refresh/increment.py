@@ -1,4 +1,4 @@
-"""Builds the incremental plan of one model from its analysed query and from the sources that changed."""
+"""Builds the incremental plan of a run of one model, from the model's analysed query and its changed sources."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from arctic_runtime.sql.types import has_map, has_variant, read_type
 from arctic_runtime.thresholds import SHIPPED, IncrementalThresholds, JoinThresholds, Thresholds
 
 NO_TABLE = TableState()
-"""The state of a table that is not there yet."""
+"""State of a model whose tables do not exist yet."""
 
 _WAYS: Mapping[type[Maintenance], str] = {
     Deltas: "changed rows are joined to the rest of the query",
@@ -43,10 +43,10 @@ _WAYS: Mapping[type[Maintenance], str] = {
 
 @dataclass(frozen=True)
 class Upstreams:
-    """Observed sources of a model: the `states` of its tables and the texts of its `views`, by name.
+    """Observed sources of a model: the `states` of tables and the SQL texts of `views`, by name.
 
-    A state is None if there is no such table, or none that can be observed. `reads` are the tables that the query
-    names. `settings` are the SQL settings of the model's profile that may change a result.
+    A state is None if the table does not exist or can't be observed, as a table that is no Iceberg table. `reads` are
+    the tables that the query names. `settings` are the SQL settings of the dbt profile that may change a result.
     """
 
     states: Mapping[str, SourceState | None] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Upstreams:
     def reassigned_columns(self) -> tuple[str, ...]:
         """Lists the columns of the sources that were renamed, recreated, or given another type, sorted.
 
-        Each text begins with `table.column`, followed by the column's id or its type.
+        Each is a text that begins with `table.column`, followed by the column's id or its type.
         """
         columns = [f"{name}.{column}" for name, state in self.states.items() if state for column in state.moved]
         return tuple(sorted(columns))
@@ -68,11 +68,14 @@ class Upstreams:
 class Increment:
     """The incremental plan of one run.
 
-    `tree` is the query, `changed` are its changed sources, and `types` the types of columns, if they are known.
-    `outputs` are pairs of a column name of the query and the column of the tree. `key` has the tree's column for each
-    part of the table's key; a column that the query selects twice can occur twice. The maintenance reads the semi-join
-    `reducers`, which are computed in this order; maintenance and reducers read the `spools`. All trees have join hints,
-    except those that read affected keys, since these keys are not counted yet.
+    `tree` is the operator tree of the query, `changed` are the query's changed sources, and `types` the types of its
+    columns, as far as they are known. `outputs` are pairs of a column name of the query and the column of the tree.
+    `key` has the tree's column for each column of the table's key; a column that the query selects twice can occur
+    twice.
+
+    `maintenance` has the trees that the run computes. They read the semi-join `reducers`, which must be computed in
+    their order, and the `spools`, which the reducers read as well. All trees have join hints, except those that read
+    affected keys, whose number is not known in advance.
     """
 
     maintenance: Maintenance
@@ -86,7 +89,7 @@ class Increment:
 
     @property
     def is_deterministic(self) -> bool:
-        """Whether computing the query again gives the same values in all rows whose sources did not change."""
+        """Whether the query returns the same rows whenever it is computed from the same rows of its sources."""
         return is_deterministic(self.tree, self.types)
 
     @property
@@ -103,7 +106,7 @@ class Increment:
 
     @property
     def change_scans(self) -> tuple[Scan, ...]:
-        """Lists the scans that an incremental run performs, if aggregate state that it uses is stored already."""
+        """Lists the scans of an incremental run, on the assumption that aggregate state is already stored."""
         maintenance = self.maintenance
         trees = (
             (maintenance.moved, maintenance.result, maintenance.was)
@@ -115,23 +118,23 @@ class Increment:
         return tuple(scan for tree in read for scan in list_scans(tree))
 
     def count_rows_read(self, upstreams: Upstreams) -> int:
-        """Adds up the row counts of the sources over all scans of a full computation."""
+        """Sums up the row counts of the sources over all scans of a full computation."""
         states = (upstreams.states[str(scan.source)] for scan in list_scans(self.tree))
         return sum(state.rows for state in states if state)
 
     def describe_plan(self) -> tuple[str, ...]:
-        """A few lines for people: the strategy, the semi-join reducers, and the query's operators."""
+        """Describes the plan for users in a few lines: strategy, semi-join reducers, and operators of the query."""
         read_once = dict.fromkeys(part.source for part in self.reducers)
         once = [f"all that these look for in {source} is read once" for source in read_once]
         return (_WAYS[type(self.maintenance)], *once, *(f"  {line}" for line in draw_outline(self.tree, self.changed)))
 
     def select_reducers(self, trees: Iterable[Node]) -> tuple[SemiJoinReducer, ...]:
-        """Returns all semi-join reducers if any of the trees reads one of them; else none."""
+        """Returns all semi-join reducers if one of the trees reads any of them; otherwise none."""
         names = _list_spools_read(trees)
         return self.reducers if any(names & set(part.images.values()) for part in self.reducers) else ()
 
     def select_spools(self, trees: Iterable[Node]) -> tuple[Spool, ...]:
-        """Selects the spools that any of the trees reads."""
+        """Selects the spools that at least one of the trees reads."""
         names = _list_spools_read(trees)
         return tuple(one for one in self.spools if one.name in names)
 
@@ -149,8 +152,8 @@ def plan_increment(
 ) -> Increment | None:
     """Builds the incremental plan for the changes in `windows`; None if the query's result depends on none of them.
 
-    `state` is the state of the model's own table. Raises NotMaintained if the table has to be computed in full, also if
-    planning itself fails.
+    `state` is the state of the model's own tables. Raises NotMaintained if the table has to be computed in full. An
+    unexpected error during planning counts as such a case.
     """
     with refuse_on_error():
         return _build_increment(model, upstreams, windows, state, thresholds)
@@ -205,7 +208,7 @@ def _build_increment(
 
 
 def _add_join_hints(plan: Increment, statistics: Statistics) -> Increment:
-    """Returns the plan with a hint for each join that has a small side."""
+    """Returns the plan with a join hint, the broadcast side, for each join of a small with a large side."""
     spools, parts = [], []
     for one in plan.spools:
         spools.append(replace(one, rows=statistics.with_join_hints(one.rows)))
@@ -223,9 +226,9 @@ def _add_join_hints(plan: Increment, statistics: Statistics) -> Increment:
 
 
 def remove_join_hints(increment: Increment) -> Increment:
-    """Returns the plan without join hints.
+    """Returns the plan without join hints, for another try after a broadcast was too large.
 
-    Hints follow from the average number of join partners, which is far off if a few values have most partners.
+    Hints are based on average numbers of join partners, which are wrong if a few values have most partners.
     """
     return _add_join_hints(increment, Statistics())
 
@@ -264,8 +267,8 @@ def _add_reducers(
 ) -> tuple[Node, tuple[SemiJoinReducer, ...]]:
     """Adds semi-join reducers to `tree` for sources that are costly to read; returns the new tree and the reducers.
 
-    A source is costly if it has many rows and is read several times, or if a large table has unmerged changes. `few`
-    are the names of the spools, which have few rows.
+    A source is costly if it has many rows and is read several times, or if it is large and has unmerged change rows.
+    `few` are the names of spools, which have few rows.
     """
     read = [scan for scan in list_scans(tree) if scan.reads_rows]
     saved: dict[TableName, int] = {}
@@ -282,7 +285,7 @@ def _add_reducers(
 
 
 def _get_change_tree(maintenance: Maintenance) -> Node:
-    """Returns the tree of `maintenance` that computes the effect of the changes."""
+    """Returns the tree of `maintenance` that reads the changes: affected keys, or changed rows or amounts."""
     match maintenance:
         case Deltas(changes):
             return changes
@@ -316,16 +319,16 @@ def _replace_change_tree(maintenance: Maintenance, tree: Node) -> Maintenance:
 
 
 def drop_aggregate_state(increment: Increment) -> Increment:
-    """Returns another plan for the same changes without aggregate state, as the state turned out to have no exact type.
+    """Returns another plan for the same changes, without aggregate state; for a state whose sums are not exact.
 
-    Raises NotMaintained if there is no other strategy.
+    Raises NotMaintained if no other strategy is possible.
     """
     maintenance = plan_maintenance(increment.tree, increment.key, increment.changed, Facts(increment.types))
     return replace(increment, maintenance=maintenance, reducers=(), spools=())
 
 
 def check_maintained(model: Model, upstreams: Upstreams) -> None:
-    """Raises NotMaintained if the query can't be maintained incrementally, no matter which of its sources changes."""
+    """Raises NotMaintained if the query can't be maintained incrementally for a change of any of its sources."""
     analysed, key = analyse_model(model, upstreams)
     refused: NotMaintained | None = None
     for source in dict.fromkeys(scan.source for scan in list_scans(analysed.tree)):
@@ -340,9 +343,9 @@ def check_maintained(model: Model, upstreams: Upstreams) -> None:
 
 
 def analyse_model(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[str, ...]]:
-    """Analyses the model's query; also returns the columns of its tree for the primary key.
+    """Analyses the model's query; also returns the columns of the tree that are the columns of the primary key.
 
-    Raises NotMaintained if the query is unsupported, or reads the model's own table.
+    Raises NotMaintained if the query is not supported, or reads the model's own table.
     """
     table = model.table
     if str(table) in upstreams.states:
@@ -359,9 +362,9 @@ def analyse_model(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[s
 def _analyse_query(
     sql: str, relations: tuple[tuple[str, Relation], ...], views: tuple[tuple[str, str], ...], catalog: str, schema: str
 ) -> Analysed | NotMaintained:
-    """Returns the analysed query, or the NotMaintained that refuses it.
+    """Returns the analysed query, or the NotMaintained error that the analysis raises.
 
-    The result is cached, since a run needs it several times, and to analyse a wide query is slow.
+    The result is cached, because a run needs it several times, and the analysis of a wide query is slow.
     """
     try:
         return analyse_query(sql, dict(relations), {name: ViewText(text) for name, text in views}, catalog, schema)
@@ -372,7 +375,7 @@ def _analyse_query(
 def is_keyed(model: Model, upstreams: Upstreams, known: Increment | None = None) -> bool:
     """Whether the keys of the sources prove that the primary key is unique in the query's result.
 
-    A `known` increment contains the analysed query, which is then not analysed a second time.
+    If the incremental plan is `known`, its tree is used, so that the query is not analysed again.
     """
     if known is not None:
         return is_unique(known.tree, known.key)
@@ -386,7 +389,7 @@ def is_keyed(model: Model, upstreams: Upstreams, known: Increment | None = None)
 def _collect_facts(
     model: Model, upstreams: Upstreams, analysed: Analysed, rows: int, limits: IncrementalThresholds
 ) -> Facts:
-    """Collects the facts for planning that hold for every change; `rows` is the row count of the model's table.
+    """Collects the facts for planning that do not depend on the changes; `rows` is the row count of the model's table.
 
     Aggregate state is allowed for few rows, and only if the sources are large or the model must be incremental.
     """
@@ -396,9 +399,9 @@ def _collect_facts(
 
 
 def _list_paired_sources(upstreams: Upstreams, changed: Iterable[Window]) -> frozenset[TableName]:
-    """Lists the changed sources whose change rows in their window all hold the row before the change.
+    """Lists the changed sources for which all change rows in the window to be read also hold the row before the change.
 
-    A source is left out if commits of its window have expired, since their change rows are unknown.
+    A source is left out if commits of its window have expired, because it is not known whether their change rows do.
     """
     windows = ((upstreams.states[window.upstream], window) for window in changed)
     return frozenset(
@@ -437,7 +440,7 @@ def _build_relation(state: SourceState) -> Relation:
 
 
 def _check_window(state: SourceState, window: Window) -> None:
-    """Raises NotMaintained if the changes of a source in `window` are not known, or not reliable."""
+    """Raises NotMaintained if the changes of a source in `window` can't be determined, or are not reliable."""
     start = window.start
     if start is None:
         raise NotMaintained("SOURCE_UNKNOWN", f"{state.name} was not read by the last run")
@@ -465,28 +468,28 @@ def _check_window(state: SourceState, window: Window) -> None:
 
 
 def has_before_images(state: SourceState, window: Window) -> bool:
-    """Whether the change rows in `window` hold the rows before the changes, judged by those commits that are kept."""
+    """Whether the change rows in `window` hold the rows before the changes; expired commits can't be checked."""
     has_before = find_column(state.columns, BEFORE) is not None and not has_key_only_rows(state, window)
     return has_before and has_looked_up_rows(state, window)
 
 
 def has_key_only_rows(state: SourceState, window: Window) -> bool:
-    """Whether `window` may have change rows from a time when all columns of their table were in its primary key.
+    """Whether `window` may have change rows from a time at which all columns of their table were key columns.
 
-    Such rows hold no row before the change.
+    Such change rows have no `_before`.
     """
     return (window.start.sequence if window.start else 0) < state.key_only_until
 
 
 def has_looked_up_rows(state: SourceState, window: Window) -> bool:
-    """Whether the actions of the change rows in `window` are exact, because every run looked up the old rows."""
+    """Whether the actions of the change rows in `window` are exact: no run wrote them with `changelog: input`."""
     return not any(CHANGELOG in commit.summary for commit in state.list_commits_between(window))
 
 
 def is_appended(state: SourceState, window: Window) -> bool:
-    """Whether the commits of a plain table in `window` only append rows.
+    """Whether the commits of a table that is no arctic model only append rows in `window`.
 
-    If not, the changes are found by a comparison of its two versions.
+    Otherwise its changes are determined by a comparison of its versions at the start and the end of the window.
     """
     return window.start is not None and state.keeps_version(window.start) and _has_only_appends(state, window)
 
@@ -519,8 +522,8 @@ def _check_images(scans: Iterable[Scan], upstreams: Upstreams, changed: frozense
         assert state is not None
         fields = [find_column(state.columns, name) for _, name in scan.fields]
         kinds = [read_type(part.type) for part in fields if part]
-        found_kinds = {"map": any(map(has_map, kinds)), "variant": any(map(has_variant, kinds))}
-        refused = next((kind for kind, is_there in found_kinds.items() if is_there), None)
+        is_read = {"map": any(map(has_map, kinds)), "variant": any(map(has_variant, kinds))}
+        refused = next((kind for kind, is_there in is_read.items() if is_there), None)
         if scan.source in changed and refused:
             raise NotMaintained(
                 "UNSUPPORTED",

@@ -20,9 +20,9 @@ def plan_preparation(
 ) -> tuple[Preparation, ...]:
     """Plans the next steps that create the table, or fit its columns and layout to rows with the columns `stored`.
 
-    After the steps, observe the table and call again, until there are none. `fields` are the table's partition fields.
-    Existing files are not rewritten when the layout changes. Raises ConfigError for a type to which a column can't be
-    changed, and for any difference that `on_schema_change` forbids.
+    After the steps, observe the table and call this again, until there are no steps. `fields` are the table's present
+    partition fields. Existing files are not rewritten when the layout changes. Raises ConfigError for a type to which a
+    column can't be changed, and for any difference that `on_schema_change` forbids.
     """
     if table is None:
         return (CreateAppended(model.table, stored),)
@@ -50,5 +50,5 @@ def _plan_layout(model: Model, table: ChangeTableState, fields: Sequence[Transfo
 
 
 def _normalize_transform(transform: Transform) -> str:
-    """Text of a transform in lower case, since Iceberg ignores case."""
+    """Returns the text of a transform in lower case, because Iceberg ignores case."""
     return str(transform).lower()

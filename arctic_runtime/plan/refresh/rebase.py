@@ -1,7 +1,8 @@
-"""Plans how a run keeps its computed change rows although other runs have committed in the meantime.
+"""Plans a rebase: a run keeps its computed change rows although other runs of the model have committed meanwhile.
 
-A change row of a key depends on the row and the events of this key alone. So if the other runs read no event of a key,
-its change rows are still correct. The offsets in the commits of the other runs say what these have read.
+A change row of a key depends only on the stored row and the events of this key. So the change rows of a key are still
+correct if the other runs have read no event of the key; those of other keys are computed again. The offsets in the
+commits of the other runs determine the events that these have read.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from arctic_runtime.plan.refresh.decide import Decision
 
 @dataclass(frozen=True)
 class Rebase:
-    """How the windows of a run are divided after other runs have committed.
+    """Division of a run's windows, by source, after other runs have committed.
 
-    `theirs` are the windows that other runs have read since the run observed the table, by source. `left` is the rest,
-    which this run still has to apply.
+    `theirs` are the windows that the other runs have read since this run observed the table. `left` are the remaining
+    windows, whose events this run still has to apply.
     """
 
     theirs: Mapping[str, Window]
@@ -30,12 +31,12 @@ class Rebase:
 
     @property
     def offsets(self) -> dict[str, Version]:
-        """The version up to which all runs together have read each source."""
+        """Versions up to which all runs together will have read each source, after this run."""
         return {upstream: window.end for upstream, window in self.left.items()}
 
     @property
     def is_needed(self) -> bool:
-        """Whether any events are left that this run has to apply."""
+        """Whether there are events that this run still has to apply."""
         return any(not window.is_empty for window in self.left.values())
 
 
@@ -44,10 +45,10 @@ def plan_rebase(
 ) -> Rebase | None:
     """Plans how a run continues after other runs have changed the table from the state `then` to `now`.
 
-    The change rows of this run, with `summary`, were computed for the state `then`. Returns None if the run has to
-    start again. It has to in these cases: events depend on each other across keys; the table or its columns were
-    replaced; a commit in between is not an incremental run of the same query; it is unknown what the other runs have
-    read; or no event is left to apply.
+    The change rows of this run, with the record `summary`, were computed for the state `then`. Returns None if the run
+    has to start again, which is so in these cases: change rows of a key depend on events of other keys; the table or
+    its columns were replaced; a commit in between is not an incremental run of the same query; the events that the
+    other runs have read are not known; or there are no events left to apply.
     """
     if now is None or not _is_by_key(model) or decision.mode != "incremental":
         return None
@@ -90,9 +91,9 @@ def _has_applied_events(commit: Commit, summary: RunSummary) -> bool:
 def _split_window(
     window: Window, before: Mapping[str, Version], after: Mapping[str, Version]
 ) -> tuple[Window, Window] | None:
-    """Splits `window` of a source into the part that other runs have read and the rest; None if that is unknown.
+    """Splits `window` of a source into the part that other runs have read and the rest; None if these are not known.
 
-    `before` and `after` are the offsets of the table before and after the other runs. If these have read more than the
+    `before` and `after` are the offsets of the table before and after the other runs. If these have read beyond the
     window, the rest is empty.
     """
     start, end = before.get(window.upstream), after.get(window.upstream)

@@ -1,7 +1,7 @@
-"""Plans the steps after a commit that bring the base and the view up to date with the change table.
+"""Plans reconciliation: the steps after a commit that bring a model's base table and views up to date.
 
-The change table is the source of truth. After every run, finished or failed, these steps update the other parts of the
-table; there are none if all parts are up to date.
+The change table is the source of truth. After every run, finished or failed, these steps update the model's other
+relations; there are no steps if all are up to date.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def plan_reconciliation(
 ) -> tuple[Step, ...]:
     """Plans the next steps that bring the model's base and view to the newest version of its change table.
 
-    The steps are valid for this `state` only; after them, observe the table and call again, until there are none.
-    `fold` and `defer` are for models with `merge: on_read`: `fold` merges however few changes there are; `defer` does
-    not merge however many there are, as long as a view can show the unmerged ones.
+    The steps are valid for this `state` only. After them, observe the table and call this again, until there are no
+    steps. `fold` and `defer` are for models with `merge: on_read`: with `fold`, any number of unmerged change rows is
+    merged into the base; with `defer`, none are merged as long as a view can show them.
     """
     changes, base = state.changes, state.base
     if changes is None or changes.head is None or not _is_loaded(changes):
@@ -81,8 +81,8 @@ def plan_branch_cleanup(
 ) -> tuple[DropBranches, ...]:
     """Plans to drop the branches that failed attempts have left in each table of the model.
 
-    A branch counts as abandoned if main has had newer commits since so long before `now` that no attempt can still be
-    writing to it.
+    A branch counts as left by a failed attempt if main has had newer commits for so long that no attempt can still be
+    writing to the branch at the time `now`.
     """
     before_ms = round(now.timestamp() * 1000) - 1000 * thresholds.abandoned_branch_seconds
     steps = []
@@ -110,8 +110,8 @@ def _create_base(model: Model, changes: ChangeTableState, state: TableState) -> 
     return (DropConflictingRelation(conflicting), _plan_new_base(model, changes, replaces=False), *left)
 
 
-def _plan_base_replacement(model: Model, changes: ChangeTableState, found_format: int) -> tuple[Step, ...]:
-    if found_format > model.config.format_version:
+def _plan_base_replacement(model: Model, changes: ChangeTableState, current_format: int) -> tuple[Step, ...]:
+    if current_format > model.config.format_version:
         return (DropTable(model.base), _plan_new_base(model, changes, replaces=False))
     return (_plan_new_base(model, changes, replaces=True),)
 
@@ -124,7 +124,7 @@ def _plan_new_base(model: Model, changes: ChangeTableState, replaces: bool) -> C
 
 
 def _is_repaired(changes: ChangeTableState, base: BaseState) -> bool:
-    """Whether the change table has a repair that is not merged into the base yet, so that the base must be rebuilt."""
+    """Whether the change table has a repair of invalid rows that the base lacks, so that the base must be rebuilt."""
     repair = changes.newest_repair
     return repair is not None and (base.merged is None or base.merged.sequence < repair.sequence)
 
@@ -157,11 +157,11 @@ def _can_wait(model: Model, changes: ChangeTableState, base: BaseState) -> bool:
 
 
 def compute_merge_relaxation(base_rows: int, pending: Sequence[Commit], thresholds: MergeThresholds) -> float:
-    """Computes the factor by which the limits of unmerged changes are raised, so that fast commits cause fewer merges.
+    """Computes the factor by which the limits of unmerged change rows are raised if commits follow each other quickly.
 
-    Writers wait while a run merges. The factor is 1 if the mean time between the `pending` commits is enough for a
-    merge of `base_rows` rows. Else it is the square root of the merge's time divided by that mean time, at most
-    `longest_wait_factor`.
+    Writers wait while a run merges, so frequent commits should cause fewer merges. The factor is 1 if the mean time
+    between the `pending` commits is enough for a merge into `base_rows` rows. Otherwise it is the square root of the
+    time of such a merge divided by the mean time, at most `longest_wait_factor`.
     """
     between = (pending[-1].at_ms - pending[0].at_ms) / 1000 / (len(pending) - 1) if len(pending) > 1 else 0.0
     if between <= 0:
@@ -195,7 +195,7 @@ def _plan_view(model: Model, changes: ChangeTableState, base: BaseState, state: 
 
 
 def _plan_current_view(model: Model, changes: ChangeTableState, base: BaseState, state: TableState) -> tuple[Step, ...]:
-    """Plans how to create, replace or drop the view of current versions, which `current_view` asks for."""
+    """Plans how to create, replace or drop the view of current versions, by the configuration key `current_view`."""
     named = _NamedView(model.current_view, changes.properties.get(CURRENT_VIEW, ""), state.current_views, base.columns)
     return _plan_named_view(
         model,
@@ -207,7 +207,7 @@ def _plan_current_view(model: Model, changes: ChangeTableState, base: BaseState,
 
 
 def _plan_changes_view(model: Model, changes: ChangeTableState, state: TableState) -> tuple[Step, ...]:
-    """Plans how to create, replace or drop the view of change rows, which `changes_view` asks for."""
+    """Plans how to create, replace or drop the view of change rows, by the configuration key `changes_view`."""
     columns = (*strip_change_columns(changes.columns), *FEED_COLUMNS)
     named = _NamedView(model.changes_view, changes.properties.get(CHANGES_VIEW, ""), state.changes_views, columns)
     return _plan_named_view(
@@ -221,7 +221,10 @@ def _plan_changes_view(model: Model, changes: ChangeTableState, state: TableStat
 
 @dataclass(frozen=True)
 class _NamedView:
-    """A view of a model under a name of its own: the wanted name and columns, the noted name, and what exists."""
+    """A view of current versions or of change rows: its configured name, None if it is not configured, and columns.
+
+    `noted` is the view's name in the change table's properties. `views` are the existing relations of both names.
+    """
 
     wanted: TableName | None
     noted: str
@@ -236,9 +239,10 @@ def _plan_named_view(
     note: Callable[[str], Step],
     replace: Callable[[TableName], Step],
 ) -> tuple[Step, ...]:
-    """Plans the steps for a view of a model, each built by a function.
+    """Plans the steps for a view of a model; `drop`, `note` and `replace` build the steps.
 
-    Its name is stored in the change table before the view is created, so that a later run finds the view to drop.
+    The view's name is stored in the change table before the view is created, so that a later run knows the view to
+    drop.
     """
     wanted = named.wanted
     own = {view.name: view for view in named.views if view.is_own}

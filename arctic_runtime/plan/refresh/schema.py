@@ -1,4 +1,4 @@
-"""Checks a query's columns against the configuration, and plans how the table's columns change to fit them."""
+"""Checks a query's columns against the configuration, and plans the changes of the table's columns to fit the query."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SPELLINGS = (
     (re.compile(r"decimal\((\d+), (\d+)\)"), r"decimal(\1,\2)"),
     (re.compile(r"timestamp_ltz"), r"timestamp"),
 )
-"""Patterns of types as sqlglot writes them → the same types as Spark writes them."""
+"""Pairs of a pattern for a type as sqlglot writes it, and the same type as Spark writes it."""
 
 NOT_BUCKETS = ("boolean", "float", "double", "struct", "array", "map", "variant", "void", "interval")
 NOT_KEYS = ("struct", "array", "map", "variant", "void", "interval")
@@ -51,7 +51,7 @@ NOT_STORED = ("void", "interval", "variant")
 
 
 class TypeConflict(ConfigError):
-    """Error for a column of the table whose type can't be changed to its type in the query."""
+    """Raised if the type of a column of the table can't be changed to the column's type in the query."""
 
 
 def to_stored_type(spark_type: str) -> str:
@@ -64,7 +64,7 @@ def _to_stored_primitive(primitive: str) -> str:
 
 
 def check_query(model: Model, query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
-    """Raises ConfigError if the query's columns can't be stored in the table as it is configured.
+    """Raises ConfigError if the query's columns don't fit the model's configuration or contract, or can't be stored.
 
     `query` are all columns of the query, `stored` those that the table stores.
     """
@@ -94,9 +94,9 @@ def check_query(model: Model, query: tuple[Column, ...], stored: tuple[Column, .
 
 
 def plan_schema(model: Model, table: tuple[Column, ...], stored: tuple[Column, ...]) -> SchemaChange:
-    """Plans the change of the `table` columns to the `stored` columns of a query, as `on_schema_change` allows.
+    """Plans the change of the table's columns, `table`, to the query's columns `stored`, as `on_schema_change` allows.
 
-    Raises ConfigError for a type that Iceberg can't widen, and for any difference under `fail`.
+    Raises ConfigError for a type that Iceberg can't widen, and with `on_schema_change: fail` for any difference.
     """
     renamed = tuple(_list_pending_renames(model, table, stored))
     names = dict(renamed)
@@ -110,9 +110,9 @@ def plan_schema(model: Model, table: tuple[Column, ...], stored: tuple[Column, .
 def _list_pending_renames(
     model: Model, table: tuple[Column, ...], stored: tuple[Column, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Yields the `renamed_columns` of the model that are still to be applied, as pairs of old and new name.
+    """Yields the entries of `renamed_columns` that the table does not have yet, as pairs of old and new name.
 
-    An entry may stay in the configuration after the column was renamed.
+    Entries may remain in the configuration after the columns were renamed.
     """
     for new, old in model.config.renamed_columns.items():
         current, wanted = find_column(table, old), find_column(stored, new)
@@ -184,10 +184,10 @@ def _list_widened_columns(model: Model, table: tuple[Column, ...], stored: tuple
 
 
 def plan_sequence(model: Model, current: str, wanted: str) -> SchemaChange:
-    """Plans the change of the column `_seq` from type `current` so that it can store event positions of type `wanted`.
+    """Plans the change of the column `_seq` from type `current`, so that it can store values of type `wanted`.
 
-    The change is empty if they fit already. Raises TypeConflict if the two types have no common order, such as a log
-    position and a time.
+    The change is empty if they fit already. Raises TypeConflict if the type can't be widened, such as from a number to
+    a timestamp.
     """
     if model.config.input != "changes" or _fits_into(wanted, current):
         return SchemaChange()
@@ -292,18 +292,18 @@ def _check_contract(model: Model, stored: tuple[Column, ...]) -> None:
         )
 
 
-def _describe_mismatch(is_wanted: bool, is_found: bool) -> str:
-    """Returns dbt's words for a column that the contract and the query don't share, or that has two types.
+def _describe_mismatch(is_wanted: bool, is_selected: bool) -> str:
+    """Returns dbt's words for a column that only the contract or only the query has, or that has two types.
 
-    `is_wanted`: the contract has the column; `is_found`: the query has it.
+    `is_wanted` is True if the contract has the column, `is_selected` if the query has it.
     """
-    if is_wanted and is_found:
+    if is_wanted and is_selected:
         return "data type mismatch"
     return "missing in definition" if is_wanted else "missing in contract"
 
 
 def _normalize_type(declared: str) -> str:
-    """Returns a type that a user declared (`integer`, `LONG`, `varchar(20)`) as Spark stores it, in lower case."""
+    """Returns a type of a contract, such as `integer`, `LONG` or `varchar(20)`, as Spark stores it, in lower case."""
     try:
         written = exp.DataType.build(declared, dialect="spark").sql(dialect="spark").lower()
         return to_stored_type(type_text(map_primitives(read_type(written), _translate_primitive)))

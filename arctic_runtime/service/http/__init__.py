@@ -1,6 +1,6 @@
-"""HTTP interface of a live service, for programs and for the page: its state, and requests to it.
+"""HTTP interface of a live service, for programs and for the page in the browser: its state, and requests to it.
 
-Importing it raises ConfigError without the extra `serve`.
+Importing this package raises ConfigError without the extra `serve`.
 """
 
 from __future__ import annotations

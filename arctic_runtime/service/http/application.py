@@ -28,7 +28,7 @@ from arctic_runtime.thresholds import SHIPPED, HttpThresholds
 SHOWN = (Answer, Job, ServiceState, TableOverview, Upkeep)
 
 ReadMetrics = Callable[[str], tuple[bytes, str]]
-"""The metrics of a service in a format that an Accept header names, and their content type."""
+"""Function that takes an Accept header, and returns the service's metrics in that format and their content type."""
 
 
 def build_application(
@@ -108,7 +108,7 @@ def _add_metrics(app: FastAPI, metrics: ReadMetrics) -> None:
 
 
 def _describe_interface(app: FastAPI, has_token: bool) -> dict[str, Any]:
-    """The OpenAPI description of the application, built once and then kept."""
+    """Returns the OpenAPI description of the application, built at the first call and then cached."""
     if app.openapi_schema is None:
         description = get_openapi(title=app.title, version=app.version, routes=app.routes)
         schemas = description.setdefault("components", {}).setdefault("schemas", {})

@@ -1,4 +1,4 @@
-"""Response bodies that many clients request: encoded and compressed once for each state."""
+"""Caches response bodies that many clients request: each is encoded and compressed once per state of the service."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def answer_request(
 
 
 class Cached:
-    """A response body that is kept until new events happen, or for some seconds, and then built again.
+    """A response body that is cached until new events happen or some seconds have passed, and then built again.
 
     `build` gets the number of the newest event that the body must include, and returns the body.
     """
@@ -57,7 +57,7 @@ class Cached:
         self._build = build
         self._thresholds = thresholds
         self._lock = threading.Lock()
-        self._found = Bytes(b"", b"", "")
+        self._content = Bytes(b"", b"", "")
         self._number = -1
         self._until = 0.0
 
@@ -67,11 +67,11 @@ class Cached:
             number = self._events.last
             if number != self._number or time.monotonic() >= self._until:
                 body = self._build(number)
-                if body != self._found.body:
-                    self._found = Bytes(body, self._compress_body(body), f'"{secrets.token_hex(8)}"')
+                if body != self._content.body:
+                    self._content = Bytes(body, self._compress_body(body), f'"{secrets.token_hex(8)}"')
                 self._number = number
                 self._until = time.monotonic() + self._thresholds.state_seconds
-            return self._found
+            return self._content
 
     def _compress_body(self, body: bytes) -> bytes:
         if len(body) < self._thresholds.compressed_bytes:
@@ -80,7 +80,7 @@ class Cached:
 
 
 class TableTexts:
-    """Encodes table overviews as JSON; an overview that has not changed is not encoded again."""
+    """Encodes table overviews as JSON; the JSON of an unchanged overview is cached."""
 
     def __init__(self) -> None:
         self._known: dict[TableName, tuple[TableOverview, bytes]] = {}

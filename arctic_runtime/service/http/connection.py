@@ -1,4 +1,4 @@
-"""An HTTP connection that is closed if the head of a request takes too long to arrive."""
+"""Limits the time in which the head of an HTTP request has to arrive; later, the connection is closed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 def build_limited_protocol(head_seconds: float) -> type[asyncio.Protocol]:
     """Builds a protocol class for uvicorn that closes a connection whose request head takes over `head_seconds`.
 
-    Without it, uvicorn waits forever for the rest of a head that has begun.
+    Without this limit, uvicorn waits forever for the rest of a head that has begun.
     """
 
     class LimitedProtocol(H11Protocol):

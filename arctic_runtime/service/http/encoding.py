@@ -21,7 +21,10 @@ def encode_json(value: Any) -> bytes:
 
 
 def to_plain(value: Any) -> Any:
-    """Converts a value to the types of JSON; types unknown to JSON become text, and NaN or infinity becomes null."""
+    """Converts a value to the types of JSON.
+
+    Dataclasses become objects, and other types unknown to JSON text; NaN and infinity become null.
+    """
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):

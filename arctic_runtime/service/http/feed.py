@@ -1,4 +1,4 @@
-"""Event streams for clients: one thread waits for events on behalf of all, and each event is encoded once."""
+"""Event streams for clients: one thread waits for events on behalf of all clients, and each event is encoded once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arctic_runtime.thresholds import HttpThresholds
 
 
 class EventFeed:
-    """Sends the events of a log to clients as server-sent events.
+    """Sends the events of a service's event log to clients as server-sent events.
 
     Call `open_feed` in the event loop that serves the streams; `close_streams` ends all of them.
     """
@@ -25,7 +25,7 @@ class EventFeed:
         self._is_closing = threading.Event()
         self._changed: asyncio.Event | None = None
         self.streams = 0
-        """Number of clients that follow events now."""
+        """Number of clients that follow events at present."""
 
     def open_feed(self) -> None:
         """Starts the thread that waits for events."""
@@ -41,8 +41,8 @@ class EventFeed:
     async def follow_events(self, number: int) -> AsyncIterator[bytes]:
         """Yields the events with a number above `number` as they happen, and heartbeat comments while there are none.
 
-        Each item is a server-sent message. If some events are no longer kept, an event `missed` with their count is
-        sent first: the client has to read the whole state again.
+        Each item is one or several server-sent messages. If the log no longer has some of the events, an event `missed`
+        with their count is sent first: the client then has to read the whole state again.
         """
         self.streams += 1
         is_closing = self._is_closing

@@ -18,7 +18,7 @@ from arctic_runtime.service.http.settings import HttpSettings
 
 EVENTS_PATH = "/api/events"
 OPEN_PATHS = ("/health", "/ready")
-"""Health paths that process supervisors read without a token; each answer is a word or two."""
+"""Health paths that process supervisors read without a token; the answers contain only a word or two."""
 
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 
@@ -49,11 +49,11 @@ _HEADERS = tuple(
 )
 
 Check = Callable[[HttpSettings, Scope, Headers], Response | None]
-"""Checks the path and headers of a request; returns the response that refuses it, or None if it is allowed."""
+"""Checks a request by its path and headers; returns the response that refuses it, or None if it is allowed."""
 
 
 class Guard:
-    """Middleware that refuses requests which break a rule, limits their size and time, and adds security headers.
+    """Middleware that refuses requests that break a rule, limits their size and time, and adds security headers.
 
     `is_public` returns whether a path can be read without a token: the page's files, which are the same for everybody.
     """
@@ -107,7 +107,7 @@ class Guard:
 
 
 def _is_export(path: str) -> bool:
-    """Whether the response to a request may take long, but not each of its parts."""
+    """Whether `path` streams change rows, so that the time limit is for each part of the response, not the whole."""
     return path.startswith("/api/tables/") and path.endswith("/changes")
 
 
@@ -116,7 +116,7 @@ def _move_deadline(time_limit: anyio.CancelScope, seconds: float) -> None:
 
 
 class _Sender:
-    """Sends a response with security headers, and remembers whether the response has begun.
+    """Sends a response with security headers; `has_started` is whether the response has begun.
 
     `renew_limit` is called after each part that was sent.
     """
@@ -161,7 +161,7 @@ async def _read_whole_body(receive: Receive, most_bytes: int) -> Receive:
 
 
 def _check_host(settings: HttpSettings, _: Scope, headers: Headers) -> Response | None:
-    """Returns the refusal of a request under an unknown host name, as DNS rebinding uses; else None."""
+    """Returns the refusal of a request with an unknown host name, as in DNS rebinding attacks; else None."""
     host = _strip_port(headers.get("host", ""))
     if host and settings.allows_host(host):
         return None
@@ -176,7 +176,7 @@ def _check_host(settings: HttpSettings, _: Scope, headers: Headers) -> Response 
 
 
 def _check_origin(_: HttpSettings, scope: Scope, headers: Headers) -> Response | None:
-    """Returns the refusal of a request that changes something and is sent by a page of another origin; else None."""
+    """Returns the refusal of a request that changes data and was sent by a page of another origin; else None."""
     if scope["method"] in SAFE_METHODS:
         return None
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")

@@ -1,4 +1,4 @@
-"""The static files of the page, kept in memory: they are part of the package, and the same for everybody."""
+"""The static files of the page, cached in memory: they are part of the package, and the same for everybody."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TYPES: Mapping[str, str] = {
 
 @cache
 def list_page_paths() -> Mapping[str, Path]:
-    """The page's files, by the URL path under which each is served; `/` is the page itself."""
+    """Maps the URL path under which each file of the page is served to the file; `/` is the page itself."""
     files = {
         f"/page/{file.relative_to(FOLDER).as_posix()}": file for file in FOLDER.rglob("*") if file.suffix in _TYPES
     }
@@ -42,6 +42,6 @@ def _read_page_file(file: Path) -> Bytes:
 
 
 async def serve_page(request: Request) -> Response:
-    """Serves a file of the page; routed only for paths that exist."""
+    """Serves the file of the page at the request's path, which has to be one of `list_page_paths`."""
     file = list_page_paths()[request.url.path]
     return answer_request(request, _read_page_file(file), _TYPES[file.suffix])

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problems, with their text and parts as members, and never with a secret or a traceback."""
+"""Errors as RFC 9457 problems, with their text and parts as members, but without secrets and tracebacks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _STATUSES: Mapping[type[ArcticError], int] = {
 def build_problem(
     status: int, error: ArcticError, kind: str = "", headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Builds the problem response for an error; `kind` is its error class for clients, "" for a problem of no class."""
+    """Builds the problem response for an error; `kind` is its error class for clients, "" for an error without one."""
     body = {
         "type": f"urn:dbt-arctic:problem:{kind}" if kind else "about:blank",
         "title": HTTPStatus(status).phrase,
@@ -73,13 +73,13 @@ def build_problem(
 
 
 def to_problem(error: ArcticError) -> Response:
-    """The response to a request that ended with an ArcticError; the error's class decides the status."""
+    """Builds the response to a request that ended with an ArcticError; the error's class determines the status."""
     kind = next((error_class for error_class in type(error).__mro__ if error_class in _STATUSES), ArcticError)
     return build_problem(_STATUSES.get(kind, 500), error, kind.__name__)
 
 
 def to_unexpected_problem(error: BaseException) -> Response:
-    """The response to an unexpected error; its text may contain secrets, so it is written to the log only."""
+    """Builds the response to an unexpected error; its text may contain secrets, so it is only written to the log."""
     number = secrets.token_hex(4)
     _LOG.error("unexpected error %s", number, exc_info=error)
     return build_problem(500, ArcticError("An unexpected error.", fix=f"look for {number} in the log of the service"))

@@ -26,27 +26,27 @@ _NUMBER = {"type": "integer", "description": "the newest event that this state h
 
 
 class Tables(BaseModel):
-    """Names of tables; all tables if none is given."""
+    """Request body with names of tables; all tables if it names none."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     tables: list[str] = Field(default_factory=list)
 
 
 class Pause(Tables):
-    """Names of tables to pause, as a whole or only their upkeep."""
+    """Request body with names of tables to pause; with `upkeep_only`, only their upkeep is paused."""
 
     upkeep_only: bool = False
 
 
 def describe_response(description: str, schema: dict[str, Any], status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """The OpenAPI entry of a route's response."""
+    """Builds the OpenAPI entry of a route's JSON response."""
     return {status: {"description": description, "content": {"application/json": {"schema": schema}}}}
 
 
 def build_service_routes(
     service: LiveService, feed: EventFeed, settings: HttpSettings, thresholds: HttpThresholds
 ) -> APIRouter:
-    """Builds all routes below /api except those of operations."""
+    """Builds all routes below /api except those of operations and of change rows."""
     router = APIRouter(prefix="/api")
     _add_tables(router, service, thresholds)
     _add_jobs(router, service)

@@ -1,4 +1,4 @@
-"""JSON Schema of dataclasses, matching their JSON from `encoding`."""
+"""Builds the JSON Schemas of dataclasses, which match the JSON that `encoding` writes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _PLAIN: Mapping[Any, Schema] = {
 
 
 def build_reference(name: str) -> Schema:
-    """A reference to the schema `name` in the OpenAPI description."""
+    """Builds a reference to the schema `name` in the OpenAPI description."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def build_schemas(classes: Sequence[type]) -> dict[str, Schema]:
-    """The schemas of `classes` and of the dataclasses in their fields, by class name."""
+    """Builds the schemas of `classes` and of the dataclasses in their fields, by class name."""
     schemas: dict[str, Schema] = {}
     for record_class in classes:
         _add_schema(record_class, schemas)
@@ -42,7 +42,7 @@ def list_of(items: Schema) -> Schema:
 
 
 def build_record_schema(**properties: Schema) -> Schema:
-    """The schema of an object with these `properties`, all required."""
+    """Builds the schema of an object with these `properties`, all required."""
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 

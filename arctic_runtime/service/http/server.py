@@ -44,7 +44,7 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Address of the page; once the server has started, with the port on which it really listens."""
+        """Address of the page; if the configured port is 0, it has the actual port once the server has started."""
         scheme = "https" if self._settings.has_tls else "http"
         host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
         return f"{scheme}://{host}:{self._port}"

@@ -19,7 +19,7 @@ class HttpSettings:
     clients may call the server. `body_bytes` is the maximum size of a request body, `request_seconds` the maximum
     duration of a request, and `streams` the maximum number of clients that follow events at the same time.
 
-    Raises ConfigError for settings that can't be used, or would let everybody read the warehouse.
+    Raises ConfigError for settings that can't be used, or that would let everybody read the warehouse.
     """
 
     host: str = "127.0.0.1"
@@ -52,7 +52,7 @@ class HttpSettings:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only programs of this machine can reach the server."""
+        """Whether only programs on this machine can reach the server."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -65,8 +65,8 @@ class HttpSettings:
     def allows_host(self, host: str) -> bool:
         """Whether a request may use `host`, a name without a port, to call the server.
 
-        An address is allowed unless the server is on a loopback address: unlike a name, it can't be made to resolve to
-        this machine by somebody else.
+        IP addresses are allowed unless the server listens on a loopback address: unlike a name, an address can't be
+        made to resolve to this machine by an attacker.
         """
         name = host.lower().removeprefix("[").removesuffix("]")
         if name in {

@@ -1,1 +1,1 @@
-"""Follows models: passes over models whose upstreams changed, and the refresh of each model."""
+"""Keeps models up to date: passes over models whose upstreams changed, and the refresh of each model."""

@@ -1,4 +1,4 @@
-"""Determines, at the start of a pass, which models have changed upstreams, and which may wait."""
+"""Determines, at the start of a pass, the models with changed upstreams, and the models that may wait."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from arctic_runtime.service.refreshing.refresh_pass import Candidate
 class ModelStatus:
     """State of a model between passes: its record, the relations that it depends on, and its target lag in seconds.
 
-    A model that `is_paused` by users prevents refreshes of the models below it, as a failed model does.
+    `is_paused` is whether users paused the model; then the models below it are not refreshed either, as after a
+    failure.
     """
 
     record: Record
@@ -28,6 +29,8 @@ def list_candidates(
     graph: ModelGraph, models: Mapping[TableName, ModelStatus], heads: Heads, now: float
 ) -> dict[TableName, Candidate]:
     """Determines for each model of a group whether it has news, is paused, or may be delayed at the time `now`.
+
+    `heads` are the current metadata files of relations; `now` is a time of the follower's monotonic clock.
 
     A delayed model is refreshed earlier if a model below it, whose other tables have changed, has waited for it as long
     as the longest target lag among these models. Otherwise two lags whose times never coincide would delay the lower
@@ -46,7 +49,7 @@ def list_candidates(
 
 
 def _find_pulled_models(graph: ModelGraph, models: Mapping[TableName, ModelStatus], now: float) -> set[TableName]:
-    """Finds the models to refresh before their target lag, because a model below them has waited long enough.
+    """Returns the models to refresh before their target lag, because a model below them has waited long enough.
 
     Models that fail, or are below a failing one, don't count as waiting.
     """

@@ -1,4 +1,4 @@
-"""The models that a follower keeps up to date: their order, and the current versions of the tables that they read."""
+"""The models that a follower keeps up to date: their order, and the current versions of their upstream tables."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from arctic_runtime.service.refreshing.source_relations import FollowedModel, Re
 
 
 class FollowedModels:
-    """Followed models by table, in groups of models that read one another, directly or not.
+    """Models that a follower keeps up to date, by table, and in groups of models that read one another.
 
-    The groups follow from the tables that models are known to read so far; views may add further ones.
+    The groups follow from the tables that models are known to read so far; when views are resolved, further tables are
+    added.
     """
 
     def __init__(self, models: Sequence[FollowedModel], reader: CatalogReader, heads: SharedHeads) -> None:
@@ -42,10 +43,10 @@ class FollowedModels:
         }
         self._relations = self._readings.list_all_relations()
         self.is_arranged = True
-        """Whether the order includes the newest known reads of views."""
+        """Whether the order and the groups include the tables behind views that were resolved last."""
 
     def observe_heads(self) -> Heads:
-        """Observes the current metadata file of all relations that models depend on, including those behind views."""
+        """Observes the current metadata file of every relation that a model depends on, directly or through views."""
         observed = self._shared_heads.observe_now(self._relations)
         while self._readings.resolve_views(observed.heads, observed.views):
             self.is_arranged = False
@@ -56,8 +57,8 @@ class FollowedModels:
     def select_heads_read(self, model: TableName, heads: Heads) -> Heads:
         """Returns the metadata file of each relation that a refresh of `model` reads.
 
-        Those of upstream models are observed now, as the pass may have refreshed them. Those of sources are taken from
-        `heads`, which were observed at the start of the pass.
+        The files of upstream models are observed at this moment, as the pass may have refreshed them. The files of
+        sources are taken from `heads`, which were observed at the start of the pass.
         """
         tables = self.tables[model]
         above = {relation for upstream in self.graph.upstreams[model] for relation in list_relations(upstream)}
@@ -67,9 +68,9 @@ class FollowedModels:
         return {relation: head for relation, head in {**read, **own}.items() if head is not None}
 
     def pin_sources(self, moved: Collection[TableName]) -> PinnedSnapshots:
-        """Fixes the versions of all sources that the models of a pass may read, so that all read the same.
+        """Pins the versions of all sources that the models of a pass may read, so that all read the same versions.
 
-        `moved` are the models whose upstreams have changed.
+        `moved` are the models whose upstreams have changed; models below them are included.
         """
         pins = PinnedSnapshots()
         readers = {*moved, *self.graph.list_downstream(moved)}

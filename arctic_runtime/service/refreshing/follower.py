@@ -1,4 +1,4 @@
-"""Follows models: refreshes those whose upstreams changed, in parallel, once or continuously."""
+"""Refreshes followed models whose upstreams changed, in parallel, once or continuously."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ class _GroupPass:
 
 @dataclass(frozen=True)
 class _End:
-    """The end of a refresh, sent by its thread to the follower."""
+    """The end of a refresh, which the refreshing thread sends to the follower.
+
+    `seen` are the metadata files of the relations that the refresh read, and `began` is a time of the follower's clock.
+    """
 
     group: int
     start: Start
@@ -58,10 +61,11 @@ class _End:
 class Follower:
     """Keeps models up to date: checks tables for new versions, plans the affected models, and refreshes them.
 
-    Models that depend on one another are refreshed in passes. All refreshes of a pass read one state of the sources, so
-    no model ever shows two. If a model fails, the models below it are not refreshed, and it is tried again after a
-    pause. The follower's memory may be lost, since the tables hold the state. Models for which `SharedState.is_waiting`
-    is true are not refreshed. Listeners are called in the thread that runs the follower.
+    Models that depend on one another are refreshed in passes. All refreshes of a pass read the same versions of the
+    sources, so no table ever mixes two versions of a source. If a model fails, the models below it are not refreshed,
+    and it is tried again after a pause. The follower's memory may be lost, since all lasting state is in the tables.
+    Models for which `SharedState.is_waiting` is true are not refreshed. Listeners are called in the thread that runs
+    the follower.
     """
 
     def __init__(
@@ -102,7 +106,7 @@ class Follower:
     def follow_models(self, models: Sequence[FollowedModel]) -> None:
         """Replaces the followed models; each new or changed model is planned once. No pass may be running.
 
-        Raises ConfigError if they read each other in a circle.
+        Raises ConfigError if models read each other in a circle.
         """
         followed = FollowedModels(models, self._shared.reader, self._shared.heads)
         unchanged = {model.table for model in models if self._models.by_table.get(model.table) == model}
@@ -113,7 +117,7 @@ class Follower:
         self._lags = {model.table: float(model.model.config.target_lag) for model in models}
 
     def run_once(self) -> None:
-        """Brings every model up to date with the current sources, regardless of target lags.
+        """Brings every model up to date with the current versions of its sources, regardless of target lags.
 
         Models that lost a commit race are tried again. Raises CatalogError if the catalog does not answer, and
         SparkEnded if Spark has ended.
@@ -153,7 +157,7 @@ class Follower:
             raise self._fatal
 
     def wake_up(self) -> None:
-        """Lets the follower check the tables at once; can be called from any thread."""
+        """Makes the follower check the tables at once; can be called from any thread."""
         self._events.put(None)
 
     def refresh_soon(self, models: Iterable[TableName]) -> None:
@@ -175,7 +179,7 @@ class Follower:
         self.wake_up()
 
     def _start_passes(self) -> None:
-        """Starts a pass over each group of models that may have news and has no running pass."""
+        """Starts a pass over each group of models that may have changed upstreams and has no running pass."""
         began = self._clock()
         try:
             heads = self._models.observe_heads()
@@ -216,7 +220,7 @@ class Follower:
     # Passes
 
     def _begin_pass(self, group: int, heads: Heads, lags: Mapping[TableName, float]) -> tuple[int, _GroupPass] | None:
-        """Starts a pass over a group, and returns it with the group's number; None if no model can start.
+        """Starts a pass over a group of models, and returns it with the group's number; None if no model can start.
 
         `heads` are the current metadata files of all relations, and `lags` the target lags in seconds.
         """
@@ -246,7 +250,7 @@ class Follower:
             self._workers.submit(self._refresh_in_thread, group, begun.heads, start, task)
 
     def _refresh_in_thread(self, group: int, heads: Heads, start: Start, task: Task) -> None:
-        """Refreshes the model of `task` in the calling thread, and queues the result for the follower.
+        """Refreshes the model of `task` in the calling thread, and queues the result for the follower's thread.
 
         `heads` are the metadata files of relations at the start of the pass.
         """
@@ -272,7 +276,7 @@ class Follower:
         self._events.put(_End(group, start, seen, began, report, failure))
 
     def _handle_ends(self, until: float) -> None:
-        """Records finished refreshes until the time `until`, the end of a pass, or a call of `wake_up`."""
+        """Records finished refreshes until the time `until` of the clock, the end of a pass, or a call of `wake_up`."""
         while (left := until - self._clock()) > 0 and not self._stopping and self._fatal is None:
             try:
                 event = self._events.get(timeout=left)

@@ -17,7 +17,7 @@ NOTHING: Tables = frozenset()
 class ModelGraph:
     """The models of a project and the tables that each reads, directly or through views.
 
-    Raises ConfigError if models read each other in a circle. A model that reads its own table is no circle.
+    Raises ConfigError if models read each other in a circle; a model that reads only its own table again is allowed.
     """
 
     def __init__(self, reads: Mapping[TableName, Collection[TableName]]) -> None:
@@ -60,9 +60,9 @@ class ModelGraph:
 
     @cached_property
     def companions(self) -> Mapping[TableName, Tables]:
-        """Maps each model to the upstream models that have rows of the tables in `shared`.
+        """Maps each model to the upstream models that themselves have rows of the tables in `shared`.
 
-        When the model is refreshed, all of them must show the same state of these tables.
+        When the model is refreshed, all of them must show the same version of these tables.
         """
         return {
             model: frozenset(
@@ -75,12 +75,12 @@ class ModelGraph:
         return bool(self.shared[model] & self.origins[above])
 
     def list_downstream(self, models: Iterable[TableName]) -> Tables:
-        """The models that read any of `models`, directly or through others, without `models` themselves."""
+        """Returns the models that read any of `models`, directly or through others, without `models` themselves."""
         upstream_models = frozenset(models)
         return frozenset(model for model in self.order if self.origins[model] & upstream_models) - upstream_models
 
     def list_groups(self) -> tuple[tuple[TableName, ...], ...]:
-        """Groups of models that read one another, directly or not; each group in the order of refreshes."""
+        """Returns groups of models that read one another, directly or not; each group in the order of refreshes."""
         members = {model: {model} for model in self.order}
         for model, upstreams in self.upstreams.items():
             for upstream in upstreams:

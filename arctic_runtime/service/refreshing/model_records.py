@@ -1,6 +1,6 @@
 """A follower's record of each model between passes, and the decisions that follow from it.
 
-It may be lost: a model without a record is planned once.
+A record may be lost, since a model without a record is simply planned once.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.thresholds import ServiceThresholds, UpkeepThresholds
 
 Heads = Mapping[TableName, str]
-"""Current metadata file of each table and view. A relation that does not exist has none."""
+"""Current metadata file of each table and view; relations that do not exist are left out."""
 
 News = Literal["reads", "own", "none"]
-"""Changes since a model was up to date: of a relation that it reads, only of its own tables, or none."""
+"""Changes since a model was up to date: of a relation that it reads, only of its own tables (`own`), or none."""
 
 
 @dataclass(frozen=True)
 class FollowedTables:
-    """The relations whose current version decides whether a model is up to date: those it reads, and its own."""
+    """The relations whose current version shows whether a model is up to date: those that it reads, and its own."""
 
     reads: frozenset[TableName]
     own: frozenset[TableName]
@@ -31,9 +31,10 @@ class FollowedTables:
 class Record:
     """Known state of a followed model. Times are seconds of a monotonic clock.
 
-    `seen` are the metadata files with which it was last up to date; None before its first success. `refreshed_at` is
-    when its last successful refresh began, and `complete_at` the same for the last one after which no upstream table
-    was older. A model that `is_recomputed` may have another result whenever it is computed, as with `current_date`.
+    `seen` are the metadata files with which the model was last up to date; None before its first success.
+    `refreshed_at` is the time at which its last successful refresh began. `complete_at` is the begin of the last
+    refresh for which all upstream tables were up to date too. A model that `is_recomputed` may have another result
+    whenever it is computed, as with `current_date`.
     """
 
     seen: Heads | None = None
@@ -44,7 +45,7 @@ class Record:
     retry_at: float = 0.0
 
     def find_news(self, tables: FollowedTables, heads: Heads, now: float, lag_seconds: float) -> News:
-        """Kind of change that a refresh at the time `now` would process; "none" if there is none.
+        """Returns the kind of change that a refresh at the time `now` would process; "none" if there is none.
 
         `heads` are the current metadata files. A model that `is_recomputed` counts as changed once per `lag_seconds`.
         """
@@ -63,15 +64,15 @@ class Record:
         return self.failures > 0 and now < self.retry_at
 
     def is_due(self, now: float, lag_seconds: float) -> bool:
-        """Whether the model has been older than an upstream table for at least `lag_seconds`, or was never complete."""
+        """Whether `lag_seconds` have passed since the model's last complete refresh (`complete_at`), or it has none."""
         return self.complete_at is None or now >= self.complete_at + lag_seconds
 
     def confirm_fresh(self, seen: Heads, is_recomputed: bool) -> Record:
-        """Returns the record after a check that found the model up to date with the metadata files `seen`."""
+        """Returns the record after a check that the model is up to date with the metadata files `seen`."""
         return Record(seen, self.refreshed_at, self.complete_at, is_recomputed)
 
     def record_success(self, seen: Heads, began: float, is_recomputed: bool, is_complete: bool) -> Record:
-        """Returns the record after a successful refresh; `is_complete` if no upstream table was older than the pass."""
+        """Returns the record after a successful refresh; `is_complete` is whether all upstreams were up to date."""
         return Record(seen, began, began if is_complete else self.complete_at, is_recomputed)
 
     def record_failure(self, now: float, thresholds: ServiceThresholds) -> Record:
@@ -80,7 +81,7 @@ class Record:
 
 
 def pause_after(failures: int, thresholds: ServiceThresholds | UpkeepThresholds) -> float:
-    """Seconds until the next attempt after `failures` consecutive failures."""
+    """Number of seconds to wait for the next attempt after `failures` consecutive failures."""
     doublings = min(failures - 1, thresholds.retry_doublings)
     return thresholds.retry_seconds * float(2**doublings)
 

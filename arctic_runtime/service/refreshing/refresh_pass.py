@@ -1,4 +1,4 @@
-"""Decides, in one pass over models that read one another, which may start, given the results of their upstreams."""
+"""Decides, in one pass over models that read one another, which of them may start, given their upstreams' results."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _Fate = Literal["running", "changed", "done", "waiting", "blocked"]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model at the start of a pass, and whether its upstreams have changed (`news`).
+    """A model at the start of a pass; `news` says whether its upstreams have changed.
 
-    `is_paused`: a failure or a user paused it. `is_delayed`: its target lag lets it wait.
+    `is_paused` is whether a failure or a user paused it, and `is_delayed` whether its target lag lets it wait.
     """
 
     news: News = "none"
@@ -30,7 +30,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Start:
-    """A model to refresh now; without `has_news` only its own tables changed, mostly by its own last refresh."""
+    """A model to refresh at once; without `has_news`, only its own tables changed, mostly by its own last refresh."""
 
     model: TableName
     has_news: bool
@@ -39,20 +39,21 @@ class Start:
 class Pass:
     """The progress of one pass over a group of models.
 
-    Call `take_ready` for models to start, and `end_model` for each, until `is_over`. A model starts when all models
-    that it reads are done. All models that a pass refreshes show one state of the sources. So a model has to wait in
-    two cases:
+    Call `take_ready` for models to start, and `end_model` for each of them, until `is_over`. A model starts when all
+    models that it reads are done. All models that a pass refreshes show the same versions of the sources. So a model
+    has to wait in two cases:
 
-    - A model above it failed, or lost a commit race. It waits until a later pass refreshes that one.
-    - It gets rows of one source table through several tables, and a delayed model among these has older rows of it.
+    - A model above it failed, or lost a commit race. The model waits until a later pass refreshes the one above.
+    - It reads rows of one source table through several tables, one of which is a delayed model with older rows of that
+      source.
     """
 
     def __init__(
         self, graph: ModelGraph, models: Sequence[TableName], candidates: Mapping[TableName, Candidate]
     ) -> None:
-        """Begins a pass over `models`, a group of the graph in its order; nothing is started yet.
+        """Begins a pass over `models`, a group of the graph in its order; starts none of them.
 
-        `candidates` say which of them have changed upstreams, are paused or may wait.
+        `candidates` has for each model whether its upstreams have changed, and whether it is paused or may wait.
         """
         self._graph = graph
         self._candidates = candidates
@@ -60,14 +61,14 @@ class Pass:
         self._fates: dict[TableName, _Fate] = {}
         self._lagging: dict[TableName, Tables] = {}
         self.held: dict[TableName, TableName] = {}
-        """Model → the upstream model that failed, or lost a commit race, and so holds it back."""
+        """Maps a model to the upstream model that failed or lost a commit race, and so prevents the model's refresh."""
 
     @property
     def is_over(self) -> bool:
         return not self._undecided and "running" not in self._fates.values()
 
     def take_ready(self) -> list[Start]:
-        """Returns the models that can start now; each model is returned only once in a pass."""
+        """Returns the models that can start at this moment; each model is returned only once in a pass."""
         started = []
         for model in list(self._undecided):
             if not self._is_decidable(model):
@@ -90,7 +91,7 @@ class Pass:
         self._record_fate(model, fates[ended])
 
     def is_complete(self, model: TableName) -> bool:
-        """Whether a refreshed model shows all its upstream tables in the state of this pass."""
+        """Whether a refreshed model shows all its upstream tables in the versions of this pass."""
         return not self._lagging[model]
 
     def cut_short(self) -> None:
@@ -116,7 +117,7 @@ class Pass:
         return "running", has_news
 
     def _is_mixing_versions(self, model: TableName) -> bool:
-        """Whether a refresh of `model` would read rows of one upstream table in two different states."""
+        """Whether a refresh of `model` would read rows of one upstream table in two different versions."""
         return bool(self._graph.shared[model] & self._list_lagging_origins(model))
 
     def _list_lagging_origins(self, model: TableName) -> Tables:

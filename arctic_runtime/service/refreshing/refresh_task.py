@@ -17,9 +17,10 @@ from arctic_runtime.service.refreshing.source_relations import FollowedModel
 class Task:
     """A model to refresh, and the versions of sources that all models of its pass read (`pins`).
 
-    Without `has_news`, none of its upstreams has changed since it was up to date. It is then not recomputed for a
-    reason that recurs each time, such as `current_date`. `is_known`: a refresh in this process has succeeded, and none
-    has failed since. Without `with_upkeep`, the refresh does no upkeep, because the service does it under its budget.
+    Without `has_news`, none of the model's upstreams has changed since the model was up to date. The model is then not
+    recomputed for a reason that recurs each time, such as `current_date`. `is_known` is whether a refresh in this
+    process has succeeded, and none has failed since. Without `with_upkeep`, the refresh does no upkeep of files,
+    because the service does it under its budget.
     """
 
     followed: FollowedModel
@@ -31,19 +32,25 @@ class Task:
 
 @dataclass(frozen=True)
 class Done:
-    """Result of a successful refresh; `is_recomputed` if each run computes the model's query in full."""
+    """Result of a successful refresh; `is_recomputed` is whether every run computes the model's query in full."""
 
     refreshed: Refreshed
     is_recomputed: bool = False
 
 
 RefreshModel = Callable[[Task], Done]
-"""Refreshes a model in the calling thread; raises CommitConflict after a lost commit race, and any other error."""
+"""Function that refreshes a model in the calling thread.
+
+Raises CommitConflict after a lost commit race, and any other error if the refresh fails.
+"""
 
 
 @dataclass(frozen=True)
 class RefreshWorkers:
-    """Configuration of the refresh threads: how to refresh a model, their number, and a call to prepare each thread."""
+    """Configuration of the refresh threads.
+
+    `refresh` refreshes a model, `threads` is the number of threads, and each thread calls `prepare` when it starts.
+    """
 
     refresh: RefreshModel
     threads: int
@@ -55,10 +62,10 @@ Status = Literal["refreshed", "unchanged", "failed", "conflict", "skipped"]
 
 @dataclass(frozen=True)
 class Report:
-    """Result of a model in a pass.
+    """Result of a model in a pass, which began at `began` and took `seconds`.
 
-    `error` is why it failed, `error_details` the known parts of that error, and `retry_seconds` the pause before the
-    next attempt. A model is skipped if the upstream model `held_by` failed.
+    `error` is the reason why the refresh failed, `error_details` the parts of that error, and `retry_seconds` the pause
+    before the next attempt. A model is skipped if the upstream model `held_by` failed.
     """
 
     followed: FollowedModel

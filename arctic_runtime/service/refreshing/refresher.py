@@ -1,4 +1,4 @@
-"""Refreshes a followed model without dbt."""
+"""Refreshes a followed model by the runtime alone, without dbt."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Refresher:
         return RefreshPlanner(model, self._reader, pins=task.pins)
 
     def perform_plan(self, task: Task, planner: RefreshPlanner, planned: PlannedRefresh) -> Done:
-        """Performs a planned refresh, and then the upkeep that is due if `task.with_upkeep`."""
+        """Performs a planned refresh; if `task.with_upkeep`, performs the due upkeep of files afterwards."""
         with lend_session(self._pool) as take:
 
             def open_session() -> SparkSession:
@@ -48,13 +48,13 @@ class Refresher:
 
 
 NOT_WITHOUT_NEWS: frozenset[Reason] = COMPUTED_EACH_TIME | {"SELF_REFERENCE"}
-"""Reasons that recur although no other table changed; following them without news would never end."""
+"""Reasons to refresh that recur although no upstream changed; without changes, they must not lead to a refresh."""
 
 
 def plan_task(task: Task, planner: RefreshPlanner) -> PlannedRefresh:
     """Plans the refresh of a task.
 
-    If none of its upstreams has changed, a reason that recurs in each run (NOT_WITHOUT_NEWS) leads to the decision
+    If no upstream of the model has changed, a reason that recurs in each run (NOT_WITHOUT_NEWS) leads to the decision
     `unchanged`.
     """
     planned = planner.plan_refresh()

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 
 class Repeats:
-    """The last message about each subject; for use by one thread."""
+    """The last message about each subject, to recognise repeated ones; for use by one thread."""
 
     def __init__(self) -> None:
         self._messages: dict[Hashable, str] = {}
@@ -21,5 +21,5 @@ class Repeats:
         return is_new
 
     def clear_subject(self, subject: Hashable) -> None:
-        """Forgets the last message about a subject that works again."""
+        """Removes the stored message about a subject, since the subject works again."""
         self._messages.pop(subject, None)

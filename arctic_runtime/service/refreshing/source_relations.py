@@ -1,4 +1,4 @@
-"""Finds the relations that models read, directly and through views, so that a new version of one can be noticed."""
+"""Determines the relations that models read, directly and through views, so that new versions are noticed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ ViewSql = Callable[[TableName], "str | None"]
 
 @dataclass(frozen=True)
 class FollowedModel:
-    """A model, its name for users, and `declared`, the tables and views that dbt says it reads.
+    """A model, its name for users, and `declared`, the tables and views that the model reads according to dbt.
 
-    Normally the parsed query says what it reads; `declared` is needed only if a Python function computes the rows, or
-    if the query can't be parsed.
+    Normally the relations are taken from the parsed query; `declared` is needed if a Python function computes the rows,
+    or if the query can't be parsed.
     """
 
     model: Model
@@ -43,12 +43,12 @@ class ModelReads:
 
 
 def list_relations(table: TableName) -> tuple[TableName, ...]:
-    """The names of a table, its change table and its base; a change of the table changes one of these relations."""
+    """Returns the names of a table, its change table and its base; every change of the table changes one of them."""
     return (table, table.changes, table.base)
 
 
 class Readings:
-    """The relations that each model reads. A view's SQL is loaded again only if the view was replaced.
+    """The relations that each model reads; a view's SQL is loaded again only if the view was replaced.
 
     Tables of other catalogs are left out, since their changes can't be observed.
     """
@@ -65,7 +65,7 @@ class Readings:
         }
 
     def list_all_relations(self) -> frozenset[TableName]:
-        """All relations whose changes matter to any model."""
+        """Returns all relations that any model reads, and the models' own relations."""
         followed = (reading.to_followed_tables(model) for model, reading in self.by_model.items())
         return frozenset().union(*(reading_tables.reads | reading_tables.own for reading_tables in followed))
 

@@ -13,7 +13,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 
 _SHIFT = timedelta(hours=2)
-"""The largest step back of the clock that is taken for the end of daylight saving time."""
+"""The largest step back of the local clock that is attributed to the end of daylight saving time."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Scheduled:
 
 
 def schedule_part(name: str) -> str:
-    """The name under which the service shows the failure of a scheduled model's last run."""
+    """Returns the name under which the service shows the failure of a scheduled model's last run."""
     return f"schedule of {name}"
 
 
@@ -55,7 +55,10 @@ class DataTestOutcome:
 
 
 def read_cron(label: str, value: object) -> str:
-    """Reads a cron expression of five fields; raises ConfigError if it is invalid, or matches no date."""
+    """Reads a cron expression of five fields; raises ConfigError if it is invalid, or matches no date.
+
+    `label` names the setting in the error.
+    """
     expected = "minute, hour, day of month, month and day of week, such as '30 6 * * mon-fri'"
     text = value.strip() if isinstance(value, str) else ""
     if len(text.split()) != 5:
@@ -72,13 +75,13 @@ def read_cron(label: str, value: object) -> str:
 
 
 def is_due(cron: str, last: datetime, now: datetime) -> bool:
-    """Whether the expression matched a time after `last`, up to `now`; several missed times count as one."""
+    """Whether the cron expression matches a time after `last`, up to `now`; several missed times count as one."""
     newest = next(CronSim(cron, now.replace(microsecond=0) + timedelta(seconds=1), reverse=True), None)
     return newest is not None and newest > last
 
 
 def was_set_back(last: datetime, now: datetime) -> bool:
-    """Whether the clock shows a time before the last run, by more than the end of daylight saving time explains."""
+    """Whether `now` is before the last run by more than the end of daylight saving time explains."""
     return last - now > _SHIFT
 
 
@@ -87,8 +90,8 @@ def list_due_models(
 ) -> Iterator[Scheduled]:
     """Yields the models that are due, in their order, without those in `waiting` and the models below them.
 
-    `last` has the time of each model's last run. The caller must add a model that failed to `waiting` before it asks
-    for the next one, since that is checked only then.
+    `last` has the time of each model's last run. The caller must add a model that failed to `waiting` before requesting
+    the next one, since `waiting` is checked for each model at that moment.
     """
     for model in models:
         is_held = model.name in waiting or any(name in waiting for name in model.above)

@@ -1,4 +1,4 @@
-"""Data tests of tables, run after their refreshes."""
+"""Runs the dbt data tests of tables after the tables' refreshes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
 
 class DataTests:
-    """Runs the tests of refreshed tables, one table at a time; a failure does not prevent the tests of others.
+    """Runs the tests of refreshed tables, one table at a time; a failure does not prevent the tests of other tables.
 
     If a table is refreshed several times before its turn, its tests are run once. When a service begins to lead, the
     tests of all tables are run, since earlier failures must still be shown.
@@ -34,7 +34,7 @@ class DataTests:
                 self._changed.notify()
 
     def run_until(self, over: threading.Event) -> None:
-        """Runs queued tests until `over` is set, and finishes tests that are running then."""
+        """Runs queued tests until `over` is set; tests that are running at that time are finished."""
         self._project.prepare_thread()
         for table in self._project.list_tested_tables():
             self.queue_tests(table)
@@ -44,7 +44,7 @@ class DataTests:
                 self.perform_tests(following)
 
     def perform_tests(self, table: TableName) -> None:
-        """Runs the tests of a table now, and shows their outcomes as a job and, if any failed, as an error."""
+        """Runs the tests of a table, and shows their outcomes as a job and, if any failed, as a service error."""
         for gone in self._failing - set(self._project.list_tested_tables()):
             self._show_failures(gone, "")
         job = self._shared.jobs.add_job("test", "dbt test", (table,), "after a refresh", "running")

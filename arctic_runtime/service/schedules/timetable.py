@@ -1,4 +1,4 @@
-"""Runs models of other materializations, such as dbt's `table`, at the times of their schedule."""
+"""Runs models of materializations other than `arctic`, such as `table`, at the times of their cron schedule."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ LOG = logging.getLogger(__name__)
 
 
 class RunTimes(Protocol):
-    """Store of the times at which models were run, so that another service which becomes the leader knows them."""
+    """Durable store of the times at which models were last run, for a service that becomes the leader."""
 
     def list_run_times(self) -> Mapping[str, float]:
-        """Maps the name of each model to when its last run began, in seconds since 1970."""
+        """Maps the name of each model to the time at which its last run began, in seconds since 1970."""
 
     def note_run(self, at: Mapping[str, float]) -> None:
-        """Stores when the last runs of models began: seconds since 1970 by model name."""
+        """Stores the times at which the last runs of models began: seconds since 1970 by model name."""
 
 
 class Timetable:
     """Runs models at the times of their cron expressions, one after the other.
 
-    A time missed while no service ran is made up for once. A model that fails is tried again after a pause; until then,
-    models that read it are not run. A run is stored after its end; if the process ends earlier, the model is run again.
+    If times were missed while no service ran, the model is run once. A model that fails is tried again after a pause;
+    until then, models that read it are not run. The time of a run is stored after its end; if the process ends earlier,
+    the model is run again.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Timetable:
         self._retry_at: dict[str, float] = {}
 
     def run_until(self, over: threading.Event) -> None:
-        """Runs due models until `over` is set, and finishes a run that is in progress then."""
+        """Runs due models until `over` is set; a run that is in progress at that time is finished."""
         self._last = None
         self._project.prepare_thread()
         while not over.is_set():
@@ -72,7 +73,7 @@ class Timetable:
             over.wait(self._limits.poll_seconds)
 
     def run_due(self, over: threading.Event | None = None) -> None:
-        """Runs the models that are due now, but starts none after `over` is set.
+        """Runs the models that are due at present, but starts none after `over` is set.
 
         Raises CatalogError if the catalog does not answer.
         """
@@ -94,7 +95,7 @@ class Timetable:
     def _list_last_runs(self, models: Sequence[Scheduled]) -> dict[str, float]:
         """Maps each model to the time of its last run, in seconds since 1970.
 
-        A new model, and a model whose last run is in the future, count as run now, which is stored.
+        A new model, and a model whose last run is in the future, get the current time, which is stored too.
         """
         if self._last is None:
             self._last = dict(self._times.list_run_times())

@@ -1,4 +1,4 @@
-"""All metrics of a service: name, labels, meaning, and how their values are computed."""
+"""Declares all metrics of a service: name, labels, meaning, and the function that computes the values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from arctic_runtime.service.view.live_data import (
 )
 
 Sample = tuple[tuple[str, ...], float]
-"""The values of the metric's labels, in the order of its label names, and the value of the metric."""
+"""The values of the metric's labels, in the order of the metric's `labels`, and the value of the metric."""
 
 ENDED: frozenset[str] = frozenset({"done", "failed", "cancelled"})
 _ROLES = ("starting", "leads", "stands_by", "ending")
@@ -57,9 +57,10 @@ def _list_no_samples(_: Snapshot) -> Iterable[tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Counter:
-    """A metric that counts events. `expected` are labels that are shown with 0 before their first event.
+    """A metric that counts events; `count` returns the amounts that an event adds, by label values.
 
-    Prometheus sees only differences, so it would miss the first event of a counter that did not exist before.
+    `expected` lists label values that are shown with 0 before their first event. Prometheus sees only differences, so
+    it would miss the first event of a counter that did not exist before.
     """
 
     name: str
@@ -74,7 +75,11 @@ SECONDS_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0
 
 @dataclass(frozen=True)
 class Histogram:
-    """A metric that shows the distribution of values of events."""
+    """A metric that shows the distribution of values of events.
+
+    `observe` returns the values of an event, by label values. `buckets` are the upper bounds of the histogram's
+    buckets. `expected` is as in Counter.
+    """
 
     name: str
     labels: tuple[str, ...]
@@ -88,7 +93,7 @@ class Histogram:
 
 
 def _read_from_service(read: Callable[[Snapshot], float]) -> Callable[[Snapshot], Iterable[Sample]]:
-    """Builds a gauge's reader that gives one value for the whole service."""
+    """Builds a gauge's `read` function that returns one value for the whole service."""
     return lambda snapshot: (((), read(snapshot)),)
 
 
@@ -99,7 +104,10 @@ def _get_label_names(overview: TableOverview) -> tuple[str, str]:
 def _read_from_tables(
     read: Callable[[TableOverview, datetime], float | None],
 ) -> Callable[[Snapshot], Iterable[Sample]]:
-    """Builds a gauge's reader that gives a value for each table; tables for which `read` returns None are left out."""
+    """Builds a gauge's `read` function that returns a value for each table.
+
+    Tables for which the argument `read` returns None are left out.
+    """
 
     def list_samples(snapshot: Snapshot) -> Iterator[Sample]:
         for overview in snapshot.tables:
@@ -111,7 +119,7 @@ def _read_from_tables(
 
 
 def _read_from_built_tables(read: Callable[[TableOverview], float]) -> Callable[[Snapshot], Iterable[Sample]]:
-    """Builds a gauge's reader that gives a value for each table that exists and has a known version."""
+    """Builds a gauge's `read` function that returns a value for each table that exists and has a known version."""
     return _read_from_tables(
         lambda overview, _: None if overview.state == "missing" or not overview.version else read(overview)
     )
@@ -166,7 +174,7 @@ def _read_from_ingested(
 
 
 def _read_from_sources(read: Callable[[IngestionState], float]) -> Callable[[Snapshot], Iterable[Sample]]:
-    """Builds a gauge's reader that gives for each source the highest value of its tables."""
+    """Builds a gauge's `read` function that returns for each source the highest value of its tables."""
 
     def list_samples(snapshot: Snapshot) -> Iterator[Sample]:
         values: dict[str, float] = {}
@@ -388,7 +396,7 @@ def _get_ended_job(event: Event) -> Job | None:
 
 
 def _count_ended_jobs(count: Callable[[Job], Iterable[Sample]]) -> Callable[[Event], Iterable[Sample]]:
-    """Returns a function of an event that applies `count` to jobs that ended; other events give no samples."""
+    """Returns a function that applies `count` to the job of an event; without samples unless the job has ended."""
 
     def list_samples(event: Event) -> Iterable[Sample]:
         job = _get_ended_job(event)
@@ -412,9 +420,10 @@ def _list_wait_seconds(job: Job) -> Iterator[Sample]:
 
 
 def _count_batches(count: Callable[[Mapping[str, Any]], Iterable[Sample]]) -> Callable[[Event], Iterable[Sample]]:
-    """Returns a function of an event that applies `count` to ingested batches; other events give no samples.
+    """Returns a function that applies `count` to the data of an event of an ingested batch; else it returns no samples.
 
-    A batch has its `source`, the number of `events`, the number of `dead` ones, and rows of `tables` by action.
+    The data has the batch's `source`, the number of its `events` and of its `dead` ones, and rows by action of
+    `tables`.
     """
     return lambda event: count(event.data) if event.kind == "batch" else ()
 

@@ -1,4 +1,4 @@
-"""Logs as lines of JSON, for programs that collect them: the events of a service with table, job and kind."""
+"""Writes logs as lines of JSON, for programs that collect them: the events of a service with table, job and kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIELDS = "arctic_fields"
 """Attribute of a log record that holds its structured fields."""
 
 _AT = "arctic_at"
-"""Attribute of a log record that holds the time of the event, if it was logged later."""
+"""Attribute of a log record that holds the time of the event, if the event was logged later."""
 
 _TOLD_STATES = ("running", "done", "failed", "cancelled")
 _MASK = "***"
@@ -31,8 +31,8 @@ _MASK = "***"
 class JsonFormatter(logging.Formatter):
     """Formats a log record as a line of JSON: time, level, logger, message, fields, and an error with its traceback.
 
-    An ArcticError also adds its known parts: `where`, `expected`, `actual` and `fix`. Text that looks like a secret is
-    masked, and so are the given `secrets`, anywhere in the record.
+    An ArcticError also adds its parts: `where`, `expected`, `actual` and `fix`. Text that looks like a secret is masked
+    everywhere in the record, and so are the given `secrets`.
     """
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
@@ -55,7 +55,7 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
     def _mask_value(self, value: Any) -> Any:
-        """The value with secrets masked, including those in nested mappings and lists."""
+        """Returns the value with secrets masked, including those in nested mappings and lists."""
         if isinstance(value, str):
             for secret in self._secrets:
                 value = value.replace(secret, _MASK)
@@ -68,7 +68,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def write_json_logs(stream: TextIO, secrets: Collection[str] = ()) -> None:
-    """Writes all logs of this process, including those of libraries, to `stream` as lines of JSON from now on."""
+    """Makes all loggers of this process, including those of libraries, write lines of JSON to `stream`."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter(secrets))
     root = logging.getLogger()
@@ -78,7 +78,7 @@ def write_json_logs(stream: TextIO, secrets: Collection[str] = ()) -> None:
 
 
 def log_event(level: int, message: str, at: datetime | None = None, **fields: Any) -> None:
-    """Logs a message with those `fields` that are not None; `at` is when it happened, if not now."""
+    """Logs a message with those `fields` that are not None; `at` is the time of the event, by default now."""
     present_fields = {name: value for name, value in fields.items() if value is not None}
     logging.getLogger(LOGGER).log(level, message, extra={_FIELDS: present_fields, _AT: at})
 
@@ -135,9 +135,9 @@ class EventLogger:
                 self._log_service(event.data)
 
     def _log_job(self, job: Job, at: datetime) -> None:
-        """Logs a job if its state has changed; progress, and batches that did not fail, are left out.
+        """Logs a job if its state has changed.
 
-        Batches have events of their own.
+        Progress is left out, and so are ingested batches that did not fail, since these have events of their own.
         """
         if job.kind == "ingest" and job.state != "failed":
             return
@@ -169,7 +169,7 @@ def _list_logged_state(state: ServiceState) -> tuple[object, ...]:
 
 
 def log_job(job: Job, at: datetime | None = None) -> None:
-    """Logs the current state of a job, which it has had since `at`."""
+    """Logs the current state of a job, which the job has had since `at`."""
     tables = [str(table) for table in job.tables]
     log_event(
         logging.ERROR if job.state == "failed" else logging.INFO,

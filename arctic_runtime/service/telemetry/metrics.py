@@ -1,4 +1,4 @@
-"""Prometheus metrics of a service: gauges read at the time of a request, and counters of its events."""
+"""Prometheus metrics of a service: gauges read at the time of a request, and counters of the service's events."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _get_now() -> datetime:
 
 
 class Tally:
-    """Counts events for counters and histograms; a job that is reported twice after its end is counted once."""
+    """Counts events for counters and histograms; the end of a job is counted once, even if it is reported twice."""
 
     def __init__(self, remembered_jobs: int) -> None:
         self._remembered_jobs = remembered_jobs
@@ -137,7 +137,7 @@ class ServiceCollector:
 
 
 class Metrics:
-    """Metrics of a service: counts its events between `__enter__` and `__exit__`, in a thread of its own.
+    """Metrics of a service: counts the service's events between `__enter__` and `__exit__`, in a thread of its own.
 
     Counters begin at 0 when the process starts, as Prometheus expects, and never decrease after that.
     """
@@ -166,7 +166,7 @@ class Metrics:
 
     @property
     def counted(self) -> int:
-        """The number of the newest event that has been counted."""
+        """Number of the newest event that has been counted."""
         return self._last
 
     def format_metrics(self, accept: str = "") -> tuple[bytes, str]:

@@ -1,4 +1,4 @@
-"""OpenTelemetry traces of passes, refreshes, and the steps and effects of refreshes."""
+"""OpenTelemetry traces of refreshes, their steps and effects, and of passes, in which related models are refreshed."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ SERVICE = "dbt-arctic"
 
 
 class Traces:
-    """Creates a span for each pass, each refresh in it, and each step and effect of a refresh.
+    """Creates a span for each pass, each refresh in a pass, and each step and effect of a refresh.
 
     Between `__enter__` and `__exit__`, steps and effects of all threads are traced if they belong to a refresh. A pass
-    lasts from the start of its first refresh to the end of its last one. A thread of the library sends the spans; they
-    are lost if the receiver can't be reached.
+    lasts from the start of its first refresh to the end of its last one. A thread of OpenTelemetry sends the spans;
+    spans are lost if the receiver can't be reached.
     """
 
     def __init__(self, project: str, processor: SpanProcessor | None = None) -> None:
-        """Creates traces of a project; sends spans as OpenTelemetry's environment variables say, or to `processor`."""
+        """Creates the traces of a project; sends spans to `processor`, else as the OTEL environment variables say."""
         resource = Resource.create({"service.name": SERVICE, "dbt_arctic.project": project})
         self._provider = TracerProvider(resource=_merge_resource(resource))
         self._provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter()))
@@ -95,7 +95,7 @@ class Traces:
                 raise
 
     def _get_pass_span(self, pins: PinnedSnapshots) -> _PassSpan:
-        """The span of the pass that reads the versions `pins`; it ends once `pins` is no longer referenced."""
+        """Returns the span of the pass that reads the versions `pins`; it ends once `pins` is garbage-collected."""
         with self._lock:
             pass_span = self._passes.get(id(pins))
             if pass_span is None:
@@ -120,7 +120,7 @@ class _PassSpan:
 
 
 def _merge_resource(resource: Resource) -> Resource:
-    """Adds OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES to a resource, whose own values they override."""
+    """Overrides attributes of a resource by OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, and adds further ones."""
     return resource.merge(Resource.create())
 
 

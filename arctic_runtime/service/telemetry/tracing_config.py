@@ -1,4 +1,4 @@
-"""Decides whether to send traces, without loading OpenTelemetry."""
+"""Decides whether to send traces, without importing OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 
 
 def build_traces(project: str) -> Traces | None:
-    """Builds Traces if the environment names an endpoint; raises ConfigError without OpenTelemetry's library."""
+    """Builds Traces if the environment names an endpoint, else returns None.
+
+    Raises ConfigError if OpenTelemetry's library is not installed.
+    """
     if not is_traced(os.environ):
         return None
     if find_spec("opentelemetry.exporter") is None or find_spec("opentelemetry.sdk") is None:

@@ -1,1 +1,1 @@
-"""State of a service in the form that HTTP, the page and metrics show."""
+"""State of a service in the form in which HTTP, the page and the metrics show it."""

@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Event:
-    """An event of a service; `number` is one more than that of the event before."""
+    """An event of a service; `number` is one more than that of the previous event."""
 
     number: int
     kind: str
@@ -22,7 +22,7 @@ class Event:
 
 
 class EventLog:
-    """The newest events of a service. Older ones are dropped, and a reader is told how many it missed."""
+    """The newest events of a service, at most `capacity`; older ones are dropped."""
 
     def __init__(self, capacity: int) -> None:
         self._events: deque[Event] = deque(maxlen=capacity)
@@ -31,7 +31,7 @@ class EventLog:
 
     @property
     def last(self) -> int:
-        """The number of the newest event; 0 before the first."""
+        """Number of the newest event; 0 before the first."""
         return self._last
 
     def append_event(self, kind: str, data: Any) -> Event:
@@ -44,10 +44,10 @@ class EventLog:
         return event
 
     def wait_after(self, number: int, timeout_seconds: float = 0.0) -> tuple[Sequence[Event], int]:
-        """Returns the kept events with numbers above `number`, oldest first, and the count of those already dropped.
+        """Returns the events with numbers above `number`, oldest first, and the count of dropped ones among them.
 
-        If there are none yet, it waits up to `timeout_seconds` for one. A number beyond the last event, as one from an
-        earlier process, counts as 0.
+        If there are none yet, it waits up to `timeout_seconds` for one. A number beyond the last event, such as one
+        from an earlier process, counts as 0.
         """
         end = time.monotonic() + timeout_seconds
         with self._changed:

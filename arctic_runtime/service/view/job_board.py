@@ -17,7 +17,7 @@ from arctic_runtime.thresholds import ServiceThresholds
 
 
 class JobBoard:
-    """Jobs by number; each change of a job becomes an event. May be used by any thread."""
+    """Jobs by number; each change of a job appends an event to the event log. May be used by any thread."""
 
     def __init__(self, events: EventLog, thresholds: ServiceThresholds) -> None:
         self._events = events
@@ -29,7 +29,7 @@ class JobBoard:
         self._cancels: dict[str, Callable[[], None]] = {}
 
     def list_jobs(self) -> Sequence[Job]:
-        """Lists jobs that wait or run, then ended ones, newest first; of each kind a limited number of ended ones."""
+        """Lists jobs that wait or run, then a limited number of ended ones of each kind; each part newest first."""
         with self._lock:
             return [*reversed(self._open.values()), *sorted(self._list_ended(), key=_sort_by_end)]
 
@@ -57,7 +57,7 @@ class JobBoard:
         return True
 
     def allow_cancel(self, number: str, cancel: Callable[[], None]) -> None:
-        """Registers `cancel`, a function that ends the work of a running job."""
+        """Registers `cancel`, a function that ends the work of the running job `number`."""
         with self._lock:
             if number in self._open:
                 self._cancels[number] = cancel
@@ -73,7 +73,10 @@ class JobBoard:
         self._events.append_event("job", job)
 
     def end_job(self, number: str, state: JobState, **outcome: Any) -> Job | None:
-        """Ends a waiting or running job with `state`, and results as fields of `Job`; None if it had ended before."""
+        """Ends a waiting or running job with `state`; None if it had ended before.
+
+        `outcome` are further fields of `Job`, such as `error`; `lines` are appended to those of the job.
+        """
         with self._lock:
             job = self._open.pop(number, None)
             self._cancels.pop(number, None)
@@ -123,5 +126,5 @@ class JobBoard:
 
 
 def _sort_by_end(job: Job) -> tuple[float, int]:
-    """Sort key of ended jobs: newest first."""
+    """Returns the sort key that puts the newest ended jobs first."""
     return (-job.ended_at.timestamp() if job.ended_at is not None else 0.0, -int(job.number))

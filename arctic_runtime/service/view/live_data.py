@@ -1,4 +1,4 @@
-"""Data types of HTTP, page and metrics: the state that a live service shows, and the requests that it accepts."""
+"""Data types of HTTP, the page and metrics: the state that a live service shows, and the requests that it accepts."""
 
 from __future__ import annotations
 
@@ -17,23 +17,26 @@ TableKind = Literal["model", "scheduled", "ingested", "landing", "source"]
 """Writer of a table: an arctic model, a model that dbt runs, ingestion, programs that append events, or others."""
 
 TableState = Literal["fresh", "behind", "refreshing", "delayed", "failed", "held", "paused", "missing", "unknown"]
-"""Whether a table shows its sources as they are, through all layers.
+"""Whether a table shows the current state of its sources, through all layers.
 
-It is `behind` if it shows them later than it may, or ingestion of one fails; `delayed` if its `target_lag` lets a
-change wait; `failed` if its last refresh or its ingestion failed; `held` below such a model, or if ingestion of this
-table alone waits; `paused` by a user; `missing` if it does not exist; and `unknown` if it is written by others.
+A table is `behind` if it shows a source later than allowed, or if ingestion of a source fails; `delayed` if its
+`target_lag` lets a change wait; `failed` if its last refresh or its ingestion failed; `held` if a model above it
+failed, or if ingestion of this table alone waits; `paused` by a user; `missing` if it does not exist; and `unknown` if
+it is written by others.
 """
 
 JobKind = Literal["refresh", "ingest", "upkeep", "operation", "run", "test"]
-"""An `ingest` is a batch of a source, a `run` is dbt's run of a scheduled model, and a `test` runs the data tests of
-a table."""
+"""Kind of a job: an `ingest` is a batch of a source, a `run` is dbt's run of a scheduled model.
+
+A `test` runs the data tests of a table; `refresh`, `upkeep` and `operation` are named after their work.
+"""
 
 JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 
 @dataclass(frozen=True)
 class Lag:
-    """How far a model is behind a table that it reads: the commits that it has not read, and the rows in them."""
+    """Lag of a model behind a table that it reads: the number of commits that it has not read, and of rows in them."""
 
     model: str
     commits: int
@@ -44,7 +47,7 @@ class Lag:
 class IngestionState:
     """Progress of an ingested table, as `arctic status` shows it; see `Ingestion` in operations/inspect.py.
 
-    `error` is why ingestion fails. It is kept until a batch succeeds.
+    `error` is the reason why ingestion fails; it is kept until a batch succeeds.
     """
 
     source: str
@@ -62,10 +65,11 @@ class TableOverview:
     """Summary of a table's state.
 
     `layer` is 0 for tables without upstreams, else one more than the highest layer of its upstreams. `changed_at` is
-    the time of its newest commit, and `refreshed_at` that of the newest refresh, even if it changed nothing.
-    `freshness` says as of when it shows its sources, and why it is late; None for a table that others write.
-    `recent_rows` are the rows that were changed within the last minute. `waste_bytes` is what readers read in vain
-    until the due upkeep is done. `error` is why its last refresh failed, which is tried again at `retry_at`.
+    the time of the table's newest commit, and `refreshed_at` that of its newest refresh, even if this changed nothing.
+    `freshness` has the time as of which the table shows its sources, and why it is late; None for a table that others
+    write. `recent_rows` is the number of rows that were changed within the last minute. `waste_bytes` is the number of
+    bytes that readers read in vain until the due upkeep is done. `error` is the reason why its last refresh failed,
+    which is tried again at `retry_at`.
     """
 
     table: TableName
@@ -93,16 +97,16 @@ class TableOverview:
     retry_at: datetime | None = None
     held_by: TableName | None = None
     schedule: str = ""
-    """The cron expression by which dbt runs a model that is not arctic."""
+    """Cron expression by which dbt runs the model; empty for other tables."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Work on tables: a refresh, a batch, upkeep, an operation that a user asked for, a scheduled run, or tests.
+    """Work on tables: a refresh, a batch, upkeep, an operation that a user requested, a scheduled run, or tests.
 
-    `reason` says why it is done. `lines` are progress and results for people; `rows` the changed rows by action, and
-    `bytes` the bytes that were written. `answer` is the data of an operation's answer. `seconds` is how long it ran.
-    `error_details` are the known parts of its `error`: `where`, `expected`, `actual` and `fix`.
+    `reason` says why the work is done. `lines` are progress and results for people; `rows` the changed rows by action,
+    and `bytes` the bytes that were written. `answer` is the data of an operation's answer. `seconds` is the duration.
+    `error_details` are the parts of its `error`: `where`, `expected`, `actual` and `fix`.
     """
 
     number: str
@@ -126,9 +130,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Upkeep:
-    """Upkeep that is planned for a table: operation, reasons, bytes that it writes, and bytes that each reader saves.
+    """Upkeep that is planned for a table: operation, reasons, bytes to write, and bytes that each reader then saves.
 
-    `waits_for` says why it is not done now, such as quiet hours or the budget; empty if it is next.
+    `waits_for` is the reason why it is not performed yet, such as quiet hours or the budget; empty if it is next.
     """
 
     table: TableName
@@ -141,10 +145,10 @@ class Upkeep:
 
 @dataclass(frozen=True)
 class ServiceState:
-    """State of the service itself: since when it runs, whether it leads, and which tables are paused.
+    """State of the service itself: the time of its start, whether it leads, and the tables that are paused.
 
-    While another process, `leader`, leads, a service does no work. `errors` are the errors of parts that do not work
-    now, by part, such as a catalog that does not answer.
+    A service does no work while another process, `leader`, leads. `errors` has the errors of parts that do not work at
+    present, by the part's name, such as a catalog that does not answer.
     """
 
     started_at: datetime
@@ -165,48 +169,48 @@ class Requests(Protocol):
     def answer_operation(
         self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any], plan: bool
     ) -> Answer:
-        """Performs an operation that needs no Spark, or returns its plan if `plan`.
+        """Performs an operation that needs no Spark, or, if `plan`, returns its plan.
 
         Raises the same errors as `Operation.run_operation`.
         """
 
     def open_changes(self, table: str, start: str | None, end: str | None) -> ChangeRows:
-        """Opens the change rows of a table after version `start` and up to `end`, without Spark.
+        """Opens the change rows of a table after version `start` and up to version `end`, without Spark.
 
-        None for `start` means all change rows that are kept, None for `end` the newest version. Raises ConfigError for
-        an unknown table or version, or if the table has no primary key.
+        None for `start` means all change rows that the table still has, None for `end` the newest version. Raises
+        ConfigError for an unknown table or version, or if the table has no primary key.
         """
 
     def submit_operation(self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any]) -> Job:
         """Queues an operation as a job; raises ConfigError for unknown tables or invalid arguments."""
 
     def refresh_tables(self, tables: Sequence[str]) -> None:
-        """Refreshes these models at the next check of the tables, despite pauses after failures and `target_lag`.
+        """Refreshes models at the next check of the tables, despite pauses after failures and `target_lag`.
 
-        Without names it refreshes all models.
+        Without names, all models are refreshed.
         """
 
     def cancel_job(self, number: str) -> Job | None:
-        """Removes a waiting job from the queue, or cancels the Spark jobs of a running one.
+        """Removes a waiting job from the queue, or cancels the Spark jobs of a running one; returns the job.
 
-        None if there is no such job, or it can't be cancelled.
+        None if there is no such job, or if it can't be cancelled.
         """
 
     def pause_tables(self, tables: Sequence[str], upkeep_only: bool) -> None:
-        """Pauses refreshes and upkeep of tables, or `upkeep_only`, until `resume_tables` is called.
+        """Pauses refreshes and upkeep of tables until `resume_tables` is called; with `upkeep_only`, only their upkeep.
 
-        Without names it pauses all tables. Raises ConfigError for an unknown name.
+        Without names, all tables are paused. Raises ConfigError for an unknown name.
         """
 
     def resume_tables(self, tables: Sequence[str]) -> None:
-        """Ends the pause of these tables; without names, of all tables."""
+        """Ends the pause of the named tables; without names, of all tables."""
 
 
 class LiveService(Protocol):
     """State of a service for HTTP, the page and metrics.
 
-    All methods return at once, and may be called by any thread. `events` contains all changes: kind `table` with a
-    TableOverview, `job` with a Job, `forgotten_job` with the number of a discarded job, `service` with the
+    All methods return at once, and may be called by any thread. `events` has an event for each change: kind `table`
+    with a TableOverview, `job` with a Job, `forgotten_job` with the number of a discarded job, `service` with the
     ServiceState, and `batch` with an ingested batch.
     """
 
@@ -220,16 +224,19 @@ class LiveService(Protocol):
         """Returns the state of the service itself."""
 
     def list_tables(self) -> Sequence[TableOverview]:
-        """Overviews of all tables, layer by layer."""
+        """Returns overviews of all tables, layer by layer."""
 
     def find_table(self, name: str) -> TableOverview | None:
-        """The overview of the table `name`, with or without catalog and schema; None if none or several match."""
+        """Returns the overview of the table `name`, with or without catalog and schema.
+
+        None if no table or several tables match.
+        """
 
     def list_jobs(self) -> Sequence[Job]:
-        """Jobs that wait or run, then jobs that ended recently, newest first."""
+        """Returns jobs that wait or run, then jobs that ended recently, newest first."""
 
     def find_job(self, number: str) -> Job | None:
-        """The job `number`; None if `list_jobs` no longer lists it."""
+        """Returns the job with this number; None if `list_jobs` no longer lists it."""
 
     def list_upkeep(self) -> Sequence[Upkeep]:
         """Lists the planned upkeep in the order in which it will be done."""

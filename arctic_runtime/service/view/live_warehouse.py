@@ -1,4 +1,4 @@
-"""The `LiveService` of a running service: its tables, its jobs, and the upkeep that it plans."""
+"""The `LiveService` implementation of a running service: its tables, its jobs, and the upkeep that it plans."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LiveWarehouse:
         return self._requests
 
     def observe_tables(self) -> Collection[TableName]:
-        """Reads the tables that have changed, appends events for changed overviews, and returns the changed tables.
+        """Reads the changed tables, appends events for changed overviews, and returns the names of the changed tables.
 
         Raises CatalogError if the catalog does not answer.
         """
@@ -69,7 +69,7 @@ class LiveWarehouse:
         return moved
 
     def _publish_changes(self) -> None:
-        """Appends an event for each changed overview; if just its time has moved on, only at intervals."""
+        """Appends an event for each changed overview; if only its `as_of` has changed, does so at intervals."""
         self._last_overviews = {
             table: earlier_overview for table, earlier_overview in self._last_overviews.items() if table in self._tables
         }

@@ -1,4 +1,4 @@
-"""State of tables as last read from the catalog, kept until a table changes."""
+"""State of tables as last read from the catalog, cached until a table changes."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from arctic_runtime.service.refreshing.source_relations import list_relations
 
 @dataclass(frozen=True)
 class ObservedTable:
-    """State of a table, read from its newest commits; `status` is None for a table that is not a model."""
+    """State of a table, read from its newest commits; `status` is None for a table that is not a model's."""
 
     facts: TableFacts
     status: Status | None = None
 
     @property
     def changed_at(self) -> datetime | None:
-        """The time of the newest commit with rows; None if there is none."""
+        """The time of the newest commit that changed rows; None if there is none."""
         return time_of(self.facts.with_rows[-1].at_ms) if self.facts.with_rows else None
 
     def count_rows_since(self, at_ms: float) -> int:
-        """Number of rows that changed after a moment, in milliseconds since 1970."""
+        """Number of rows that were changed since `at_ms`, in milliseconds since 1970."""
         return sum(commit.rows for commit in reversed(self.facts.with_rows) if commit.at_ms >= at_ms)
 
 
 class ObservedTables:
-    """Keeps the observed state of tables by name; `observe_moved` reads a table again if it has changed."""
+    """Caches the state of tables by name; `observe_moved` reads a table again if it has changed."""
 
     def __init__(self, reader: CatalogReader, heads: SharedHeads) -> None:
         self._reader = reader
@@ -49,12 +49,15 @@ class ObservedTables:
         self._heads: Heads = {}
         self.tables: dict[TableName, ObservedTable] = {}
         self.readable: frozenset[TableName] = frozenset()
-        """Names under which a table or view exists; a table that is being created only has helper relations yet."""
+        """Names under which a table or view exists.
+
+        While a table is being created, only its helper relations exist, so it is not among these names yet.
+        """
 
     def observe_moved(self, models: Mapping[TableName, Model], others: Iterable[TableName]) -> set[TableName]:
-        """Reads those of `models` and `others` again that have changed since the last call, and returns their names.
+        """Reads the tables in `models` and `others` that have changed since the last call, and returns their names.
 
-        Tables in neither are removed. Raises CatalogError if the catalog does not answer.
+        Tables that are in neither are removed. Raises CatalogError if the catalog does not answer.
         """
         names = {*models, *others}
         relations = {name: _list_relations(name, models.get(name)) for name in names}
@@ -92,9 +95,9 @@ class ObservedTables:
 
 
 def _list_relations(name: TableName, model: Model | None) -> tuple[TableName, ...]:
-    """The relations that show a change of the table `name`: its own, and for an ingested table the dead letters.
+    """Returns the relations whose versions show a change of the table `name`.
 
-    The progress of a change data source is stored with its dead letters.
+    These are its own relations, and for an ingested table the dead letter table, which stores the source's progress.
     """
     source = model.source if model else None
     return (*list_relations(name), *((source.dead_letters,) if source else ()))

@@ -1,4 +1,4 @@
-"""Overviews of all tables, computed from the catalog and from the service's state of their refreshes."""
+"""Computes overviews of all tables, from the catalog and from the service's state of refreshes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ Reads = Mapping[TableName, Collection[TableName]]
 class Refreshing:
     """State of a model's refreshes in the service.
 
-    `refreshed_at` is the end of the newest successful refresh. `error` is why the newest one failed, and `retry_at`
-    when it is tried again. `held_by` is a failed upstream model, because of which this one is not refreshed.
+    `refreshed_at` is the end of the newest successful refresh. `error` is the reason why the newest refresh failed, and
+    `retry_at` the time of the next attempt. `held_by` is a failed upstream model, because of which this model is not
+    refreshed.
     """
 
     is_running: bool = False
@@ -38,14 +39,14 @@ class Refreshing:
 
 @dataclass(frozen=True)
 class IngestionRun:
-    """Whether this service ingests a source now, and its last failure, which is kept until a batch succeeds."""
+    """Whether this service ingests a source at present, and its last failure, which is kept until a batch succeeds."""
 
     is_running: bool = False
     failure: Failure | None = None
 
 
 def to_part_name(source: str) -> str:
-    """The name of a source's ingestion as a part of the service, under which its errors are shown."""
+    """Returns the name of a source's ingestion as a part of the service, under which its errors are shown."""
     return f"ingest {source}"
 
 
@@ -54,8 +55,9 @@ class Shown:
     """All inputs from which overviews of tables are computed.
 
     `reads` are the tables that each model reads; `models` are those of the project, including ingested and landing
-    tables. `waste` is by table, `ingestions` by source. `scheduled` are the models that dbt runs, and `readable` the
-    existing tables and views. A check of an idle source is valid for `confirmed_seconds`.
+    tables. `waste` is the number of bytes read in vain, by table; `ingestions` is by source. `scheduled` are the models
+    that dbt runs, and `readable` the existing tables and views. `flow_seconds` is the period of `recent_rows`. After a
+    check of an idle source, its tables count as up to date for `confirmed_seconds`.
     """
 
     now: datetime
@@ -72,13 +74,13 @@ class Shown:
     confirmed_seconds: float = IngestThresholds.confirmed_seconds
 
     def read_by(self, name: TableName) -> Collection[TableName]:
-        """The tables that the model `name` reads, whether the service or dbt runs it."""
+        """Returns the tables that the model `name` reads, whether the service or dbt runs the model."""
         return self.reads[name] if name in self.reads else self.scheduled[name].reads if name in self.scheduled else ()
 
 
 @dataclass(frozen=True)
 class _Derived:
-    """Facts about tables, by name, with the freshness and lags that are computed from them."""
+    """Facts about tables, by name, with the computed freshness of tables (`plan`) and the lags of their `readers`."""
 
     facts: Mapping[str, TableFacts]
     plan: FreshnessPlan
@@ -94,9 +96,9 @@ def build_overviews(shown: Shown) -> list[TableOverview]:
 
 
 def is_news(last: TableOverview | None, now: TableOverview, seconds: float) -> bool:
-    """Whether the overview `now` differs enough from the published one, `last`, to be published.
+    """Whether the overview `now` differs enough from `last`, the last published one, to be published.
 
-    If only the time as of which it shows its sources has changed, it must have changed by at least `seconds`.
+    If only the time as of which the table shows its sources has changed, it must have changed by at least `seconds`.
     """
     if last is None or last.freshness is None or now.freshness is None:
         return last != now
@@ -108,7 +110,7 @@ def is_news(last: TableOverview | None, now: TableOverview, seconds: float) -> b
 
 
 def _compute_layers(shown: Shown) -> dict[TableName, int]:
-    """Maps each table to its layer; each table comes after the tables that it reads."""
+    """Maps each table to its layer, which is above the layers of the tables that it reads."""
     layers: dict[TableName, int] = {}
 
     def place_table(name: TableName) -> int:
@@ -138,7 +140,7 @@ def _list_reader_lags(shown: Shown) -> dict[TableName, tuple[Lag, ...]]:
 
 
 def _complete_facts(name: TableName, observed: ObservedTable, shown: Shown) -> TableFacts:
-    """Adds the service's ingestion, pause or refresh failure to the facts about a table."""
+    """Returns the facts about a table with the service's ingestion, pause or refresh failure added."""
     facts, refreshing = observed.facts, shown.refreshing.get(name, Refreshing())
     if facts.origin is not None:
         run = shown.ingestions.get(facts.origin.source, IngestionRun())
@@ -152,9 +154,9 @@ def _complete_facts(name: TableName, observed: ObservedTable, shown: Shown) -> T
 
 
 def _add_run(origin: OriginStatus, run: IngestionRun, now: datetime) -> OriginStatus:
-    """Adds this service's ingestion of a source to the status of the source that is stored.
+    """Adds this service's ingestion of a source to the status of the source that the tables store.
 
-    The stored status may lack a failure, if the failure prevents writes too.
+    The stored status may lack a failure, if the same failure also prevents writes.
     """
     origin = replace(origin, failure=origin.failure or run.failure)
     if not run.is_running or origin.is_ingested(now):

@@ -38,17 +38,18 @@ from arctic_runtime.spark.engine.statement import fill_statement, quote_name, qu
 Progress = Callable[[str], None]
 
 _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
-"""Off in the session of an audit: each compared column has several names, and the time in which Spark infers conditions
-between these doubles with each column."""
+"""Setting that an audit turns off in its session: each compared column has several aliases, and the time that Spark
+needs to infer conditions between aliases doubles with each column."""
 
 
 @dataclass
 class Auditor:
-    """Audits models in the order of the project, so that differences of upstream models are known.
+    """Audits models in the order of the project: upstream models first, since their differences affect later audits.
 
-    The session must belong to the audit alone: its settings are changed, and it gets temporary views.
-    A model below a wrong one is compared with its query over the queries of its upstream models, as a full refresh of
-    the whole project would compute it. `wrong` has the tables of the wrong models, in lower case.
+    The session must belong to the audit alone: its settings are changed, and it gets temporary views. A model is wrong
+    if its table differs from its query; `wrong` has the tables of the wrong models, in lower case. If a model reads a
+    wrong one, at any distance, its query is computed over the queries of its upstream models instead of their tables,
+    as a full refresh of the whole project would compute it.
     """
 
     spark: SparkSession
@@ -64,13 +65,13 @@ class Auditor:
         return self.reader.profile.catalog
 
     def audit_models(self) -> tuple[ModelAudit, ...]:
-        """Audits all models as of one moment."""
+        """Audits all models, with all tables read as of the same time."""
         self.spark.conf.set(_CONSTRAINTS, "false")
         self._moment = observe_moment(self.spark, self.reader, self._list_tables())
         return tuple(self._audit_in_turn())
 
     def _list_tables(self) -> Iterator[TableName]:
-        """All tables that an audit may read: the models' tables, and what their queries name at any depth."""
+        """Yields the tables that an audit may read: those of the models, and those that their queries name."""
         for model in self.project.models:
             yield model.table
             for sql in filter(None, (model.full_sql, model.incremental_sql)):
@@ -90,7 +91,10 @@ class Auditor:
             yield replace(audit, seconds=round(time.monotonic() - start, 3))
 
     def _audit_safely(self, model: AuditedModel) -> ModelAudit:
-        """Audits a model; an error of its query becomes a part of the report, and other models go on."""
+        """Audits a model; an error of its query is returned in its audit, so that the other models are still audited.
+
+        Raises SparkEnded if the error is that Spark has ended.
+        """
         audit = ModelAudit(model.name, str(model.table), "failed", model.key, model.key_source)
         if self._moment.get_state(model.table) == "missing":
             return replace(audit, status="not built")
@@ -130,7 +134,12 @@ class Auditor:
     # Reading
 
     def _build_pins(self, model: AuditedModel, full_sql: str) -> tuple[Pins, Pins, tuple[str, ...]]:
-        """What is read for a model: with its upstream tables as they are, and as they should be; and notes about it."""
+        """Builds two kinds of pins for a model: upstream tables as they are, and upstream tables as they should be.
+
+        Pins name the snapshot, or the query, to read in place of a table. The first read all upstream tables at their
+        snapshots; the second replace those of wrong models, and of models that read these, by the models' queries. The
+        third value are notes about these reads for the report.
+        """
         upstreams = self._list_upstreams(model)
         tainted = self._list_tainted()
         views = {fold_name(other.table): other.sql for other in upstreams.values() if other.is_view and other.sql}
@@ -156,7 +165,7 @@ class Auditor:
             yield "tables changed while their snapshots were looked up, so these may not have been current together"
 
     def _list_upstreams(self, model: AuditedModel) -> dict[str, UpstreamModel]:
-        """All nodes upstream of a model, by dbt's ids."""
+        """Returns all nodes upstream of a model, at any distance, by dbt's ids."""
         others, waiting = dict[str, UpstreamModel](), list(model.upstreams)
         while waiting:
             name = waiting.pop()
@@ -166,7 +175,7 @@ class Auditor:
         return others
 
     def _list_tainted(self) -> set[str]:
-        """The ids of nodes that are wrong, or that read one that is."""
+        """Returns dbt's ids of the nodes whose table is wrong, and of all nodes that read these, at any distance."""
         tainted: set[str] = set()
         for name, other in self.project.others.items():
             if fold_name(other.table) in self.wrong or not tainted.isdisjoint(other.upstreams):
@@ -174,7 +183,10 @@ class Auditor:
         return tainted
 
     def _run_query(self, sql: str, table: TableName, pins: Pins) -> DataFrame:
-        """The rows of a query as a frame; a statement that is no query can't be run so."""
+        """Returns the rows of `sql`, the query of `table`, over the snapshots and queries that `pins` name.
+
+        Spark refuses a statement that is no query.
+        """
         pinned = pin_query(sql, self.catalog, pins, frozenset({fold_name(table)}))
         return self.spark.sql(fill_statement("SELECT * FROM (\n{query}\n)", query=trust_query(pinned)))
 
@@ -188,7 +200,10 @@ class Auditor:
         )
 
     def _register_next(self, model: AuditedModel, own: Pins, choice: ColumnChoice) -> tuple[bool, tuple[str, ...]]:
-        """Registers the rows of the next incremental run; notes why not if that is not possible."""
+        """Registers the rows that the next incremental run would compute as the temporary view NEXT.
+
+        Returns whether that was possible, and otherwise notes with the reason.
+        """
         if model.incremental_sql is None:
             return False, ("rows that the next run brings are not told apart from wrong ones",)
         try:
@@ -206,7 +221,10 @@ class Auditor:
     def _compare_rows(
         self, model: AuditedModel, comparison: Comparison, choice: ColumnChoice, evidence: Evidence
     ) -> tuple[tuple[Group, ...], tuple[str, ...]]:
-        """The differences by kind and cause; rows are compared as a whole if the query has a key twice."""
+        """Returns the groups of differences by kind and cause, and notes.
+
+        If the query returns a key in two or more rows, all columns are compared as one key instead, and a note says so.
+        """
         differences = self._run_sql(
             build_differences(comparison, list_rules(model, comparison, evidence)).sql(dialect="spark")
         ).persist()
@@ -225,7 +243,7 @@ class Auditor:
         return groups, (f"rows are compared as a whole, since the query has {ambiguous:,} keys of {key} twice or more",)
 
     def _list_examples(self, comparison: Comparison, choice: ColumnChoice) -> Mapping[tuple[str, str], list[Example]]:
-        """The first differing rows by kind and cause."""
+        """Returns the first differing rows, in the order of their keys, for each pair of kind and cause."""
         examples: dict[tuple[str, str], list[Example]] = {}
         if self.options.examples <= 0:
             return examples
@@ -237,7 +255,7 @@ class Auditor:
         return examples
 
     def _run_sql(self, sql: str) -> DataFrame:
-        """Runs a query that sqlglot wrote from an expression, with conditions of the model's own query."""
+        """Runs SQL text that sqlglot has generated; it may contain conditions taken from the model's query."""
         return self.spark.sql(trust_query(sql))
 
 

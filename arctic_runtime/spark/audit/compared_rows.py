@@ -1,4 +1,4 @@
-"""The rows that an audit compares: the columns that query and table share, in the table's types, named by position."""
+"""Selects the rows that an audit compares: columns that query and table share, with the table's types."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _NOT_COMPARED = ("variant", "geometry", "geography")
 
 @dataclass(frozen=True)
 class ColumnChoice:
-    """The columns that are compared, the key first, the types of the table's columns, and notes about all others.
+    """The columns that an audit compares, those of the key first, and notes about the columns that it does not compare.
 
-    `key` are the columns by which rows are compared; empty if they are compared as a whole.
+    `key` names the columns by which rows of query and table are matched; it is empty if rows are compared as a whole.
+    `types` has the table's SQL type of each compared column.
     """
 
     key: tuple[str, ...]
@@ -34,7 +35,11 @@ class ColumnChoice:
 def choose_columns(
     model: AuditedModel, query: DataFrame, table: DataFrame, volatile: Iterable[str], options: AuditOptions
 ) -> ColumnChoice:
-    """Chooses the columns that can be compared; without a key that can, rows are compared as a whole."""
+    """Chooses the columns of a model that can be compared.
+
+    These are the columns that both frames have, except those in `volatile`, those that the options exclude, and those
+    of types that Spark can't compare. If a key column is not among them, rows are compared as a whole.
+    """
     stored = {field.name.lower(): (field.name, type_of(field.dataType)) for field in table.schema.fields}
     computed = {name.lower(): name for name in query.columns}
     shared = [name for name in computed if name in stored]
@@ -90,7 +95,10 @@ def _write_value(name: str, kind: str, wanted: str) -> Sql:
 
 
 def write_shown_columns(choice: ColumnChoice, sides: Sequence[str] = ("q", "t")) -> list[Sql]:
-    """Expressions of the values of both sides as texts, under the names of their columns."""
+    """Builds expressions that cast the compared values of query (q0, …) and table (t0, …) to text, with equal names.
+
+    Binary values become hexadecimal text.
+    """
     shown = []
     for side in sides:
         for index, kind in enumerate(choice.types):

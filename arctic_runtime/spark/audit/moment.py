@@ -1,4 +1,4 @@
-"""The moment at which an audit reads: for each relation the snapshot that was current, observed for all together."""
+"""The moment as of which an audit reads: a snapshot of each table, all of them current at the same time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ RelationState = Literal["pinned", "empty", "view", "unversioned", "missing"]
 
 @dataclass(frozen=True)
 class Moment:
-    """States and snapshots of relations, by their names in lower case.
+    """States and snapshots of tables and views, by their names in lower case.
 
-    A `pinned` relation is an Iceberg table that is read at its snapshot. An `empty` one has no snapshot. Views and
-    `unversioned` tables are read as they are. `is_steady` is False if tables changed whenever they were looked up.
+    A `pinned` relation is an Iceberg table that is read at its snapshot. An `empty` one is an Iceberg table without a
+    snapshot. A `view` and an `unversioned` table, which is not of Iceberg, are read as they are at the time of the
+    query. A `missing` relation does not exist. `is_steady` is False if no two rounds of look-ups in a row were equal,
+    so that the snapshots may not have been current at the same time.
     """
 
     states: Mapping[TableName, RelationState]
@@ -35,7 +37,11 @@ class Moment:
 
 
 def observe_moment(spark: SparkSession, reader: CatalogReader, tables: Iterable[TableName]) -> Moment:
-    """Looks up the current snapshots of all tables until two rounds in a row are equal: these were current together."""
+    """Looks up the current snapshots of all tables, in rounds, until two rounds in a row are equal.
+
+    Equal rounds prove that all these snapshots were current at the same time. After a limited number of rounds the last
+    one is returned, with `is_steady` False.
+    """
     known = {fold_name(table): table for table in tables}
     before: dict[TableName, tuple[RelationState, int | None]] = {}
     for _ in range(reader.thresholds.commits.observation_rounds):
@@ -66,7 +72,7 @@ def _observe_relation(spark: SparkSession, reader: CatalogReader, table: TableNa
 
 
 def _observe_by_spark(spark: SparkSession, table: TableName) -> tuple[RelationState, int | None]:
-    """Looks a relation up by Spark, for catalogs and tables that pyiceberg can't read."""
+    """Looks up state and snapshot id of a relation by Spark, for catalogs and tables that pyiceberg can't read."""
     name = quote_name(*table.parts)
     try:
         heads = spark.sql(

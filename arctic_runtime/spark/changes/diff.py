@@ -58,9 +58,10 @@ def diff_states(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool
 
 
 def pair_images_by_key(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool = False) -> DataFrame:
-    """Joins the new and the old row of each key to one row, with the columns that `emit_image_changes` reads.
+    """Joins the new and the old row of each key to one row (a0, …, b0, …), the input of `emit_image_changes`.
 
-    Keys whose row is unchanged are included. The arguments are those of `diff_states`.
+    Keys whose row is unchanged are included. None for `old` means no rows; `keyed` promises that all keys of `new`
+    differ.
     """
     pairs, flaw = _join_new_and_old(new, old, shape, keyed)
     return _add_flaw(pairs, flaw)
@@ -106,15 +107,17 @@ def _join_new_and_old(new: DataFrame, old: DataFrame | None, shape: Shape, keyed
 def diff_deltas(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
     """Computes change rows from added rows (weight 1) and removed rows (weight -1), at most one of each per key.
 
-    `moved` has the query's columns, and the weight in the column named `weight`. The table is not read.
+    `moved` has the added and removed rows, with the query's columns, and the weight in the column named `weight`. The
+    table is not read.
     """
     return emit_image_changes(build_delta_images(moved, weight, shape), shape)
 
 
 def build_delta_images(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
-    """Pairs the added and the removed row of each key, with the columns that `emit_image_changes` reads.
+    """Joins the added and the removed row of each key to one row (a0, …, b0, …), the input of `emit_image_changes`.
 
-    The arguments are those of `diff_deltas`.
+    `moved` has the added rows, with 1 in the column named `weight`, and the removed rows, with -1; at most one of each
+    per key.
     """
     rest = shape.rest_positions
     by = {
@@ -148,15 +151,18 @@ def diff_pairs(pairs: DataFrame, shape: Shape) -> DataFrame:
 
 
 def build_pair_images(pairs: DataFrame, shape: Shape) -> DataFrame:
-    """Renames the columns of `pairs`, the argument of `diff_pairs`, to those that `emit_image_changes` reads."""
-    images_found = pairs.selectExpr(
+    """Converts `pairs`, rows with the new and the old row of a key, to the columns that `emit_image_changes` reads.
+
+    The columns of `pairs` are described in `diff_pairs`.
+    """
+    images = pairs.selectExpr(
         *build_images("a", shape, shape.given),
         *build_images("b", shape, shape.given, name_before),
         alias_as(quote_name(HAS_AFTER), _HAS_AFTER),
         alias_as(quote_name(HAS_BEFORE), _HAS_BEFORE),
         *_build_default_ts_and_seq(shape),
     )
-    return _add_flaw(_keep_absent_columns(images_found, shape), _build_flaw(shape))
+    return _add_flaw(_keep_absent_columns(images, shape), _build_flaw(shape))
 
 
 def _add_flaw(pairs: DataFrame, flaw: Sql) -> DataFrame:
@@ -177,12 +183,13 @@ def diff_events(
     blend: Callable[[DataFrame], DataFrame] | None = None,
     required: Sequence[int] = (),
 ) -> DataFrame:
-    """Computes the change rows by which the net event of each key (see `EventRules`) changes its stored row.
+    """Computes the change rows by which the net event of each key changes the stored row of the key.
 
-    `stored` needs only the rows of keys in `net`. `blend` computes the new rows from net events joined with stored
-    rows; if it is None, the net event is the new row. If no row of a key is stored, its events must have the columns at
-    the positions `required`, or the new row is flawed. In a table whose events are ordered, the delete of a missing row
-    is kept as a tombstone, with a null `_before`, so that an older event of the key that arrives later is ignored.
+    The net event is all new events of a key combined into one (see `EventRules`). `stored` needs only the rows of keys
+    in `net`. `blend` computes the new rows from net events joined with stored rows; if it is None, the net event is the
+    new row. If no row of a key is stored, its events must have the columns at the positions `required`, or the new row
+    is flawed. In a table whose events are ordered, the delete of a missing row is kept as a tombstone, with a null
+    `_before`, so that an older event of the key that arrives later is ignored.
     """
     looked_up = _look_up(net, stored, shape)
     blended = blend(looked_up) if blend else looked_up
@@ -196,8 +203,9 @@ def refresh_changes(
 ) -> DataFrame:
     """Computes the change rows that turn all rows of the table, `old`, into those computed from all its events.
 
-    `net` has the net event of each key over all events. Rows of `old` without one are deleted, with `mark`, a
-    `sequence_by` value as text, as their `_seq`. None for `old` means no rows. Otherwise it works like `diff_events`.
+    `net` has the net event of each key, which combines all events that the key ever had. Rows of `old` whose key has no
+    event are deleted; the `_seq` of their change rows is `mark`, a `sequence_by` value as text. None for `old` means no
+    rows. Otherwise it works like `diff_events`.
     """
     if old is None:
         return diff_events(net, StoredRows(), shape, required=required)
@@ -248,7 +256,7 @@ def _look_up(events: DataFrame, stored: StoredRows, shape: Shape) -> DataFrame:
 
 
 def build_provided_flag(position: int) -> str:
-    """Name of a flag column of net events: whether any event of the key has a value for the column at `position`."""
+    """Returns the name of the flag column that says whether any event of a key has the column at `position`."""
     return f"brought{position}"
 
 

@@ -52,7 +52,7 @@ def join_server(profile: Profile) -> SparkSession:
 def check_reachable(url: str, thresholds: EngineThresholds) -> None:
     """Raises ConfigError if nothing listens at the address of `url`.
 
-    It waits for the time in `thresholds`, where pyspark itself would retry for ten minutes.
+    It waits for the time in `thresholds`; pyspark by itself would retry for ten minutes.
     """
     parts = urlsplit(url)
     try:

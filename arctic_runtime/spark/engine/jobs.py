@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def describe_jobs(session: SparkSession, text: str) -> None:
     """Sets the description of all Spark jobs that this thread starts from now on.
 
-    Does nothing with Spark Connect, where the server describes its jobs itself.
+    Does nothing with Spark Connect, since the server describes its jobs itself.
     """
     if not type(session).__module__.startswith("pyspark.sql.connect"):
         session.sparkContext.setJobDescription(text)

@@ -1,4 +1,4 @@
-"""Creates sessions of our own on the Spark of a session that the program already has, as in notebooks."""
+"""Creates separate sessions on the Spark of a session that the program already has, as in notebooks."""
 
 from __future__ import annotations
 

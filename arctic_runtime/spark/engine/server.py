@@ -138,7 +138,7 @@ def take_place(directory: Path, thresholds: EngineThresholds) -> FileLock | None
     """Takes the lock that only one server of a catalog can hold, until this process ends; None if another has it.
 
     It tries for some seconds, since clients also take the lock for a moment, to check whether a server lives. It stops
-    trying if a server is ready, since that keeps its lock. Deletes the address file of a server that was killed.
+    trying if a server is ready, since that server keeps the lock. Deletes the address file of a server that was killed.
     """
     lock = FileLock(directory / _LOCK)
 

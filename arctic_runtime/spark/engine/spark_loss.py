@@ -26,7 +26,7 @@ _MEMORY = ": somebody did, or the machine had no memory left"
 
 @dataclass(frozen=True)
 class End:
-    """A Spark that has ended: where it ran, how it ended, both as texts for people, and its log file."""
+    """A Spark that has ended: texts for people about its location and the way in which it ended, and its log file."""
 
     where: str
     how: str
@@ -34,9 +34,9 @@ class End:
 
 
 def find_spark_end(patience_seconds: float = 0.0) -> End | None:
-    """Checks whether this process's Spark has ended, and returns how; None if it runs or was never started.
+    """Checks whether the Spark that this process uses has ended; returns None if it runs or was never started.
 
-    `patience_seconds` is how long to wait for Java to end.
+    `patience_seconds` is the time to wait for Java to end.
     """
     if PROCESS.thresholds is None:
         return None

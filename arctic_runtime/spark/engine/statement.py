@@ -1,4 +1,4 @@
-"""Builds SQL statements from quoted parts, where the DataFrame API has no calls.
+"""Builds SQL statements from quoted parts, for statements that the DataFrame API has no calls for.
 
 A template is a constant in the code. Only values of type `Sql`, from the functions of this module, are filled in, so
 that no name and no value from outside is interpreted as SQL.
@@ -99,9 +99,10 @@ def fill_statement(template: LiteralString, **parts: Sql) -> Sql:
 
 
 def select_from(source: Sql, columns: Iterable[Sql], where: Sql | None = None, by: Sequence[Sql] = ()) -> Sql:
-    """Builds a SELECT of `columns` in parentheses from `source`, the name of a relation or another such SELECT.
+    """Builds a SELECT of `columns`, in parentheses, from `source`, the name of a relation or another such SELECT.
 
-    `where` is its condition, None for all rows. `by` are the columns of GROUP BY, without any it is left out.
+    `where` is the condition of WHERE; None selects all rows. `by` are the columns of GROUP BY; without any, the clause
+    is left out.
     """
     query = fill_statement("SELECT {columns} FROM {source}", columns=join_parts(columns), source=source)
     query = query if where is None else fill_statement("{query} WHERE {where}", query=query, where=where)

@@ -1,7 +1,7 @@
 """Drops events that an overwrite has made obsolete.
 
-An overwrite *declares* all rows of a table, or of one of its partitions, as of a value of `sequence_by`, its place in
-the order of events. Events up to this place are already contained in the declared rows.
+An overwrite *declares* all rows of a table, or of one of its partitions, as of a value of `sequence_by`: the declared
+rows contain the effect of all events up to this value, which is called the overwrite's place in the order of events.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from arctic_runtime.spark.tables.rows.frames import combine_all, format_examples
 
 
 def drop_declared(model: Model, events: DataFrame, shape: Shape, declared: Declared) -> DataFrame:
-    """Drops events that an overwrite has made obsolete: those of the overwritten part of the table, up to its position.
+    """Drops events that an overwrite has made obsolete: those of the overwritten part of the table, up to its place.
 
-    The position is a value of `sequence_by`; `declared` has that of each part. Raises ConfigError if it can't be
-    decided whether an event is later, since the position is stored without a time zone.
+    The place of an overwrite is a value of `sequence_by`; `declared` has the place of each overwritten part, a
+    partition or the whole table. Raises ConfigError if the stored place lacks a time zone, and an event is so close to
+    it that it may be older or newer.
     """
     if not declared.places or model.config.sequence_by is None:
         return events
@@ -58,7 +59,10 @@ def _is_until(model: Model, place: Expression) -> Expression:
 
 
 def is_in_part(part: Part, shape: Shape) -> Expression:
-    """Builds the condition that a row is in `part`, a declared partition given as pairs of column and value."""
+    """Builds the condition that a row is in `part`, an overwritten partition given as pairs of column and value.
+
+    The part without pairs is the whole table.
+    """
     values = [(find_column(shape.columns, own), value) for own, value in part]
     return combine_all(
         [to_column(own.name) == marks.read_exact(value, own.type) for own, value in values if own is not None]

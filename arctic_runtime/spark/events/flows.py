@@ -1,9 +1,9 @@
-"""Rows whose columns are set by several flows: a flow is a stream of events that sets some of the columns.
+"""Computes rows whose columns are set by several flows: a flow is a stream of events that sets some of the columns.
 
-Each flow has its own order column, whose values are called places. The table stores for each row the latest place of
-each flow whose event was applied. An event is late if the stored place of its own flow is later; other flows do not
-matter. Events of earlier runs are read again only if events may lack columns of their flow: a late event may then be
-the newest one that has some column, so its row is computed from all events of its key.
+Flows are configured by a `sequence_by` with several order columns, one per flow. The table stores in the order columns
+of each row the highest value of each flow's applied events. An event is late if the stored value of its own flow is
+higher; other flows do not matter. Events of earlier runs are read again only if events may lack columns of their flow:
+a late event may then be the newest one that has some column, so its row is computed from all events of its key.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from arctic_runtime.spark.tables.rows.frames import (
 
 @dataclass(frozen=True)
 class _Flow:
-    """The columns of one flow, as positions in the table: `sequence` orders its events, `columns` are set by them.
+    """The columns of one flow, as positions in the table: `sequence` orders the flow's events, which set `columns`.
 
     `columns` does not include those with a merge function. `number` is the flow's index in the configuration.
     """
@@ -61,10 +61,11 @@ class _Flow:
 
 @dataclass(frozen=True)
 class Flows:
-    """Rules by which the newest event of each flow sets the flow's columns (`sequence_groups` in the configuration).
+    """Rules for rows whose columns are set by several flows: the newest event of a flow sets the flow's columns.
 
-    Columns with a merge function are computed from all events. `partial` are the positions of the columns that events
-    may lack.
+    A flow is a stream of events with an order column of its own (`sequence_groups` in the configuration). Columns with
+    a merge function are computed from all events. `partial` are the positions of the columns that events may lack,
+    `required` those of the columns that events must have if no row of their key is stored.
     """
 
     model: Model
@@ -117,7 +118,11 @@ class Flows:
         return replace_columns(select_from(folded, [Sql("*"), *values]), {}, drop=[flow.newest for flow in flows])
 
     def blend(self, joined: Sql) -> Sql:
-        """Builds the query for new rows: each flow's values come from its net event, or from a newer stored row."""
+        """Builds the query for new rows from `joined`, the net event of each key with the stored row of the key.
+
+        The columns of a flow keep their stored values if the stored value of the flow's order column is higher; if
+        events may lack columns, a column keeps its stored value if no event has the column.
+        """
         values = MergeFunctions(self.model, self.shape, self.partial).blend_columns(COMMUTATIVE)
         for flow in self._flows():
             a, b = quote_name(f"a{flow.sequence}"), quote_name(f"b{flow.sequence}")
@@ -138,7 +143,7 @@ class Flows:
         return flows
 
     def _fold_each(self, flow: _Flow) -> list[Sql]:
-        """Builds for each column of `flow` its value in the newest event that has the column, and a flag if any has.
+        """Builds for each column of `flow` its value in the newest event that has the column, and a flag if any has it.
 
         A delete counts as an event that has all columns, with null values.
         """
@@ -175,7 +180,7 @@ def _fold_newest(flow: _Flow) -> Sql:
 
 
 def _fold_place(flow: _Flow) -> Sql:
-    """Builds the aggregate for the latest value of a flow's order column, without events that take back a row."""
+    """Builds the aggregate for the highest value of a flow's order column, over events that do not take back a row."""
     own = f"a{flow.sequence}"
     return alias_as(fill_statement("max(CASE WHEN deleted OR sign > 0 THEN {place} END)", place=quote_name(own)), own)
 
@@ -187,9 +192,9 @@ def _is_not_brought(position: int) -> Sql:
 
 
 def find_late_keys(model: Model, events: DataFrame, old: DataFrame) -> DataFrame:
-    """Returns the distinct keys of late events: the stored row has a later value in the order column of their flow.
+    """Returns the distinct keys of late events: their flow's order column has a lower value than the stored row has.
 
-    `old` are rows of the table; only those with keys of `events` are needed.
+    `old` has rows of the table; only those with keys of `events` are needed.
     """
     key, places = model.config.primary_key, list(model.config.sequence_groups)
     written = [to_column(sequence).alias(f"__arctic_p{i}") for i, sequence in enumerate(places)]

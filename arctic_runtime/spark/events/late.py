@@ -1,7 +1,4 @@
-"""Late events: those before the newest event of the same key that an earlier run has read.
-
-The place of an event is its value of `sequence_by`.
-"""
+"""Late events: those with a lower `sequence_by` value than an event of the same key that an earlier run has read."""
 
 from __future__ import annotations
 
@@ -22,12 +19,12 @@ from arctic_runtime.spark.tables.rows import marks
 from arctic_runtime.spark.tables.rows.frames import Keys, as_key, match_key, to_column
 
 LateEvents = Literal["lose", "recompute", "recompute_by_flow", "fold"]
-"""Effect of late events.
+"""Effect of late events, which have a lower `sequence_by` value than an event of the same key of an earlier run.
 
-- `lose`: they are ignored, since newer events of their key were applied;
-- `recompute`: the row is computed from all events of its key if an event is late in the table's order;
-- `recompute_by_flow`: the same if an event is late in the order of its flow;
-- `fold`: they are applied like any other event."""
+- `lose`: late events are ignored, since newer events of their key were applied;
+- `recompute`: if an event is late, the row of its key is computed from all events of the key;
+- `recompute_by_flow`: the same, but lateness is decided by the order column of the event's flow (see `flows`);
+- `fold`: late events are applied like any other event."""
 
 _NEWEST = "__arctic_seen"
 
@@ -44,8 +41,8 @@ def select_maybe_late_keys(model: Model, events: DataFrame, high_watermark: str,
 def find_newest_seen(model: Model, seen: DataFrame, keys: Keys, oldest_late: str, shape: Shape) -> DataFrame:
     """Computes for each of `keys` the highest `sequence_by` value that earlier runs have read.
 
-    `seen` has keys and such values, as `_seq`. Values up to `oldest_late`, that of the first late event, are ignored,
-    and keys without higher ones left out, so that Spark can skip files.
+    `seen` has keys with the values that earlier runs have read, in the column `_seq`. So that Spark can skip files,
+    values up to `oldest_late`, the lowest value of a late event, are ignored; keys without higher values are left out.
     """
     later = seen.where(F.col(SEQUENCE) > marks.read_latest(oldest_late, shape.sequence_type))
     rows = keys.select_rows(later, model.config.primary_key)
@@ -72,7 +69,7 @@ def find_late_keys(model: Model, events: DataFrame, newest: DataFrame) -> DataFr
 
 
 def drop_keys(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
-    """Drops the events whose key is one of `keys`, which has the columns of the primary key."""
+    """Drops the events whose key is in `keys`, a frame with the columns of the primary key."""
     key = model.config.primary_key
     return events.join(keys.select(*as_key(key)), match_key(events, key), "left_anti")
 
@@ -80,8 +77,8 @@ def drop_keys(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
 def check_all_is_kept(model: Model, upstreams: Upstreams, last: RunSummary) -> None:
     """Raises DataError if rows with late events can't be recomputed from all events of their keys.
 
-    This is so if, according to the summary of the `last` run, rows come from a restore or an overwrite, or if an
-    upstream no longer has all its rows.
+    They can't if some rows of the table come from a restore or an overwrite, as recorded in the summary of the `last`
+    run, or if an upstream no longer has all its rows.
     """
     declared = last.declared or Declared()
     trimmed = [source for source, state in upstreams.states.items() if state and state.has_lost_rows]

@@ -1,4 +1,4 @@
-"""Rows merged column by column: a function computes each value from the events of the key and the stored row."""
+"""Merges rows column by column: a function computes each value from the events of the key and the stored row."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from arctic_runtime.spark.events.late import LateEvents
 from arctic_runtime.spark.events.order import EventOrder, find_orders
 
 _GIVES = Sql("(NOT deleted AND sign > 0)")
-"""Whether an event has the row's new values; retractions and deletes have none."""
+"""Condition that an event sets values of its row: it is no delete, and does not take back an earlier row (sign -1)."""
 
 _HAS_GIVEN = "gives"
-"""Column of net events: whether any event of the key has new values."""
+"""Name of a column of net events: whether any event of the key is an insert or update, which sets values."""
 
 _FOLDED: Mapping[str, LiteralString] = {
     "last": "max_by(struct({a} AS value), CASE WHEN {gives} AND {has} THEN `order` END).value",
@@ -43,7 +43,7 @@ _FOLDED: Mapping[str, LiteralString] = {
         "THEN array_sort(array_distinct(flatten(collect_list(CASE WHEN {gives} THEN {a} END)))) END"
     ),
 }
-"""Function → aggregate of a column over the events of a key, from its last delete on."""
+"""Aggregate of a column over the events of a key from its last delete on, by the name of the merge function."""
 
 _BLENDED: Mapping[str, LiteralString] = {
     "last": "CASE WHEN {is_brought} THEN {a} ELSE {b} END",
@@ -54,7 +54,7 @@ _BLENDED: Mapping[str, LiteralString] = {
     "min": "least({a}, {b})",
     "union": "coalesce(array_sort(array_union({a}, {b})), {a}, {b})",
 }
-"""Function → the new value of a stored row, from the value of its events (a) and the stored value (b)."""
+"""Expression that combines the value of new events ({a}) with the stored value ({b}), by the name of the function."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,10 @@ class MergeFunctions:
         return []
 
     def fold(self, events: Sql, order: list[Sql]) -> Sql:
-        """Builds the query for one row per key: each column's function, over the key's events since its last delete."""
+        """Builds the query for the net event of each key, by each column's function over the key's events.
+
+        If a key has deletes, only events from its last delete on count.
+        """
         del order
         columns = [
             *[quote_name(f"a{i}") for i in self.shape.key_positions],
@@ -98,7 +101,10 @@ class MergeFunctions:
         return select_from(select_since_delete(events, self.shape), columns, by=key_names(self.shape))
 
     def blend(self, joined: Sql) -> Sql:
-        """Builds the query for new rows: values of net events combined with stored rows that no event has deleted."""
+        """Builds the query for new rows from `joined`, the net event of each key with the stored row of the key.
+
+        The net event combines the key's new events. A stored row that an event has deleted is ignored.
+        """
         return replace_columns(joined, {f"a{i}": value for i, value in self.blend_columns().items()})
 
     def fold_columns(self, functions: Sequence[str] = FUNCTIONS) -> dict[int, Sql]:
@@ -110,7 +116,7 @@ class MergeFunctions:
         }
 
     def fold_flags(self) -> list[Sql]:
-        """Builds for each column that events may lack the aggregate of whether any event of the key has it."""
+        """Builds flag aggregates, one for each column that events may lack: whether any event of the key has it."""
         return partial_columns.fold_flags(self.partial, _GIVES)
 
     def blend_columns(self, functions: Sequence[str] = FUNCTIONS) -> dict[int, Sql]:
@@ -133,7 +139,7 @@ class MergeFunctions:
         return quote_name(build_provided_flag(position) if position in self.partial else _HAS_GIVEN)
 
     def _functions(self) -> dict[int, str]:
-        """The merge function of each column outside the key, by the column's position."""
+        """Returns the name of the merge function of each column outside the key, by the column's position."""
         config = self.model.config
         return {
             i: get_function(config.merge_columns, config.on_match, self.shape.columns[i].name)

@@ -1,4 +1,4 @@
-"""Folds the change events of a window to net events, one per key."""
+"""Folds the change events that a run reads to net events: one event per key, with the effect of all its events."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _IS_DELETE = f"{OWN_PREFIX}is_delete"
 
 
 def net_events(rules: EventRules, events: DataFrame) -> DataFrame:
-    """Computes the net event of each key (see `EventRules`).
+    """Computes the net event of each key, with the combined effect of all its `events` (see `EventRules`).
 
-    The column `flaw` says how the row violates the contract; it is null if it does not.
+    The column `flaw` says how the new row violates the contract, and is null if the row does not violate it.
     """
     known = events.withColumn(_IS_DELETE, is_delete(rules.model, events))
     columns = list_frame_columns(known)
@@ -31,9 +31,10 @@ def net_events(rules: EventRules, events: DataFrame) -> DataFrame:
 
 
 def fold_events(rules: EventRules, marked: Sql, columns: Sequence[Column]) -> Sql:
-    """Builds the query that folds marked events, from the query `marked`, to net events with `flaw`.
+    """Builds the query that combines events to net events, one per key, and adds the column `flaw`.
 
-    `columns` are those of the events before `mark_events`.
+    `marked` is the query that `mark_events` returned; `columns` are the columns of the events before that. `flaw` says
+    how a row violates the contract.
     """
     folded = rules.fold(marked, list_order_parts(columns))
     flaw = fill_statement("CASE WHEN NOT deleted THEN {flaw} END AS flaw", flaw=find_contract_violation(rules.shape))
@@ -41,9 +42,9 @@ def fold_events(rules: EventRules, marked: Sql, columns: Sequence[Column]) -> Sq
 
 
 def mark_events(rules: EventRules, events: Sql, columns: Sequence[Column]) -> Sql:
-    """Builds the query that adds to events the columns of marked events, which `EventRules` describes.
+    """Builds the query that adds to events the columns from which `EventRules` computes rows, such as `deleted`.
 
-    `columns` are the columns of `events`.
+    `EventRules` describes these columns; its events with them are called marked. `columns` are the columns of `events`.
     """
     model, shape = rules.model, rules.shape
     flagged = partial_columns.add_flags(model, shape, rules.partial, events, columns)
@@ -67,12 +68,15 @@ def mark_events(rules: EventRules, events: Sql, columns: Sequence[Column]) -> Sq
 
 
 def blend_rows(rules: EventRules, joined: DataFrame) -> DataFrame:
-    """Computes new rows from net events; `joined` has in each row also the stored row of the key, if there is one."""
+    """Computes new rows from `joined`: the net event of each key, in one row with the stored row of the key, if any."""
     return query_rows(joined, rules.blend) if rules.reads_stored_rows else joined
 
 
 def is_delete(model: Model, events: DataFrame) -> Expression:
-    """Builds the condition that an event deletes its row: by `delete_when`, or as part of a truncation."""
+    """Builds the condition that an event deletes its row: by `delete_when`, or since it comes from a truncation.
+
+    Truncations are replaced by deletes of all keys (see `spread_truncations`).
+    """
     predicate = model.config.delete_when
     deletes = F.coalesce(F.expr(predicate), F.lit(False)) if predicate else F.lit(False)
     return truncate.is_spread(events) | deletes

@@ -36,7 +36,9 @@ _FIRST: Mapping[str, LiteralString] = {
     "sum": "{new} * {sign}",
     "union": "CASE WHEN {sign} > 0 THEN array_sort(array_distinct({new})) END",
 }
-"""Function → the value of a column after the first event of a row; other functions take the event's value."""
+"""Value of a column after the first event of a row, by the name of the merge function.
+
+All other functions take the event's value."""
 
 _NEXT: Mapping[str, LiteralString] = {
     "last": "CASE WHEN {sign} > 0 THEN {new} ELSE {old} END",
@@ -47,7 +49,9 @@ _NEXT: Mapping[str, LiteralString] = {
     "min": "least({old}, CASE WHEN {sign} > 0 THEN {new} END)",
     "union": "CASE WHEN {sign} > 0 THEN coalesce(array_sort(array_union({old}, {new})), {new}, {old}) ELSE {old} END",
 }
-"""Function → the value of a column after a further event, from the value before it (`old`) and the event's (`new`)."""
+"""Value of a column after a further event, by the name of the merge function.
+
+{old} is the value before the event, {new} the event's value, and {sign} -1 if the event takes back an earlier row."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class OneByOne:
 
     @property
     def extra_columns(self) -> list[Sql]:
-        """The columns of events that merge expressions use, under generated names; the table may lack these columns."""
+        """Event columns that merge expressions refer to, under generated names; the table need not have them."""
         return [alias_as(quote_name(column), own) for column, own in self._expression_columns().items()]
 
     @property

@@ -22,7 +22,8 @@ from arctic_runtime.sql.types import Struct, Type, read_type
 class EventOrder:
     """An order of a key's events by the column `sequence`.
 
-    For a flow, `columns` are the columns that this order concerns; None means all columns.
+    `columns` are the columns whose values depend on this order, if columns are ordered separately (`sequence_groups`);
+    None means all columns.
     """
 
     sequence: str
@@ -35,9 +36,9 @@ def find_orders(model: Model) -> tuple[EventOrder, ...]:
 
 
 def list_order_parts(columns: Sequence[Column]) -> list[Sql]:
-    """Lists the innermost fields of the struct column `order` of marked events.
+    """Lists the innermost fields of the struct column `order` of marked events, which `mark_events` builds.
 
-    `columns` are those of the events before marking.
+    `columns` are the columns of the events before `mark_events`.
     """
     position = next((event_column.type for event_column in columns if event_column.name == POSITION), None)
     parts = [] if position is None else list(_list_leaves(read_type(position)))

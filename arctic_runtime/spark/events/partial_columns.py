@@ -1,7 +1,8 @@
-"""Partial events: an event may lack some columns, in which the row keeps its values.
+"""Partial events: an event may lack some columns; in these columns the row keeps its values.
 
-A column with a null is not lacking: null is its new value. The columns that an event has are listed in the query's
-column `columns_to_update`, or a marker, `unavailable_value`, stands in the columns that it lacks.
+An event does not lack a column in which it has a null: null is then the new value. Either the column of the query that
+the option `columns_to_update` names lists the columns that an event has, or the marker `unavailable_value` stands in
+the columns that it lacks.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 
 
 def has_flag(position: int) -> str:
-    """Name of a flag column of marked events: whether the event has the table's column at `position`."""
+    """Returns the name of the flag column that says whether an event has the table's column at `position`."""
     return f"{OWN_PREFIX}has{position}"
 
 
@@ -174,7 +175,7 @@ def _has_source(model: Model, source: Column) -> Sql:
 
 
 def _match_marker(value: Sql, kind: str, marker: str) -> Iterator[Sql]:
-    """Yields conditions that `value`, of the SQL type `kind`, is the `marker`, one for each form of it in that type."""
+    """Yields conditions that `value` is the `marker`: one for each form that the marker has in the SQL type `kind`."""
     match read_type(kind):
         case Primitive("string"):
             yield fill_statement(

@@ -20,17 +20,19 @@ from arctic_runtime.spark.tables.rows.frames import combine_any, format_examples
 
 @dataclass(frozen=True)
 class Profile:
-    """Counts of the events that a run reads, and their earliest and latest places, which are values of `sequence_by`.
+    """Counts of the events that a run reads, and their lowest and highest values of `sequence_by`.
 
-    Places are texts as `marks` writes them, and None without such events: `oldest` of all events, `oldest_late` of the
-    late ones, `high_watermark` of all events read by this and earlier runs, and `truncated`, the latest of the
-    `truncations`, which are events that empty the table.
+    These values are texts as `marks` writes them, and None if there are no such events: `oldest` is the lowest of all
+    events, `oldest_late` the lowest of the late ones, `high_watermark` the highest of all events read by this and
+    earlier runs, and `truncated` the highest of the `truncations`, which are events that empty the table.
 
-    `late` is the number of events before the newest event of any earlier run, so that they may be late for their key.
+    `late` is the number of events below the high watermark of earlier runs, so that they may be late for their key.
     `retracted` is the number of events that take back an earlier row of the source, `unknown_before` that of changes of
     the source whose earlier row is unknown, and `unknown_columns` that of events with unknown names in
     `columns_to_update`. The last four are for tables with history, computed by `earlier_events`: `asking` is the number
-    of events that need events of earlier runs, the others are texts like the places.
+    of events that can be applied only together with events of earlier runs, and `oldest_asking` and
+    `oldest_asking_time` the lowest `sequence_by` and `valid_time` of these events; `newest_valid_time` is the highest
+    `valid_time` of all events read by this and earlier runs. The last three are texts.
     """
 
     events: int
@@ -52,7 +54,7 @@ class Profile:
 
 
 def profile_events(model: Model, events: DataFrame, shape: Shape, last: RunSummary | None) -> Profile:
-    """Counts events and their flaws in one Spark job.
+    """Counts the events that a run reads, and those with flaws such as a null key, in one Spark job.
 
     `last` is the summary of the last run, whose high watermark decides which events may be late; None if there is none.
     """
@@ -77,7 +79,7 @@ def profile_events(model: Model, events: DataFrame, shape: Shape, last: RunSumma
 
 
 def check_profile(model: Model, events: DataFrame, profile: Profile) -> None:
-    """Raises DataError, with example rows, if events lack a key or a place in the order, or name unknown columns."""
+    """Raises DataError, with example rows, if events have a null in key or `sequence_by`, or name unknown columns."""
     if profile.null_keys:
         rows = events.where(_lacks_key(model, events)).limit(3).collect()
         raise DataError(

@@ -1,4 +1,4 @@
-"""Splits change rows of a source into events that add the new row and events that take back the old row.
+"""Splits each change row of a source into an event that adds the new row and an event that takes back the old row.
 
 Functions over the rows of a source, such as a sum, need both: an update adds its new row and subtracts its old one, and
 a delete subtracts its last row.
@@ -51,15 +51,16 @@ _SIGN, _THERE, _FIRST, _EXISTED, _NEW = "sign", "__arctic_there", "__arctic_firs
 
 
 def is_retracting(model: Model, source: SourceState) -> bool:
-    """Whether a model reads change rows from a source and merges them by functions, which need the old rows as well."""
+    """Whether a model merges change rows of `source` by functions, such as a sum, which need the old rows as well."""
     return bool(model.config.merge_columns) and source.kind == "changes"
 
 
 def has_positions(sources: Iterable[SourceState | None]) -> bool:
-    """Whether rows of all `sources` of a query have the column POSITION, in the same form, so that it can order events.
+    """Whether the rows of all `sources` of a query can get a column POSITION, with equal fields, to order events by.
 
-    Tables of format version 2 keep no row lineage, so their rows have no position. None in `sources` is ignored: it
-    stands for a source that does not exist.
+    The position of a row is its commit and its row number in this commit. Tables of Iceberg format version 2 keep no
+    row lineage, so their rows have no position. None in `sources` stands for a source that does not exist, and is
+    ignored.
     """
     states = [state for state in sources if state is not None]
     is_alone = len(states) <= 1 or not any(state.keeps_all for state in states)
@@ -67,9 +68,10 @@ def has_positions(sources: Iterable[SourceState | None]) -> bool:
 
 
 def read_event_rows(model: Model, source: SourceState, rows: DataFrame, window: Window, placed: bool) -> DataFrame:
-    """Prepares `rows`, those of a source in its window, as input of the model's query; if `placed`, adds POSITION.
+    """Prepares `rows`, those of a source in its window, as input of the model's query.
 
-    With `merge_columns`, POSITION also contains the sign of the row (see `sign_rows`).
+    If `placed`, adds the column POSITION, with the commit of a row and its row number in this commit. If the model has
+    `merge_columns`, POSITION also contains the sign of the row (see `sign_rows`).
     """
     if not placed:
         return rows
@@ -84,9 +86,10 @@ def read_event_rows(model: Model, source: SourceState, rows: DataFrame, window: 
 def sign_rows(spark: SparkSession, rows: DataFrame, source: SourceState, window: Window) -> DataFrame:
     """Splits change rows of a source into the rows that they add (sign 1) and the rows that they take back (sign -1).
 
-    The sign is a field of POSITION, and 0 if the row before the change is unknown. If earlier change rows of the source
-    were deleted, some of the remaining ones are read as inserts: after a changelog compaction, the newest of each key
-    up to it; if only forgotten rows were deleted, the first of each key.
+    The sign is a field of the column POSITION, and 0 if the row before the change is unknown. If change rows of the
+    source were deleted, a remaining change row may be the first of its key, and is then read as an insert: after a
+    changelog compaction, the newest change row of each key that the compaction kept; if only forgotten rows were
+    deleted, the first change row of each key.
     """
     placed = with_source_position(rows, source.keeps_all)
     if not source.trimmed or window.start is not None:
@@ -115,10 +118,11 @@ def _count_as_inserts(rows: DataFrame, which: Expression) -> DataFrame:
 
 
 def add_existence(spark: SparkSession, placed: DataFrame, source: SourceState, window: Window) -> DataFrame:
-    """Adds a flag to change rows without `_before`: whether a row of their key existed before the change.
+    """Adds the flag column `_EXISTED` to change rows: whether a row of the key existed before the change.
 
-    The flag is needed since the delete of a missing row looks like any other delete. It is computed from the previous
-    change row of the key, which is read from the change table if it is before the window.
+    Change rows without `_before` need it, since the delete of a missing row looks like any other delete. The flag is
+    computed from the previous change row of the key; if this is older than the window, it is read from the change
+    table.
     """
     assert source.key is not None
     rows = placed.withColumn(_NEW, F.lit(True))
@@ -255,14 +259,16 @@ def check_retractions(
 
 
 _FOLLOWS_ALL = ("sum", "last", "last_non_null")
-"""Functions that can apply any change: by subtraction, or since only the newest event matters."""
+"""Merge functions that can apply any change: by subtraction, or since only the newest event matters."""
 
 _STUCK: Mapping[str, LiteralString] = {
     "max": "max({old}) IS NOT NULL AND coalesce(max({new}) < max({old}), true)",
     "min": "min({old}) IS NOT NULL AND coalesce(min({new}) > min({old}), true)",
     "union": "size(array_except(flatten(collect_list({old})), flatten(collect_list({new})))) > 0",
 }
-"""Function → whether the old value can't be taken back, since the new value of the change does not cover it."""
+"""Condition that an old value can't be taken back, since the new value does not replace it, by the merge function.
+
+For instance, a maximum can follow an update that raises the value, but not one that lowers it."""
 
 
 def _find_stuck(events: DataFrame, merged: str, function: str) -> Sql:

@@ -18,11 +18,12 @@ from arctic_runtime.spark.events.order import EventOrder
 
 
 class EventRules(Protocol):
-    """Rules that compute a table's rows from events, as SQL queries: fold the events of a key, then add the stored row.
+    """Rules that compute a table's rows from events by SQL: fold the events of a key, then combine with the stored row.
 
     `fold` takes *marked* events. Their columns are: a0, a1, …, those of the table; `deleted`, whether the event deletes
-    its row; `ts`, its time; `seq`, its value of `_seq`; `sign`, -1 for events that take back a row; `order`, the place
-    among all events; has0, has1, …, whether the event has a column that events may lack; and `extra_columns`.
+    its row; `ts`, its time; `seq`, its value of `_seq`; `sign`, -1 for events that take back an earlier row; `order`, a
+    struct by which events are ordered; has0, has1, …, whether the event has a column that events may lack; and
+    `extra_columns`.
 
     `fold` returns *net* events, one per key. Their columns are: a0, a1, …; `deleted`; `reset`, whether an event deleted
     the row, so that no stored value is kept; `ts`; `seq`; and columns that only `blend` reads.
@@ -58,9 +59,10 @@ class EventRules(Protocol):
         ...
 
     def fold(self, events: Sql, order: list[Sql]) -> Sql:
-        """Builds the query that folds marked `events` to net events.
+        """Builds the query that combines all events of a key into one net event (see the class for its columns).
 
-        `order` lists the innermost fields of the events' struct column `order`.
+        `events` is the query for marked events. `order` lists the innermost fields of their struct column `order`, by
+        which they are ordered.
         """
         ...
 
@@ -70,7 +72,7 @@ class EventRules(Protocol):
         ...
 
     def blend(self, joined: Sql) -> Sql:
-        """Builds the query for new rows from `joined`: net events, each with the stored row of its key.
+        """Builds the query for new rows from `joined`: the net event of each key, with the stored row of the key.
 
         The columns of the stored row are b0, b1, …; `has_before` says whether there is one.
         """
@@ -78,7 +80,7 @@ class EventRules(Protocol):
 
 
 _KINDS = (Flows, OneByOne, NewestEvent, MergeFunctions)
-"""Kinds of rules; a model has the first kind that applies to its configuration."""
+"""Kinds of rules; a model uses the first kind that applies to its configuration."""
 
 
 def choose_rules(model: Model, shape: Shape) -> EventRules:

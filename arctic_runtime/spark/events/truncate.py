@@ -1,7 +1,4 @@
-"""Truncations: events that empty the table, by a delete of every row at their place in the order of events.
-
-The place is the event's value of `sequence_by`.
-"""
+"""Truncations: events that empty the table. A truncation deletes every row, as of its own `sequence_by` value."""
 
 from __future__ import annotations
 
@@ -30,10 +27,10 @@ def is_truncation(model: Model, events: DataFrame) -> Expression:
 
 
 def count_truncations(model: Model, events: DataFrame, sequence: Expression, sequence_type: str) -> list[Expression]:
-    """Builds the aggregates `truncations`, the number of events that empty the table, and `truncated`, the latest one.
+    """Builds two aggregates about the events that empty the table: `truncations` and `truncated`.
 
-    `sequence` is the events' place, of the SQL type `sequence_type`; `truncated` is such a place as text. The list is
-    empty if the model has no `truncate_when`.
+    `truncations` is their number, `truncated` the highest of their `sequence_by` values, as text. `sequence` is the
+    expression of this value, of the SQL type `sequence_type`. The list is empty if the model has no `truncate_when`.
     """
     if model.config.truncate_when is None:
         return []
@@ -48,10 +45,10 @@ def is_spread(events: DataFrame) -> Expression:
 
 
 def spread_truncations(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
-    """Replaces each event that empties the table by deletes, one for each of `keys`, with its other columns.
+    """Replaces each event that empties the table by deletes, one for each of `keys`.
 
-    So the deletes have its place in the order of events. `keys` has the columns of the primary key; duplicates do not
-    matter.
+    A delete has all other columns of the replaced event, so it has the same place in the order of events. `keys` has
+    the columns of the primary key; duplicates do not matter.
     """
     if model.config.truncate_when is None:
         return events
@@ -67,7 +64,7 @@ def spread_truncations(model: Model, events: DataFrame, keys: DataFrame) -> Data
 
 
 def spread_over_own_keys(model: Model, events: DataFrame) -> DataFrame:
-    """Replaces each truncation by deletes of all keys of `events`; these must be all events that the table ever had."""
+    """Replaces each truncation by deletes of all keys in `events`, which must be all events that the table ever had."""
     if model.config.truncate_when is None:
         return events
     key = [to_column(part) for part in model.config.primary_key]

@@ -25,10 +25,11 @@ T = TypeVar("T")
 
 
 class DownstreamTables:
-    """The table `root` and all tables that are computed from it; each comes after the tables that it reads.
+    """The table `root`, from which rows are forgotten, and all tables that are computed from it.
 
-    `keyed` are the tables that may have rows to forget, the root first. `appended` are those without a primary key:
-    none of their rows can be forgotten, but they are refreshed as well. `below` are both without the root.
+    `keyed` are the tables with a primary key, which may have rows to forget, the root first. `appended` are those
+    without a primary key: none of their rows can be forgotten, but they are refreshed as well. `below` has the tables
+    of both lists without the root. In all lists a table comes after the tables that it reads.
     """
 
     def __init__(
@@ -73,12 +74,18 @@ class DownstreamTables:
         return table in self._reads[model.table]
 
     def is_computed_again(self, model: Model) -> bool:
-        """Whether a model's rows to forget are recomputed from the remaining events, not deleted by a refresh."""
+        """Whether the rows to forget of a model are recomputed from the remaining events of their keys.
+
+        Otherwise a refresh of the model deletes them, as it follows the deletes of the upstream.
+        """
         is_of_events = model.config.input == "changes" and model in self.keyed
         return is_of_events and not can_follow_deletion(self.open_refresh(model))
 
     def list_notes(self) -> Iterator[str]:
-        """Yields notes for the user about tables that may have rows to forget, but in which nothing is searched."""
+        """Yields notes for the user about data of forgotten rows that may remain, since it is not searched for.
+
+        This concerns tables that the root reads, and tables that a query of change events joins.
+        """
         for origin in self.origins:
             yield f"{origin}, which {self.root.table} reads, is not looked at: forget the rows there as well"
         involved = {model.table for model in self.keyed}
@@ -107,12 +114,15 @@ class DownstreamTables:
 
 
 def _list_lookup_tables(model: Model) -> frozenset[TableName]:
-    """Returns the tables whose current rows a query of change events reads, besides the tables of its `changes(…)`."""
+    """Returns the tables that a query of change events joins with their current rows.
+
+    These are all tables that it reads, except the model's own table and those whose changes it reads by `changes(…)`.
+    """
     catalog, schema = model.table.catalog, model.table.schema
     events = {TableName(catalog, schema, format_changes_view(source)) for source in list_changes_read(model.sql)}
     return frozenset(find_reads(model.sql, catalog, schema).tables) - events - {model.table}
 
 
 def select_sources_of_events(model: Model, tables: Mapping[TableName, T]) -> dict[TableName, T]:
-    """Returns the entries of `tables` for those whose change rows the query of `model` reads."""
+    """Returns the entries of `tables` whose table the query of `model` reads by `changes(…)`."""
     return {table: tables[table] for table in list_changes_read(model.sql) if table in tables}

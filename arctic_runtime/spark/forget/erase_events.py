@@ -40,10 +40,10 @@ _PLACE = "__arctic_place"
 
 @dataclass(frozen=True)
 class ForgottenRows:
-    """The forgotten change rows of one upstream: those under `keys` in commits before the sequence number `since`.
+    """The forgotten change rows of one upstream: those of `keys` in commits before the sequence number `since`.
 
-    None for `since` means all commits. If `restated`, the commit `since` exists, and contains nothing but the rows that
-    remain under these keys, published once more.
+    None for `since` means all commits. If `restated`, the commit with the sequence number `since` contains nothing but
+    the rows that these keys still have after the forgetting, published again.
     """
 
     keys: DataFrame
@@ -53,7 +53,7 @@ class ForgottenRows:
     def skip_rows(self, source: SourceState, rows: DataFrame) -> DataFrame:
         """Returns the part of `rows`, change rows of the upstream, that an ordinary refresh should read.
 
-        These are the rows of other keys and those of commits after the forgetting.
+        These are the change rows of other keys, and all change rows of commits after the forgetting.
         """
         return self._exclude_rows(
             source, rows, self.since + 1 if self.since is not None and self.restated else self.since
@@ -62,7 +62,8 @@ class ForgottenRows:
     def leave_rows(self, source: SourceState, rows: DataFrame) -> DataFrame:
         """Returns the part of `rows`, change rows of the upstream, from which the table can be recomputed.
 
-        These are the rows of `skip_rows`, and as inserts those that remain under the keys and were published once more.
+        These are the change rows of `skip_rows`, and those of the commit that published the remaining rows of the
+        forgotten keys again, as inserts.
         """
         left = self._exclude_rows(source, rows, self.since)
         if self.since is None or not self.restated:
@@ -83,18 +84,18 @@ class ForgottenRows:
 
 
 def list_skips(forgotten: Mapping[TableName, ForgottenRows]) -> Narrowed:
-    """Returns by upstream the filter by which a refresh skips forgotten change rows.
+    """Returns for each upstream the filter by which a refresh skips forgotten change rows.
 
-    The refresh does not touch rows that were computed from these; `recompute_rows` recomputes them.
+    The refresh does not touch rows that were computed from skipped change rows; `recompute_rows` recomputes these.
     """
     return {source: rows.skip_rows for source, rows in forgotten.items()}
 
 
 def can_follow_deletion(refresh: Refresh) -> bool:
-    """Whether a refresh can apply deletes of upstream rows to a model, so that its rows need not be recomputed.
+    """Whether rows of a model are forgotten by an ordinary refresh, which applies the deletes of upstream rows.
 
-    This is so only if recomputing is impossible, since rows come from an overwrite or a restore or not all events can
-    be read, and if all columns are sums, which can subtract a deleted row.
+    This is so if all columns outside the key are sums, from which a deleted row can be subtracted, and if the rows
+    can't be recomputed, since some come from an overwrite or a restore or since not all events can be read.
     """
     model = refresh.model
     changes, _ = require_built(refresh.table.observe_state(), model.table)
@@ -110,11 +111,11 @@ def can_follow_deletion(refresh: Refresh) -> bool:
 
 
 def check_recomputable(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableName, DataFrame]) -> None:
-    """Raises DataError if the rows under `keys` can't be recomputed without the `forgotten` rows of upstreams.
+    """Raises DataError if the rows of `keys` can't be recomputed without the `forgotten` rows of upstreams.
 
-    `forgotten` has the forgotten keys by upstream. No row can be recomputed if any came from an overwrite or a restore.
-    A row made of both forgotten and other events can't be if the table is bitemporal, or if upstreams no longer have
-    all events that it needs.
+    `forgotten` has the forgotten keys by upstream. No row can be recomputed if any row of the table came from an
+    overwrite or a restore. A row that was computed from both forgotten and other events can't be recomputed if the
+    table is bitemporal, or if upstreams no longer have all events that the row needs.
     """
     session, model = refresh.table, refresh.model
     state = session.reconcile_until_done(session.observe_state(), fold=True)
@@ -144,7 +145,7 @@ def check_recomputable(refresh: Refresh, keys: DataFrame, forgotten: Mapping[Tab
 
 
 def recompute_rows(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableName, ForgottenRows]) -> None:
-    """Publishes the changes that turn the rows under `keys` into those computed from all events not `forgotten`."""
+    """Publishes the changes that turn the rows of `keys` into rows computed from all events except `forgotten` ones."""
     attempts = refresh.table.reader.thresholds.commits.attempts
     retry_on_conflict(partial(_recompute_once, refresh, keys, forgotten), attempts)
 
@@ -165,7 +166,7 @@ def _recompute_once(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableN
 
 
 def _diff_rows(model: Model, query: DataFrame, old: DataFrame, shape: Shape) -> DataFrame:
-    """Computes the change rows that turn the rows `old` into those computed from `query`, the query's events."""
+    """Computes the change rows that turn the rows `old` into the rows computed from the events `query`."""
     rules = choose_rules(model, shape)
     check_order(model, rules.orders, query)
     net = net_events(rules, query)
@@ -195,7 +196,7 @@ def _require_last_run(changes: ChangeTableState) -> RunSummary:
 
 
 def _explain_other_origin(last: RunSummary) -> str:
-    """Returns `restored` or `declared` if the table has rows of a restore or an overwrite, else an empty text."""
+    """Returns `restored` if rows come from a restore, `declared` if they come from an overwrite, else an empty text."""
     if last.restored is not None:
         return "restored"
     return "declared" if last.declared and last.declared.places else ""

@@ -33,7 +33,7 @@ class Letters:
 
 
 def count_dead_letters(session: TableSession, keys: DataFrame | None) -> int:
-    """Counts the table's dead letters that contain one of `keys` in their payload; 0 if `keys` is None."""
+    """Counts the dead letters of an ingested table that contain one of `keys` in their payload; 0 if `keys` is None."""
     table = _find_dead_letter_table(session)
     return (
         0
@@ -43,9 +43,10 @@ def count_dead_letters(session: TableSession, keys: DataFrame | None) -> int:
 
 
 def drop_dead_letters(session: TableSession, keys: DataFrame | None) -> Letters:
-    """Deletes the table's dead letters that contain one of `keys`, and expires older snapshots of all dead letters.
+    """Deletes the dead letters of an ingested table that contain one of `keys` in their payload.
 
-    Does nothing if `keys` is None.
+    Also expires all older snapshots of the dead letter table, which all tables of a source share. Does nothing if
+    `keys` is None.
     """
     return retry_on_conflict(partial(_drop_once, session, keys), session.reader.thresholds.commits.attempts)
 
@@ -96,9 +97,9 @@ def _select_own(session: TableSession, rows: DataFrame) -> DataFrame:
 
 
 def _select_by_keys(session: TableSession, rows: DataFrame, keys: DataFrame) -> DataFrame:
-    """Selects the table's dead letters that contain one of `keys` in the fields of their JSON payload.
+    """Selects the dead letters of the session's table whose JSON payload contains one of `keys`.
 
-    Each key column must occur in it as a field with this name and the key's value.
+    The payload contains a key if it has, for each key column, a field with the column's name and the key's value.
     """
     payload = F.col("payload").cast("string")
     values = [F.col(name_key_column(place)).cast("string") for place in range(len(session.model.config.entity_key))]

@@ -61,11 +61,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Restated:
-    """The change rows of a table that can be purged: those under `keys` in commits before the sequence number `since`.
+    """The change rows of a table that can be purged: those of `keys` in commits before the sequence number `since`.
 
-    If `has_rows`, the commit `since` contains nothing but the rows that remain under the keys, published once more
-    (restated); otherwise no row remains. `until` is the newest commit that contains rows to purge: a reader that has
-    read it has read all of them.
+    If `has_rows`, rows of these keys remain, and the commit with the sequence number `since` has published them again
+    (restated) and contains nothing else; otherwise no row of these keys remains. `until` is the newest commit that
+    contains change rows to purge: a reader that has read this commit has read all of them.
     """
 
     keys: Keys
@@ -75,9 +75,9 @@ class Restated:
 
 
 def collect_lookup_keys(session: TableSession, state: TableState, keys: DataFrame) -> tuple[Keys, int]:
-    """Prepares `keys`, named as by `as_key`, for lookups in a table; runs a Spark job to count them.
+    """Prepares `keys`, whose columns are named as by `as_key`, for lookups in the session's table.
 
-    Returns the prepared keys and their number.
+    Runs a Spark job to count the keys. Returns the prepared keys and their number.
     """
     count, key = keys.count(), session.model.config.entity_key
     if not key:
@@ -87,9 +87,10 @@ def collect_lookup_keys(session: TableSession, state: TableState, keys: DataFram
 
 
 def erase_rows(session: TableSession, keys: DataFrame, where: Expression | None = None) -> int:
-    """Deletes the rows under `keys`, if they meet the condition `where`, by a commit of change rows.
+    """Deletes the rows of `keys` that meet the condition `where`, by a commit of change rows.
 
-    Without `where` it deletes all of them. Returns the sequence number of the commit from which on they do not exist.
+    Without `where` it deletes all rows of these keys. Returns the sequence number of the commit from which on the rows
+    do not exist.
     """
     return retry_on_conflict(partial(_erase_once, session, keys, where), session.reader.thresholds.commits.attempts)
 
@@ -121,7 +122,7 @@ def read_rows_now(session: TableSession, state: TableState, keys: Keys) -> DataF
 def publish_forgotten(session: TableSession, state: TableState, rows: Callable[[Shape], DataFrame]) -> None:
     """Publishes the change rows that `rows` computes, in a commit that repeats the summary of the newest run.
 
-    So the offsets, which are part of the summary, stay the same.
+    The offsets, up to which the table has read its upstreams, are part of the summary, so they stay the same.
     """
     changes, _ = require_built(state, session.model.table)
     last, table = find_last_run(changes), session.model.table.changes
@@ -137,8 +138,9 @@ def publish_forgotten(session: TableSession, state: TableState, rows: Callable[[
 def purge_files(session: TableSession, restated: Restated, count: int) -> TableForgotten:
     """Removes rows of forgotten keys from all files of a table, including those of old snapshots.
 
-    Only rows from the commit `restated.since` on remain; all readers of the table must have read that commit. `count`
-    is the number of keys, for the result. Raises CommitConflict if other writers are faster at every attempt.
+    Of these keys only rows of the commit with the sequence number `restated.since`, and of later ones, remain. All
+    readers of the table must have read that commit. `count` is the number of keys, for the result. Raises
+    CommitConflict if other writers are faster at every attempt.
     """
     attempts = session.reader.thresholds.commits.attempts
     return retry_on_conflict(partial(_purge_once, session, restated, count), attempts)
@@ -185,9 +187,9 @@ def _drop_entries(session: TableSession, table: TableName) -> None:
 
 
 def _find_merged_version(changes: ChangeTableState, base: BaseState) -> Version:
-    """Returns the newest version whose rows the base table contains, which may be newer than the recorded one.
+    """Returns the newest version whose changes the base table contains.
 
-    Commits without rows after the recorded version do not matter, so the base table contains them as well.
+    It is newer than the recorded version if the commits that directly follow have no rows.
     """
     assert base.merged is not None
     pending = changes.list_commits_after(base.merged)
@@ -200,9 +202,9 @@ def _find_merged_version(changes: ChangeTableState, base: BaseState) -> Version:
 
 
 def restate_rows(session: TableSession, keys: DataFrame) -> Restated:
-    """Publishes the current rows under `keys` once more, as updates without a change, so that older ones can be purged.
+    """Publishes the current rows of `keys` again, as updates without a change, so that older change rows can be purged.
 
-    Publishes nothing if there are none.
+    Publishes nothing if the table has no row of these keys, or if its rows consist of key columns only.
     """
     return retry_on_conflict(partial(_restate_once, session, keys), session.reader.thresholds.commits.attempts)
 
@@ -211,22 +213,22 @@ def _restate_once(session: TableSession, keys: DataFrame) -> Restated:
     state = session.reconcile_until_done(session.observe_state(), fold=True)
     changes, _ = require_built(state, session.model.table)
     shape = build_shape(session.model, state, strip_change_columns(changes.columns))
-    keys_found, _ = collect_lookup_keys(session, state, keys)
-    there = read_rows_now(session, state, keys_found).select(*as_key(session.model.config.entity_key))
+    lookups, _ = collect_lookup_keys(session, state, keys)
+    there = read_rows_now(session, state, lookups).select(*as_key(session.model.config.entity_key))
     if there.isEmpty():
-        return build_empty_restatement(session, state, keys_found, changes.commits[-1].version.sequence)
+        return build_empty_restatement(session, state, lookups, changes.commits[-1].version.sequence)
     if not shape.rest:
         # A row with key columns only has no other values to forget while it exists.
         others, _ = collect_lookup_keys(session, state, keys.join(there, list(keys.columns), "left_anti"))
         return build_empty_restatement(session, state, others, changes.commits[-1].version.sequence)
-    publish_forgotten(session, state, partial(_build_restating_changes, session, state, keys_found))
+    publish_forgotten(session, state, partial(_build_restating_changes, session, state, lookups))
     now, _ = require_built(session.observe_state(), session.model.table)
     commit = _find_next_commit(now, changes)
-    return Restated(keys_found, commit.version.sequence, Age(commit.version.sequence, commit.at_ms), has_rows=True)
+    return Restated(lookups, commit.version.sequence, Age(commit.version.sequence, commit.at_ms), has_rows=True)
 
 
 def build_empty_restatement(session: TableSession, state: TableState, keys: Keys, until: int) -> Restated:
-    """Returns a `Restated` for `keys` under which no row remains since the commit with the sequence number `until`."""
+    """Returns the `Restated` of `keys` that have no row since the commit with the sequence number `until`."""
     changes, _ = require_built(state, session.model.table)
     known = [commit for commit in changes.commits if commit.rows and commit.version.sequence <= until]
     newest = known[-1] if known else changes.commits[0]
@@ -248,9 +250,9 @@ def _build_restating_changes(session: TableSession, state: TableState, keys: Key
 
 
 def _drop_branches(session: TableSession, state: TableState) -> None:
-    """Drops the branches of all attempts on the table, since the files of abandoned ones may contain forgotten rows.
+    """Drops the branches of all attempts to commit to the table, since files of dead attempts may have forgotten rows.
 
-    Running attempts start again.
+    Attempts that are still running notice this, and start again.
     """
     changes, base = require_built(state, session.model.table)
     for table, part in ((session.model.table.changes, changes), (session.model.base, base)):
@@ -265,7 +267,7 @@ def _list_tables(session: TableSession, state: TableState) -> tuple[TableName, .
 
 
 def _expire_snapshots(session: TableSession, state: TableState, table: TableName) -> int:
-    """Expires all snapshots of `table` that are not needed, and drops tags for snapshots that the view no longer reads.
+    """Expires all snapshots of `table` that nothing needs, and drops tags of snapshots that the view no longer reads.
 
     Returns the number of expired snapshots.
     """
@@ -284,7 +286,7 @@ def _expire_snapshots(session: TableSession, state: TableState, table: TableName
 
 
 def _plan_ages(session: TableSession, state: TableState, table: TableName, gone: Sequence[int]) -> list[Step]:
-    """Plans a step that stores the commit times of the snapshots `gone`, to keep the age of their change rows.
+    """Plans a step that stores the commit times of the snapshots `gone`, since the age of change rows depends on them.
 
     Returns no step unless `table` is the change table.
     """

@@ -35,11 +35,11 @@ class Scanned:
 
 
 def scan_files(session: TableSession, keys: DataFrame, keys_found: Keys) -> Scanned:
-    """Searches all files of a table's change table and base table for rows under `keys`, reading only the key columns.
+    """Searches all files of a model's change table and base table for rows of `keys`; reads only the key columns.
 
-    Files with such rows that belong to no snapshot are removed if they are old enough. Described as left are: such rows
-    that are deleted or only in old snapshots, and change rows from before the forgetting. Current rows under the keys
-    are allowed. `keys_found` are the same keys, prepared for lookups.
+    A file with such rows that belongs to no snapshot is removed if it is old enough. The result describes as left: rows
+    that are deleted or only in old snapshots, and change rows from before the forgetting. Current rows of the keys are
+    allowed. `keys_found` are the same keys, prepared for lookups.
     """
     model, state = session.model, session.observe_state()
     changes, base = require_built(state, model.table)
@@ -63,7 +63,7 @@ def scan_files(session: TableSession, keys: DataFrame, keys_found: Keys) -> Scan
 
 @dataclass(frozen=True)
 class _Part:
-    """A table to scan at a snapshot; rows under the forgotten keys from commits before `since` must not exist."""
+    """A table to scan at a snapshot; commits before the sequence number `since` must have no rows of forgotten keys."""
 
     table: TableName
     snapshot: int
@@ -95,7 +95,7 @@ def _scan_part(session: TableSession, state: TableState, part: _Part, keys: obje
 
 
 def _count_live_rows(session: TableSession, part: _Part, keys_found: Keys) -> tuple[int, int]:
-    """Counts the rows under the keys in the current snapshot, and those of them from commits before `part.since`."""
+    """Counts the rows of `keys_found` at the snapshot of `part`, and those of them from commits before `part.since`."""
     rows = keys_found.select_rows(
         read_table(session.spark(), part.table, part.snapshot), session.model.config.entity_key
     )
@@ -104,9 +104,9 @@ def _count_live_rows(session: TableSession, part: _Part, keys_found: Keys) -> tu
 
 
 def _remove_stray_files(part: _Part, files: DiskFiles, stray: Iterable[DiskFile]) -> list[str]:
-    """Removes those of the `stray` files, which belong to no snapshot, that are older than the newest commit.
+    """Removes the `stray` files, which belong to no snapshot, if they are older than the newest commit.
 
-    Their writers can no longer commit them. Returns the paths of the removed files.
+    The writers of such old files can't commit them any more. Returns the paths of the removed files.
     """
     snapshot = files.table.snapshot_by_id(part.snapshot)
     assert snapshot is not None
@@ -114,9 +114,9 @@ def _remove_stray_files(part: _Part, files: DiskFiles, stray: Iterable[DiskFile]
 
 
 def _remove_stray_state(session: TableSession, table: TableName, changes: ChangeTableState) -> int:
-    """Removes the files of aggregate state that belong to no snapshot and are older than the newest commit.
+    """Removes files of `table`, the aggregate state, that belong to no snapshot and are older than the newest commit.
 
-    Returns their number. All of them are removed, since they can't be searched for keys.
+    Returns the number of removed files. These can't be searched for keys, so none of them is kept.
     """
     files = DiskFiles(session.reader, table, ())
     stray = [file for file in files.on_disk() if not file.is_referenced]
@@ -134,7 +134,7 @@ def _remove_older(files: DiskFiles, stray: Iterable[DiskFile], at_ms: int) -> li
 def _list_remaining_snapshots(
     session: TableSession, state: TableState, table: TableName, is_without: Callable[[int], bool] = lambda _: False
 ) -> tuple[str, ...]:
-    """Describes the snapshots from before the forgetting that still exist.
+    """Describes, for people, the snapshots of `table` from before the forgetting that still exist.
 
     `is_without` returns for a snapshot id whether the snapshot has no forgotten rows and can be left out.
     """
@@ -153,9 +153,9 @@ def _list_remaining_snapshots(
 
 
 def plan_table(session: TableSession, keys: DataFrame) -> TableToForget:
-    """Counts the data of a table that would be forgotten: keys, files with their rows, bytes and snapshots.
+    """Counts the data of a model that would be removed: keys, files with rows of `keys`, their bytes, and snapshots.
 
-    Also lists the savepoints that contain such rows.
+    Also lists the savepoints whose files contain such rows.
     """
     arrow = keys.toArrow()
     sizes: list[int] = []
@@ -174,7 +174,7 @@ def plan_table(session: TableSession, keys: DataFrame) -> TableToForget:
 
 
 def list_holding_savepoints(session: TableSession, keys: DataFrame) -> tuple[str, ...]:
-    """Returns the names of savepoints whose files contain rows under `keys`, including rows marked as deleted."""
+    """Returns the names of savepoints whose files contain rows of `keys`, including rows marked as deleted."""
     model, arrow = session.model, keys.toArrow()
     names = []
     for savepoint in observe_savepoints(session.reader, model):

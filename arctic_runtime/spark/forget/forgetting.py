@@ -1,7 +1,7 @@
 """Forgets rows: deletes them from a table and all tables computed from it, and from the history of these tables.
 
-Every step can be repeated, and is repeated if an earlier attempt died. For this, the keys of the rows are stored in an
-internal table for each of the tables, from before the first deletion until no row is left.
+Every step can be repeated. For this, the keys of the rows are stored in an internal table for each of the tables, from
+before the first deletion until no row is left; if an attempt dies, the next one continues with the stored keys.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Forgetting:
-    """One request to forget rows of the table of `root` and of all tables computed from it.
+    """One request to forget rows: to erase them from the table of `root` and from all tables computed from it.
 
     `models` are all models of the project. `tell` is called with lines for people about the progress.
     """
@@ -62,7 +62,7 @@ class Forgetting:
         self._search = KeySearch(self._tables, self.request)
 
     def plan_forget(self) -> ForgetPlan:
-        """Counts the data that the request would remove, table by table; changes nothing."""
+        """Counts the keys, files, bytes, snapshots and dead letters that the request would remove; changes nothing."""
         self._check_request()
         keys_by_table = self._search.find_keys()
         tables = tuple(plan_table(self._tables.open_session(table), keys) for table, keys in keys_by_table.items())
@@ -113,7 +113,7 @@ class Forgetting:
         require_built(self._tables.observe_state(self.root), self.root.table)
 
     def _refresh_tables(self) -> None:
-        """Refreshes the tables; the refreshes do not read upstream rows that an earlier attempt has begun to forget."""
+        """Refreshes all tables; upstream rows that an earlier attempt has begun to forget are not read again."""
         earlier = {table: ForgottenRows(keys) for table, keys in self._search.read_earlier_keys().items()}
         above = [self.root] if self.root.config.input == "state" else []
         for model in (*above, *self._tables.below):
@@ -186,9 +186,9 @@ class Forgetting:
     def _delete_rows(self, keys_by_table: KeysByTable) -> dict[TableName, Restated]:
         """Deletes the rows from the root table, and then from each table below by a refresh or by recomputing.
 
-        Rows that remain under the keys are published once more (restated), so that older change rows can be purged;
-        returns the restatements by table. Each model reads its upstreams as restated. Adds the keys of further rows
-        that this changes to `keys_by_table`.
+        Rows of these keys that still exist afterwards are published again (restated), so that older change rows can be
+        purged. Each model reads the restated rows of its upstreams. Adds to `keys_by_table` the keys of further rows
+        that this changes. Returns the `Restated` of each table.
         """
         heads = {model.table: self._get_head_sequence(model) for model in self._tables.keyed[1:]}
         restated: dict[TableName, Restated] = {}
@@ -214,10 +214,10 @@ class Forgetting:
         return changes.commits[-1].version.sequence
 
     def _erase_keys(self, keys: DataFrame) -> Restated:
-        """Deletes the rows under `keys` from the root table, and returns its restatement.
+        """Deletes the rows of `keys` from the root table, and returns its `Restated`, the change rows to purge.
 
-        With `input: state` the query no longer returns these rows, so only old change rows or versions have to be
-        removed.
+        If the table has `input: state`, the rows are already gone, since its query does not return them; then only old
+        change rows or versions remain to be removed.
         """
         session, config = self._tables.open_session(self.root.table), self.root.config
         if config.input == "state" and not config.has_history:
@@ -233,10 +233,10 @@ class Forgetting:
         keys: DataFrame | None,
         forgotten: Mapping[TableName, ForgottenRows],
     ) -> None:
-        """Updates a model after rows were deleted from its upstreams.
+        """Updates a model after the `forgotten` rows were deleted from its upstreams.
 
-        Afterwards no row under `keys` depends on the `forgotten` rows of upstreams. None for `keys` means that no row
-        of the model does; it is then just refreshed.
+        Afterwards no row of `keys` depends on the forgotten rows. None for `keys` means that no row of the model
+        depends on forgotten rows; the model is then only refreshed.
         """
         if keys is None or model.config.input == "state":
             self._refresh_model(model)

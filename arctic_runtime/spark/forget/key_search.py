@@ -1,4 +1,4 @@
-"""Finds the keys of rows to forget, in a table and in all tables computed from it, and stores them."""
+"""Searches a table and all tables computed from it for the keys of rows to forget, and stores these keys."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ KeysByTable = dict[TableName, DataFrame]
 
 
 class KeySearch:
-    """Finds the keys of the rows that a request forgets, by table, and stores them in an internal table for each table.
+    """Determines, for each table, the keys of the rows that a request forgets, and stores them in internal tables.
 
-    Keys that are stored already come from an attempt that died. They stay until their rows are forgotten.
+    Keys that are stored already come from an earlier attempt that died. They stay until their rows are forgotten.
     """
 
     def __init__(self, tables: DownstreamTables, request: Forget) -> None:
@@ -32,11 +32,11 @@ class KeySearch:
         self._stored: set[TableName] = set()
 
     def find_keys(self) -> KeysByTable:
-        """Finds the keys of rows to forget, by table, and collects them to the driver; stores nothing."""
+        """Returns the keys of rows to forget, by table, collected to the driver; stores nothing."""
         return self._trace_keys(self._hold_keys)
 
     def find_and_store_keys(self) -> KeysByTable:
-        """Finds the keys of rows to forget, by table, and stores them together with those of earlier attempts."""
+        """Stores the keys of rows to forget, and returns them by table, together with those of earlier attempts."""
         return self._trace_keys(self._store_keys)
 
     def read_earlier_keys(self) -> KeysByTable:
@@ -56,9 +56,10 @@ class KeySearch:
             drop_with_files(self._tables.spark(), table.forget_keys_name)
 
     def find_dead_letter_keys(self, keys_by_table: KeysByTable) -> DataFrame | None:
-        """Returns the keys to search for in dead letters; None if there are none.
+        """Returns the keys for which dead letters are searched; None if there are none.
 
-        They are the keys of the request, even if the table never had them, or else those of `keys_by_table`.
+        These are the keys that the request names, even if the root table never had them. If it names none, they are
+        those of the root table in `keys_by_table`.
         """
         root = self._tables.root
         if not self._request.keys:
@@ -67,9 +68,10 @@ class KeySearch:
         return trace.parse_given_keys(self._tables.spark(), root, state, self._request.keys)
 
     def add_produced_keys(self, model: Model, restated: Iterable[TableName], keys_by_table: KeysByTable) -> None:
-        """Adds keys of rows that a query of change events computes from restated upstreams to `keys_by_table`.
+        """Adds to `keys_by_table`, and stores, the keys of a model's rows that are computed from restated rows.
 
-        These keys are also stored.
+        `restated` are the tables above the model that have restated their rows: published the remaining rows of
+        forgotten keys again. Does nothing unless the model has a query of change events that reads such tables.
         """
         above = {table: keys_by_table[table] for table in restated if table != self._tables.root.table}
         above = select_sources_of_events(model, above) if model in self._tables.keyed else {}
@@ -80,9 +82,9 @@ class KeySearch:
         self._add_keys(model, made, keys_by_table)
 
     def add_changed_keys(self, model: Model, head: int, keys_by_table: KeysByTable) -> None:
-        """Adds keys of rows that commits after `head` updated or deleted to `keys_by_table`, and stores them.
+        """Adds to `keys_by_table`, and stores, the keys of rows that commits after `head` updated or deleted.
 
-        This covers keys that the search has missed. `head` is a sequence number of the change table.
+        The search may have missed some of these. `head` is a sequence number of the change table.
         """
         state = self._tables.observe_state(model)
         changes, _ = require_built(state, model.table)
@@ -99,9 +101,9 @@ class KeySearch:
         return collect_lookup_keys(session, session.observe_state(), keys)[0]
 
     def _trace_keys(self, store: Callable[[Model, DataFrame], DataFrame]) -> KeysByTable:
-        """Finds the keys of each table, and passes them to `store`, which returns all keys known for the table.
+        """Determines the keys of rows to forget in each table, and passes them to `store`; returns all keys by table.
 
-        Returns these by table, without tables that have none.
+        `store` returns all known keys of a table, also those of earlier attempts. Tables without keys are left out.
         """
         keys_by_table: KeysByTable = {}
         known: dict[TableName, Keys] = {}
@@ -133,9 +135,9 @@ class KeySearch:
         return trace.list_keys_made_of(session, state, upstreams, forgotten)
 
     def _check_without_key(self, known: Mapping[TableName, Keys]) -> None:
-        """Raises ConfigError if a table without a primary key has rows computed from rows under `known` keys.
+        """Raises ConfigError if a table without a primary key has rows computed from rows of `known` keys.
 
-        Such rows can't be identified.
+        Without a key it is unknown which rows these are.
         """
         for model in self._tables.appended:
             forgotten = {table: keys for table, keys in known.items() if table in list_changes_read(model.sql)}

@@ -13,23 +13,26 @@ from arctic_runtime.spark.tables.internal import InternalTable, write_internal_t
 
 
 def has_keys(reader: CatalogReader, table: TableName) -> bool:
-    """Whether keys are stored of rows that are being forgotten in `table`."""
+    """Whether `table` has an internal table with keys of rows that are being forgotten."""
     from pyiceberg.exceptions import NoSuchTableError
 
     try:
-        table_found = reader.load_table(table.forget_keys_name.schema, table.forget_keys_name.name)
+        internal = reader.load_table(table.forget_keys_name.schema, table.forget_keys_name.name)
     except NoSuchTableError:
         return False
-    return table_found.properties.get(KIND) == FORGOTTEN_KEYS_KIND
+    return internal.properties.get(KIND) == FORGOTTEN_KEYS_KIND
 
 
 def read_keys(spark: SparkSession, table: TableName) -> DataFrame:
-    """Reads the keys that are stored for `table`, without duplicates, in columns named as by `frames.as_key`."""
+    """Reads the keys to forget that are stored for `table`, without duplicates; columns are named as by `as_key`."""
     return spark.table(quote_name(*table.forget_keys_name.parts))
 
 
 def keep_keys(spark: SparkSession, reader: CatalogReader, table: TableName, keys: DataFrame) -> None:
-    """Adds `keys` to the keys that are stored for `table`, in one commit; creates the internal table if needed."""
+    """Adds `keys` to the keys to forget that are stored for `table`, in one commit.
+
+    Creates the internal table if needed.
+    """
     if has_keys(reader, table):
         keys = keys.unionByName(read_keys(spark, table))
     place = table.forget_keys_name

@@ -1,4 +1,4 @@
-"""Purges rows: deletes change rows, and rewrites files with deleted rows, which deletion vectors only hide.
+"""Purges rows: deletes change rows, and rewrites files so that they do not contain rows marked as deleted any more.
 
 Only files with deleted rows are rewritten, and row lineage is preserved, as by any compaction. So readers of changes
 and their offsets are not affected.
@@ -38,9 +38,9 @@ from arctic_runtime.spark.tables.rows.frames import COMMIT_ORDER, Keys
 
 @dataclass(frozen=True)
 class Purged:
-    """The change rows to purge: those under `keys` in commits before the sequence number `since`.
+    """The change rows to purge: those of `keys` in commits before the sequence number `since`.
 
-    All of them are in commits up to `until`; so a reader that has not read `until` yet may miss rows.
+    All of them are in commits up to `until`; so a reader of changes that has not read this commit yet may miss rows.
     """
 
     keys: Keys
@@ -62,8 +62,8 @@ class Rewritten:
 def purge_changes(purged: Purged, context: Context) -> None:
     """Deletes the change rows that `purged` describes, in one commit.
 
-    First it sets properties of the change table, by which readers that have not read these rows notice that they are
-    missing. Raises CommitConflict if another writer committed meanwhile.
+    Before that, sets properties of the change table by which a reader that has not read these change rows notices that
+    they are missing. Raises CommitConflict if another writer committed meanwhile.
     """
     changes, table = context.state.changes, context.model.table.changes
     assert changes is not None
@@ -88,9 +88,10 @@ def purge_changes(purged: Purged, context: Context) -> None:
 
 
 def rewrite_changes(near: Sql, context: Context) -> Rewritten:
-    """Rewrites the files of the change table with deleted rows, among those that may have rows meeting `near`.
+    """Rewrites the files of the change table that contain deleted rows, without these rows.
 
-    `near` is a SQL condition. Raises CommitConflict if another writer committed meanwhile.
+    Considers only files that may have rows that meet the SQL condition `near`. Raises CommitConflict if another writer
+    committed meanwhile.
     """
     changes, table = context.state.changes, context.model.table.changes
     assert changes is not None
@@ -103,9 +104,10 @@ def rewrite_changes(near: Sql, context: Context) -> Rewritten:
 
 
 def purge_base(near: Sql, context: Context) -> Rewritten:
-    """Rewrites the files of the base table with deleted rows, among those that may have rows meeting `near`.
+    """Rewrites the files of the base table that contain deleted rows, without these rows.
 
-    `near` is a SQL condition. Raises CommitConflict if another writer committed meanwhile.
+    Considers only files that may have rows that meet the SQL condition `near`. Raises CommitConflict if another writer
+    committed meanwhile.
     """
     base, table = context.state.base, context.model.base
     assert base is not None
@@ -121,7 +123,7 @@ def purge_base(near: Sql, context: Context) -> Rewritten:
 
 
 def record_run(context: Context) -> None:
-    """Commits the summary of the newest run once more, without rows, so that all earlier snapshots can expire.
+    """Commits the newest run's summary to the change table again, without rows, so that earlier snapshots can expire.
 
     Raises CommitConflict if another writer committed meanwhile.
     """
@@ -157,9 +159,10 @@ def rewrite_manifests(spark: SparkSession, table: TableName) -> None:
 
 
 def _rewrite_deleted(context: Context, table: TableName, branch: Sequence[str], near: Sql) -> Rewritten:
-    """Rewrites, on a branch, the files of `table` with deleted rows, among those that may have rows meeting `near`.
+    """Rewrites, on a branch, the files of `table` that contain deleted rows, without these rows.
 
-    Raises CommitConflict if some files could not be rewritten.
+    Considers only files that may have rows that meet the SQL condition `near`. Raises CommitConflict if some files
+    could not be rewritten.
     """
     is_sorted = table == context.model.base and bool(context.model.config.sort_key)
     order = fill_statement(", strategy => 'sort', sort_order => {o}", o=quote_text(sort_order(context.model)))

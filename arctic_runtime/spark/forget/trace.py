@@ -1,4 +1,4 @@
-"""Finds the keys of all rows that were ever computed from given upstream rows, even if they have changed since."""
+"""Determines the keys of all rows that were ever computed from given upstream rows, even of rows changed since."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def hold_in_driver(spark: SparkSession, rows: DataFrame) -> DataFrame:
 
 
 def read_rows_ever(spark: SparkSession, model: Model, state: TableState) -> DataFrame:
-    """Reads all rows that a table ever had, from its change rows: the row after and the row before each change."""
+    """Reads all rows that a table ever had, from its change rows: the new and the old row of each change."""
     assert state.changes is not None
     return _union_images(
         change_rows(spark, model, state), strip_change_columns(state.changes.columns), model.config.primary_key
@@ -78,9 +78,10 @@ def find_keys_where(spark: SparkSession, model: Model, state: TableState, condit
 
 
 def parse_given_keys(spark: SparkSession, model: Model, state: TableState, values: Sequence[str]) -> DataFrame:
-    """Parses `values`, the values of one or several keys in sequence, to the distinct keys.
+    """Parses the texts `values` to a DataFrame of distinct keys, with columns named as by `as_key`.
 
-    Raises ConfigError if their number is not a multiple of the key's columns, or if a value does not fit its column.
+    `values` has the values of one or several keys, one after the other. Raises ConfigError if their number is not a
+    multiple of the number of key columns, or if a value is not valid for the type of its column.
     """
     assert state.changes is not None
     key = model.config.entity_key
@@ -105,7 +106,7 @@ def parse_given_keys(spark: SparkSession, model: Model, state: TableState, value
 
 
 def list_keys_ever(spark: SparkSession, model: Model, state: TableState, among: Keys | None = None) -> DataFrame:
-    """Returns the keys of all rows that a table ever had; if `among` is given, only those of its keys."""
+    """Returns the distinct keys of all rows that a table ever had; if `among` is given, only keys in `among`."""
     log = change_rows(spark, model, state)
     log = log if among is None else among.select_rows(log, model.config.entity_key)
     return log.select(*as_key(model.config.entity_key)).distinct()
@@ -120,10 +121,10 @@ def list_keys_changed_after(spark: SparkSession, model: Model, state: TableState
 def list_keys_made_of(
     session: TableSession, state: TableState, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]
 ) -> DataFrame:
-    """Returns the keys of all rows that were ever computed from `forgotten` rows, given by their keys per upstream.
+    """Returns the keys of all rows of a table that were ever computed from `forgotten` rows of its upstreams.
 
-    The result may contain further keys; it has all keys of the table if the query can't be refreshed incrementally. The
-    forgotten rows must not have been deleted from the upstreams yet.
+    `forgotten` has the keys of these rows by upstream; the rows must not have been deleted yet. The result may contain
+    further keys; if the query can't be refreshed incrementally, it has all keys of the table.
     """
     spark, model = session.spark(), session.model
     if model.config.input == "changes":
@@ -159,10 +160,10 @@ def _has_history(state: SourceState | None) -> bool:
 def _derive_touched_tree(
     model: Model, upstreams: Upstreams, changed: frozenset[TableName]
 ) -> tuple[Node, tuple[str, ...]] | None:
-    """Derives the operator tree that computes the keys of all result rows affected by changed rows of some sources.
+    """Derives an operator tree that computes the keys of all result rows that depend on changed rows of some sources.
 
-    Returns it with its key columns, or None if no row is affected. `changed` names the sources. Raises NotMaintained if
-    the query can't be refreshed incrementally.
+    `changed` names the sources with changed rows. Returns the tree and the names of its key columns, or None if no
+    result row is affected. Raises NotMaintained if the query can't be refreshed incrementally.
     """
     analysed, key = analyse_model(model, upstreams)
     with refuse_on_error():
@@ -172,7 +173,7 @@ def _derive_touched_tree(
 
 @dataclass(frozen=True)
 class _SourceImages:
-    """Creates the views that a derived operator tree reads; the rows under `forgotten` keys are the changed rows."""
+    """Creates the views that a derived operator tree reads; the rows of `forgotten` keys count as the changed rows."""
 
     spark: SparkSession
     upstreams: Upstreams
@@ -180,9 +181,10 @@ class _SourceImages:
     thresholds: Thresholds
 
     def register_views(self, tree: Node, ever: bool) -> None:
-        """Creates the temporary views that `tree` reads; the changed rows are all rows that ever had a forgotten key.
+        """Creates the temporary views that `tree` reads.
 
-        The views of sources without forgotten keys have their current rows, or with `ever` all rows that they ever had.
+        The changed rows of a source are all rows that ever had one of its forgotten keys. The view of a source without
+        forgotten keys has the source's current rows, or if `ever`, all rows that the source ever had.
         """
         read: dict[tuple[TableName, Image], list[Scan]] = {}
         for scan in list_scans(tree):
@@ -231,14 +233,14 @@ def _read_images_ever(
 def get_key_columns(source: SourceState, keys: DataFrame) -> tuple[str, ...]:
     """Returns the key columns of `source` to which the columns of `keys` belong.
 
-    These are all key columns, or those of the entity if the source is a table with history.
+    These are all key columns; but if the source is a table with history, those without the start of the version.
     """
     assert source.key is not None
     return source.key[: len(keys.columns)]
 
 
 def _union_images(log: DataFrame, columns: Sequence[Column], key: Sequence[str]) -> DataFrame:
-    """Returns the rows after and the rows before each change in `log`, change rows, with only the table's `columns`."""
+    """Returns the new and the old row of each change row in `log`, as rows with only the table's `columns`."""
     names = [column.name for column in columns]
     after = log.select(*[to_column(column) for column in names])
     if BEFORE not in log.columns:
@@ -251,14 +253,17 @@ def _union_images(log: DataFrame, columns: Sequence[Column], key: Sequence[str])
 
 
 def has_events_of(spark: SparkSession, model: Model, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]) -> bool:
-    """Whether the query of change events returns any row for the upstreams' change rows under `forgotten` keys."""
+    """Whether the query of a model returns any row for the change rows of `forgotten` keys in its upstreams.
+
+    The query must be one of change events, which reads change rows of upstreams.
+    """
     return any(not rows.isEmpty() for rows in _list_events_of(spark, model, upstreams, forgotten))
 
 
 def _list_event_keys(
     spark: SparkSession, model: Model, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]
 ) -> DataFrame:
-    """Returns the keys of all rows that the query returns for the upstreams' change rows under `forgotten` keys."""
+    """Returns the keys of all rows that the model's query returns for upstream change rows of `forgotten` keys."""
     key_frames = []
     for rows in _list_events_of(spark, model, upstreams, forgotten):
         keys = rows.select(*as_key(model.config.entity_key)).distinct()
@@ -269,10 +274,10 @@ def _list_event_keys(
 def _list_events_of(
     spark: SparkSession, model: Model, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]
 ) -> Iterator[DataFrame]:
-    """Yields, for each upstream with `forgotten` keys, the query's result if it reads only their change rows from it.
+    """Yields for each upstream with `forgotten` keys the rows that the model's query returns for these keys.
 
-    From the other upstreams it reads all change rows. Each result must be read before the next one is taken, since they
-    use the same temporary views.
+    The query then reads only the change rows of the forgotten keys from this upstream, and all change rows from the
+    other upstreams. Each result must be read before the next one is taken, since all use the same temporary views.
     """
     for forgets in (source for source in list_changes_read(model.sql) if source in forgotten):
         for source in list_changes_read(model.sql):
@@ -288,7 +293,7 @@ def _list_events_of(
 
 
 def _add_images_before(rows: DataFrame) -> DataFrame:
-    """Adds the row before each change as a further row, since the query may compute another key from it."""
+    """Adds the old row of each change (`_before`) as a further row, since the query may compute another key from it."""
     if BEFORE not in rows.columns:
         return rows
     before_names = {column.lower() for column in rows.select(f"{BEFORE}.*").columns}

@@ -1,8 +1,8 @@
 """Bitemporal tables: a version is valid from a time in its event, and recorded from the time of the run that read it.
 
-The versions whose recording has not ended are the current state of the table; a run folds its events into these. If a
-version changes, its recording ends at the time of the run, and that of the new version begins. The replaced version
-stays in the table.
+The versions whose recording has not ended are the current state of the table; a run applies its events to these. If a
+version changes, its recording ends at the time of the run, and the recording of the new version begins. The replaced
+version stays in the table.
 """
 
 from __future__ import annotations
@@ -104,18 +104,18 @@ def _choose_moves(shape: Shape, compared: list[int]) -> Sql:
 
 
 def pair_versions(versions: DataFrame, old: DataFrame | None, shape: Shape, model: Model) -> DataFrame:
-    """Pairs `versions`, computed from all events, with the recorded versions in `old` of the same valid time.
+    """Pairs `versions`, computed from all events, with the recorded versions in `old` that have the same valid time.
 
-    Returns the input of `record_versions`. None for `old` means no recorded versions.
+    The result is the argument `images` of `record_versions`. None for `old` means that no versions are recorded.
     """
     by_valid_time = replace(shape, key=(*model.config.entity_key, VALID_FROM))
     return pair_images_by_key(versions, None if old is None else select_recorded(old), by_valid_time, keyed=True)
 
 
 def find_differences(versions: DataFrame, table: DataFrame | None, shape: Shape, config: ModelConfig) -> DataFrame:
-    """Computes the change rows by which the recorded versions in `table` differ from `versions`, the right ones.
+    """Computes the change rows that would turn the recorded versions in `table` into `versions`, the right ones.
 
-    The column `missing_change` has the action.
+    The column `missing_change` has the action, such as `insert`.
     """
     kept = tuple(column for column in shape.columns if not is_named(column.name, (RECORDED_FROM, RECORDED_TO)))
     plain = replace(shape, columns=kept, key=(*config.entity_key, VALID_FROM))
@@ -124,9 +124,9 @@ def find_differences(versions: DataFrame, table: DataFrame | None, shape: Shape,
 
 
 def find_overlaps(rows: DataFrame, config: ModelConfig) -> DataFrame:
-    """Selects invalid versions: those of one valid time whose recordings overlap or end before they begin.
+    """Selects invalid versions: those with the same valid time whose recordings overlap or end before they begin.
 
-    Also selects versions whose flag for being current contradicts their ends.
+    Also selects versions whose flag `_is_current` contradicts the ends of their valid time and recording.
     """
     later = Over.partitionBy(*map(to_column, (*config.entity_key, VALID_FROM))).orderBy(to_column(RECORDED_FROM))
     start, end, following = (

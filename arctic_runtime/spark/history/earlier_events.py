@@ -1,11 +1,13 @@
-"""Selects events of earlier runs on which versions depend, if the stored versions do not suffice.
+"""Selects events of earlier runs that a run must read again, since stored versions do not suffice to apply new events.
 
-An event needs earlier events (it is "asking") if it is not later than all events that were read before:
+A new event needs earlier events (it is "asking") if it is not later than all events that were read before:
 
-- Late in sequence: an event that changed nothing when it was read may open a version after this event.
-- Tied with the newest event in sequence: it replaces that event and undoes its effect. But values that were updated in
-  place, and versions that were deleted, are no longer stored.
-- Late in valid time: a delete that had nothing to delete when it was read ends the version that this event opens.
+- Its `sequence_by` value is lower: an earlier event, which changed nothing when it was read, may open a version that
+  begins after the new event.
+- Its `sequence_by` value is equal to the newest one: it replaces that event and undoes its effect. But values that were
+  updated in place, and versions that were deleted, are no longer stored.
+- Its `valid_time` is lower: an earlier delete, which had nothing to delete when it was read, ends the version that the
+  new event opens.
 """
 
 from __future__ import annotations
@@ -25,12 +27,18 @@ _PLACE = "__arctic_place"
 
 
 def needs_all_events(config: ModelConfig) -> bool:
-    """Whether a version may depend on all events of its key, since columns are updated in place or versions deleted."""
+    """Whether a version may depend on all events of its key.
+
+    This is so if columns are updated in place (`track`), or if a delete removes versions (no `keep_deleted`).
+    """
     return bool(config.track) or not config.keep_deleted
 
 
 def needs_earlier_events(model: Model, shape: Shape, last: RunSummary | None) -> Expression:
-    """Builds the condition that an event needs earlier events of its key; false if there was no `last` run."""
+    """Builds the condition that an event can be applied only together with events of its key that earlier runs read.
+
+    It is false if there was no `last` run.
+    """
     if last is None or last.high_watermark is None:
         return F.lit(False)
     sequence, mark = _sequence(model), marks.read_latest(last.high_watermark, shape.sequence_type)
@@ -39,9 +47,9 @@ def needs_earlier_events(model: Model, shape: Shape, last: RunSummary | None) ->
 
 
 def _is_late_in_time(model: Model, shape: Shape, last: RunSummary) -> Expression:
-    """Builds the condition that an event's valid time is before the newest one read so far; true if that is unknown.
+    """Builds the condition that an event's valid time is before the newest one that earlier runs have read.
 
-    It is false for tables without `valid_time` or `delete_when`.
+    It is true if the newest one is not known, and false for tables without `valid_time` or `delete_when`.
     """
     config = model.config
     if config.valid_time is None or config.delete_when is None:
@@ -52,9 +60,9 @@ def _is_late_in_time(model: Model, shape: Shape, last: RunSummary) -> Expression
 
 
 def count_asking(model: Model, shape: Shape, last: RunSummary | None) -> list[Expression]:
-    """Builds the aggregates for the fields of `Profile` about asking events and the newest valid time.
+    """Builds aggregates over a run's events: about "asking" events, which need events of earlier runs, and valid times.
 
-    The list is empty for tables without history.
+    Their names are those of the last fields of `Profile`. The list is empty for tables without history.
     """
     config = model.config
     if not config.has_history:
@@ -77,9 +85,10 @@ def count_asking(model: Model, shape: Shape, last: RunSummary | None) -> list[Ex
 
 
 def _compute_newest(newest: Expression, last: RunSummary | None, kind: str) -> Expression:
-    """Builds the newest valid time of all runs, from `newest`, that of this run, and the summary of the `last` run.
+    """Builds the newest valid time of all runs, from that of this run (`newest`) and the summary of the `last` run.
 
-    It is null if an earlier run did not record it, until a full refresh.
+    It is null if the summary does not have it, since an earlier run did not record it; then it is null until a full
+    refresh.
     """
     if last is None:
         return newest
@@ -89,13 +98,13 @@ def _compute_newest(newest: Expression, last: RunSummary | None, kind: str) -> E
 
 
 def select_placed(model: Model, earlier: DataFrame) -> DataFrame:
-    """Selects the events in `earlier` that have a place in the order: no null in `sequence_by` or `valid_time`."""
+    """Selects the events in `earlier` without a null in `sequence_by` or `valid_time`, whose order is known."""
     places = [name for name in (model.config.sequence_by, model.config.valid_time) if name is not None]
     return earlier.where(combine_all([to_column(place).isNotNull() for place in places]))
 
 
 def select_asking_keys(model: Model, events: DataFrame, shape: Shape, last: RunSummary) -> DataFrame:
-    """Returns the distinct keys of the `events` that need earlier events."""
+    """Returns the distinct keys of `events` that can be applied only together with events of earlier runs."""
     key = [to_column(part) for part in model.config.entity_key]
     return events.where(needs_earlier_events(model, shape, last)).select(*key).distinct()
 

@@ -1,7 +1,8 @@
-"""Computes the versions of rows from change events and from the stored versions around them.
+"""Computes the versions of rows in tables with history, from change events and from the stored versions around them.
 
-A *place* is the value of `valid_time`, or else `sequence_by`, at which an event takes effect. A *point* is a place at
-which a row may change: it has the row's values from there on, or says that the row is deleted there.
+A *place* is a value of the order in which versions follow each other: the `valid_time` of an event, or else its
+`sequence_by` value. A *point* is a row of an internal query: it has the place at which a table row may change, with the
+values of the row from there on, or with a flag that the row is deleted there.
 """
 
 from __future__ import annotations
@@ -57,18 +58,20 @@ def check_history_is_kept(model: Model, upstreams: Mapping[str, SourceState | No
 
 
 def find_oldest_changed(config: ModelConfig, oldest: str | None, is_recomputed: bool) -> str | None:
-    """Returns the value of `valid_time` or `sequence_by` from which on versions may change; None if all may.
+    """Returns the value of `sequence_by` from which on a run may change versions; None if it may change all versions.
 
-    `oldest` is the value of the first event. All may change if a delete removes all versions (no `keep_deleted`), in
-    bitemporal tables, and if the versions of some keys are recomputed from all their events (`is_recomputed`).
+    `oldest` is the value of the first event. All versions may change if a delete removes all versions of its key (no
+    `keep_deleted`), if the table is bitemporal, and if the versions of some keys are recomputed from all their events
+    (`is_recomputed`).
     """
     return None if not config.keep_deleted or config.valid_time or is_recomputed else oldest
 
 
 def select_affected_versions(old: DataFrame | None, oldest: str | None, shape: Shape) -> DataFrame | None:
-    """Selects the stored versions in `old` that events at the place `oldest` or later may change.
+    """Selects the stored versions in `old` that events may change, if the first event has the place `oldest`.
 
-    None for `oldest` selects all.
+    These are the versions that do not end before this place, a value of `valid_time` or `sequence_by` as text. None for
+    `oldest` selects all versions.
     """
     if old is None or oldest is None:
         return old
@@ -79,10 +82,11 @@ def select_affected_versions(old: DataFrame | None, oldest: str | None, shape: S
 def build_event_images(
     events: DataFrame, known: DataFrame | None, old: DataFrame | None, shape: Shape, model: Model
 ) -> DataFrame:
-    """Computes new versions from `events`, and pairs each with the stored version that began at the same time.
+    """Computes new versions from `events`, and pairs each with the stored version that begins at the same time.
 
-    `known` are events of earlier runs on which `events` depend, None without any. `old` has the stored versions of each
-    key that are valid at its oldest event or later. The result has the columns that `emit_image_changes` reads.
+    `known` are events of earlier runs on which the effect of `events` depends, or None. `old` has for each key the
+    stored versions that are valid at the oldest event of the key or later. The result has the columns that
+    `emit_image_changes` reads.
     """
     places = Positions.find(model.config, shape)
     # At one position, the highest rank wins: first the new events. A stored version has the values of the event that
@@ -100,7 +104,11 @@ def build_event_images(
 
 
 def fold_to_versions(events: DataFrame, shape: Shape, model: Model) -> DataFrame:
-    """Computes versions from all events of their keys, with the table's columns that the query has."""
+    """Computes all versions of rows from all events of their keys.
+
+    The result has those columns of the table that the query returns, and those of the versions' intervals, except the
+    times of the recording in a bitemporal table.
+    """
     places = Positions.find(model.config, shape)
     points = _select_event_points(events, shape, model, 3)
     folded = query_rows(points, lambda rows: fold_points(rows, shape, places, model.config)).where("has_after")
@@ -117,10 +125,10 @@ def _select_event_points(events: DataFrame, shape: Shape, model: Model, rank: in
 
 
 def select_event_points(events: Sql, columns: Sequence[str], shape: Shape, config: ModelConfig, rank: int) -> Sql:
-    """Builds the query for the points at which rows change: the place of each event, and the row from there on.
+    """Builds the query that converts each event to a point: the place at which a row changes, and the row from there.
 
     The place is the value of `valid_time` or `sequence_by`. `events` is a query with `columns`, `__arctic_is_delete`
-    and `__arctic_is_new`. Among points of one key at the same place, the one with the highest `rank` is used.
+    and `__arctic_is_new`. If points of one key have the same place, only that with the highest `rank` is used later.
     """
     assert config.sequence_by is not None
     commit, row = [quote_name(POSITION, part) if POSITION in columns else Sql("NULL") for part in ("commit", "row")]
@@ -143,9 +151,10 @@ def select_event_points(events: Sql, columns: Sequence[str], shape: Shape, confi
 
 
 def select_stored_points(old: Sql, columns: Sequence[str], shape: Shape, positions: Positions, rank: int) -> Sql:
-    """Builds the query for the points at which the stored versions `old` begin and end; `columns` are those of `old`.
+    """Builds the query for points, two for each stored version in `old`: the begin and the end of the version.
 
-    The end of a version is a deletion of the row, unless another point of the key is at the same place.
+    A point has a place, the value of `valid_time` or `sequence_by` at which a row changes. The end of a version counts
+    as a deletion of the row, unless another point of the key has the same place. `columns` are those of `old`.
     """
     edges = fill_statement(
         "explode(array(struct(false AS is_end, {start} AS place), struct(true AS is_end, {end} AS place))) AS edge",
@@ -173,16 +182,17 @@ def select_stored_points(old: Sql, columns: Sequence[str], shape: Shape, positio
 def fold_points(points: Sql, shape: Shape, positions: Positions, config: ModelConfig) -> Sql:
     """Builds the query that turns points, at which rows change, into versions, in one pass over the points of each key.
 
-    It has one row per place: the version that begins there now, and the stored version that began there.
+    It returns one row per key and place: the new version that begins there (a0…), and the stored version that began
+    there (b0…).
     """
     known = _find_edges(_find_neighbours(_select_winners(points, positions), positions), shape, positions, config)
     return _build_versions(known, shape, positions, config)
 
 
 def _select_winners(points: Sql, positions: Positions) -> Sql:
-    """Builds the query that keeps, among points of a key at the same place, the one with the highest rank.
+    """Builds the query that keeps, among points of a key with the same place, the one with the highest rank.
 
-    It adds the stored version that is valid there.
+    It adds the stored version that is valid at this place.
     """
     arrival = fill_statement(
         "PARTITION BY {entity} ORDER BY place, standing, sequence, of_commit, in_commit, is_new",
@@ -202,7 +212,7 @@ def _select_winners(points: Sql, positions: Positions) -> Sql:
 
 
 def _find_neighbours(points: Sql, positions: Positions) -> Sql:
-    """Builds the query that adds to each point whether the row existed before (`was_alive`), and its values then.
+    """Builds the query that adds to each point whether the row existed just before (`was_alive`), and its old values.
 
     A point is a value of `valid_time` or `sequence_by` at which a row changes.
     """
@@ -216,7 +226,10 @@ def _find_neighbours(points: Sql, positions: Positions) -> Sql:
 
 
 def _find_edges(points: Sql, shape: Shape, positions: Positions, config: ModelConfig) -> Sql:
-    """Builds the query that adds whether a version begins at each point, and where the next one begins or ends."""
+    """Builds the query that adds to each point whether a version begins there, and the place at which it ends.
+
+    A version ends at the place at which the next one begins, or at which the row is deleted.
+    """
     differs = build_differ(
         shape, positions.tracked, lambda i: quote_name(f"a{i}"), lambda i: quote_name("was", f"t{i}")
     )
@@ -244,7 +257,7 @@ def _find_edges(points: Sql, shape: Shape, positions: Positions, config: ModelCo
 
 
 def _build_versions(points: Sql, shape: Shape, positions: Positions, config: ModelConfig) -> Sql:
-    """Builds the query for after and before images of versions from the points, as `_find_edges` returns them."""
+    """Builds the query for new versions (a0…) and stored versions (b0…) from `points`, which `_find_edges` returned."""
     in_place = Sql("(following IS NULL)")
     is_kept = Sql("true") if config.keep_deleted else Sql("(last_delete IS NULL OR place > last_delete)")
     before = fill_statement(

@@ -1,8 +1,8 @@
 """Tables with history: each change of a row ends one version, at the time of the run, and begins another.
 
-A version is a row of the table under the key of its entity and `_valid_from`, so the change table, merges and readers
-treat it as any row. The entity is the row of the query, whose key is `primary_key`. Runs read only the versions of
-entities that changed.
+A version is a row of the table, whose key is the key of its entity and `_valid_from`; so the change table, merges and
+readers treat it as any row. The entity is the row that the query returns, with the key `primary_key`. Runs read only
+the versions of entities that changed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Positions:
 
     @classmethod
     def find(cls, config: ModelConfig, shape: Shape) -> Positions:
-        """Finds the positions of the columns in `shape`."""
+        """Returns the positions of the columns in `shape`, by the roles that the configuration gives them."""
         own = {column.name.lower(): i for i, column in enumerate(shape.columns)}
         rest = [i for name, i in own.items() if not is_named(name, (*config.entity_key, *HISTORY_COLUMNS))]
         in_query = [i for i in rest if is_named(shape.columns[i].name, shape.given)]
@@ -84,10 +84,10 @@ class Positions:
 
 
 def add_intervals(config: ModelConfig, stored: tuple[Column, ...], query: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Returns the columns of the table: `stored`, and if it has history, also the columns of versions' intervals.
+    """Returns the columns of the table: `stored`, and if it has history, also those of the versions' intervals.
 
-    These have the type timestamp for a query of rows, and for change events that of `valid_time`, or else
-    `sequence_by`.
+    The interval columns have the type timestamp if the query returns rows; if it returns change events, they have the
+    type of `valid_time`, or else that of `sequence_by`.
     """
     if not config.has_history:
         return stored
@@ -97,7 +97,7 @@ def add_intervals(config: ModelConfig, stored: tuple[Column, ...], query: tuple[
 
 
 def to_row_shape(config: ModelConfig, shape: Shape) -> Shape:
-    """Returns the shape of the query's rows: without the interval columns, and with the key of the entity."""
+    """Returns the shape of the query's rows: without the interval columns, and with `primary_key` alone as the key."""
     columns = tuple(column for column in shape.columns if not is_named(column.name, HISTORY_COLUMNS))
     return replace(shape, columns=columns, key=config.entity_key)
 
@@ -108,7 +108,7 @@ def select_current(rows: DataFrame) -> DataFrame:
 
 
 def find_overlaps(rows: DataFrame, config: ModelConfig) -> DataFrame:
-    """Selects invalid versions: they end before they begin, overlap the next one, or have a wrong flag.
+    """Selects invalid versions: they end before they begin, overlap the next one, or have a wrong `_is_current`.
 
     A version without an end must be the last of its entity, and the only one flagged as current.
     """
@@ -128,9 +128,9 @@ def find_overlaps(rows: DataFrame, config: ModelConfig) -> DataFrame:
 
 
 def find_differences(rows: DataFrame, table: DataFrame | None, shape: Shape, config: ModelConfig) -> DataFrame:
-    """Computes the change rows by which the current versions in `table` differ from `rows`, the query's rows.
+    """Computes the change rows that would turn the current versions in `table` into `rows`, the rows of the query.
 
-    The column `missing_change` has the action.
+    The column `missing_change` has the action, such as `insert`.
     """
     plain = to_row_shape(config, shape)
     changes = diff_states(rows, None if table is None else select_current(table), plain)
@@ -147,11 +147,12 @@ def find_run_time(now: datetime.datetime, last: RunSummary | None) -> datetime.d
 def build_query_moves(
     new: DataFrame, old: DataFrame | None, shape: Shape, config: ModelConfig, keyed: bool
 ) -> DataFrame:
-    """Computes how the stored versions `old` have to change for the query's rows `new`, for `build_version_changes`.
+    """Computes how the stored versions `old` have to change so that the current ones equal the query's rows `new`.
 
-    Each row of the result has a `move`: a version is to be closed, opened, kept or deleted. `keyed` promises that all
-    keys of `new` differ, and saves the check. `old` needs all current versions of entities that are in `new` or
-    deleted, and without `keep_deleted` their closed versions as well.
+    The result is the input of `build_version_changes`. Each of its rows concerns one version, and its column `move`
+    says whether the version is closed, opened, kept or deleted. `keyed` promises that all keys of `new` differ, and
+    saves the check. `old` needs the current versions of all entities that are in `new` or deleted, and if
+    `keep_deleted` is off, their closed versions as well.
     """
     entities = to_entity_shape(config, shape)
     moves = _explode_moves(
@@ -167,8 +168,8 @@ def follow_versions(
 ) -> DataFrame:
     """Computes the change rows of versions from changed rows of the query, without a comparison with stored values.
 
-    `rows` has the rows after (a0…) and before (b0…) the change. Of `old`, the stored versions, only the start of the
-    current ones is read. Versions of deleted rows are kept.
+    `rows` has the new row (a0…) and the old row (b0…) of each change. Of the stored versions `old`, only the start of
+    each current version is read. Versions of deleted rows are kept.
     """
     places = Positions.find(config, shape)
     key = [shape.columns[i].name for i in places.entity]
@@ -180,7 +181,7 @@ def follow_versions(
 
 
 def to_entity_shape(config: ModelConfig, shape: Shape) -> Shape:
-    """Returns the table's shape with the key of the entity, which is the query's row, in place of the version's key.
+    """Returns the table's shape with `primary_key` alone as the key; the key of a version also has `_valid_from`.
 
     Interval columns do not count as columns of the query (`given`).
     """
@@ -189,13 +190,16 @@ def to_entity_shape(config: ModelConfig, shape: Shape) -> Shape:
 
 
 def _explode_moves(pairs: DataFrame, shape: Shape, config: ModelConfig) -> DataFrame:
-    """Repeats each pair of a new and an old row for each version that it closes, opens or keeps, with that `move`."""
+    """Repeats each pair of a new and an old row for each version that must change, and adds the kind of change, `move`.
+
+    A `move` closes, opens, keeps or deletes a version.
+    """
     moves = _choose_moves(shape, Positions.find(config, shape), config)
     return pairs.withColumn("move", F.explode(F.expr(moves)))
 
 
 def build_version_changes(moves: DataFrame, shape: Shape, config: ModelConfig, time: datetime.datetime) -> DataFrame:
-    """Builds the change rows of versions from `moves`, which `build_query_moves` returned.
+    """Builds the change rows of versions from `moves`, the result of `build_query_moves`.
 
     `time` is the end of closed and the start of opened versions.
     """
@@ -222,7 +226,7 @@ def build_version_changes(moves: DataFrame, shape: Shape, config: ModelConfig, t
 
 
 def _choose_moves(shape: Shape, places: Positions, config: ModelConfig) -> Sql:
-    """Builds the SQL array of moves (close, open, keep, delete) of an entity's versions, from its new and old row."""
+    """Builds the SQL array of moves (close, open, keep, delete) for a row's versions, from its new and old values."""
     return fill_statement(
         "CASE WHEN flaw IS NOT NULL OR NOT has_before THEN array({open}) WHEN NOT has_after THEN array({end}) "
         "WHEN {differs} THEN array({close}, {open}) ELSE array({keep}) END",
@@ -235,7 +239,7 @@ def _choose_moves(shape: Shape, places: Positions, config: ModelConfig) -> Sql:
 
 
 def _select_closed_without_row(old: DataFrame, new: DataFrame, entities: Shape) -> DataFrame:
-    """Selects the closed versions in `old` of entities that are not in `new`, with the move that deletes them."""
+    """Selects the closed versions in `old` of rows that are not in `new`, with the move that deletes these versions."""
     closed = old.where(~to_column(IS_CURRENT))
     keys = new.select(*[to_column(part).alias(f"__arctic_k{i}") for i, part in enumerate(entities.key)])
     on_key = [closed[quote_name(part)] == keys[f"__arctic_k{i}"] for i, part in enumerate(entities.key)]

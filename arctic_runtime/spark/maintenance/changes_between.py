@@ -16,7 +16,8 @@ from arctic_runtime.spark.tables.versions import find_window
 def read_changes_between(session: TableSession, start: int | str, end: int | str, limit: int) -> list[dict[str, Any]]:
     """Reads the change rows after version `start` and up to `end`, as one dictionary per row, in commit order.
 
-    Reads at most `limit` rows. Raises the same errors as `frame_changes_between`.
+    A version is given by its snapshot id or by a savepoint's name. Reads at most `limit` rows. Raises the same errors
+    as `frame_changes_between`.
     """
     rows = frame_changes_between(session, start, end)
     return [row.asDict(recursive=True) for row in rows.limit(limit).collect()]
@@ -25,12 +26,12 @@ def read_changes_between(session: TableSession, start: int | str, end: int | str
 def frame_changes_between(session: TableSession, start: int | str | None, end: int | str | None) -> DataFrame:
     """Returns a DataFrame of the change rows after version `start` and up to `end`, in commit order.
 
-    A version is given by its number or by a savepoint's name. None for `start` means the oldest change row that is
+    A version is given by its snapshot id or by a savepoint's name. None for `start` means the oldest change row that is
     kept, None for `end` the newest version. Raises ConfigError if there is no such version, if `start` is newer than
     `end`, or if some change rows between them have been deleted.
     """
-    found = find_window(session.reader, session.model, start, end)
+    limits = find_window(session.reader, session.model, start, end)
     rows = read_appended(
-        session.spark(), session.model.table.changes, found.window, found.commits is not None, found.formerly
+        session.spark(), session.model.table.changes, limits.window, limits.commits is not None, limits.formerly
     )
     return rows.orderBy(F.col(COMMIT_ORDER), F.col(SEQUENCE))

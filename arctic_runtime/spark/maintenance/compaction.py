@@ -48,8 +48,8 @@ Planner = Callable[[Iterable[Place]], tuple[TableState, CompactionPlan]]
 class Compacted:
     """Result of a compaction: the steps that were performed, and the plan of the remaining work after them.
 
-    `plan` also says why files are left alone. `next` is the step that was not begun, since it would have exceeded the
-    limit of bytes; None if there is none.
+    `plan` also says why some files are not rewritten. `next` is the step that was not begun, since it would have
+    exceeded the limit of bytes; None if there is no such step.
     """
 
     steps: tuple[CompactionStep, ...]
@@ -81,15 +81,19 @@ def plan_compaction(
 
 
 def is_due(session: TableSession) -> bool:
-    """Whether a compaction in the mode `auto` has something to do; for most tables the number of files decides."""
+    """Whether a compaction in the mode `auto` is due after a commit.
+
+    For most tables the number of files decides this; manifests are read only for a table that may need a compaction.
+    """
     plan = _plan_due(session, is_worth_a_look)
     return plan is not None and bool(plan.steps)
 
 
 def find_due_compaction(session: TableSession) -> CompactionPlan | None:
-    """Plans a compaction in the mode `auto`, without Spark; None if there is nothing to do.
+    """Plans a compaction in the mode `auto`, without Spark; returns None if no file needs a rewrite.
 
-    It takes longer than `is_due`, which is for a check after each commit, and finds more.
+    It reads the manifests of more tables than `is_due`, which is meant for a check after each commit, so it may take
+    longer, and may find a compaction that `is_due` does not.
     """
     plan = _plan_due(session, may_be_due)
     return plan if plan is not None and plan.steps else None
@@ -98,9 +102,9 @@ def find_due_compaction(session: TableSession) -> CompactionPlan | None:
 def _plan_due(
     session: TableSession, is_wanted: Callable[[Model, TableName, FileTotals], bool]
 ) -> CompactionPlan | None:
-    """Plans a compaction in the mode `auto` of those of the model's tables whose file counts meet `is_wanted`.
+    """Plans a compaction in the mode `auto` for the tables of the model that `is_wanted` selects by their file totals.
 
-    Returns None if there are none.
+    Returns None if it selects no table.
     """
     model = session.model
     written = (model.table,) if model.is_appended else (model.base, model.table.changes)
@@ -130,10 +134,10 @@ def _observe_tables(session: TableSession, names: Iterable[TableName]) -> list[T
 
 
 def plan_split(session: TableSession, done: Iterable[Place] = ()) -> tuple[TableState, CompactionPlan]:
-    """Plans only splits and merges of the base table's hash nodes, without Spark.
+    """Plans only splits and merges of the base table's buckets (hash nodes), without Spark.
 
-    Returns the table's state and the plan. File groups in `done` are taken as finished. Raises ConfigError if there is
-    no table yet.
+    Returns the observed state of the table and the plan. File groups in `done` are taken as compacted already. Raises
+    ConfigError if there is no table yet.
     """
     state = session.observe_state()
     _, base = require_built(state, session.model.table)
@@ -142,7 +146,7 @@ def plan_split(session: TableSession, done: Iterable[Place] = ()) -> tuple[Table
 
 
 def split_table(session: TableSession) -> Compacted:
-    """Splits hash nodes that are too large, and merges small ones, step by step as `compact_table` does."""
+    """Splits buckets (hash nodes) that are too large, and merges small ones, step by step as `compact_table` does."""
     return _perform_compaction(session, partial(plan_split, session))
 
 

@@ -1,4 +1,4 @@
-"""Expiry: deletes old snapshots, and the files that only these snapshots contain."""
+"""Expiry: deletes old snapshots of a model's tables, and the files that only these snapshots contain."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def plan_expiry(session: TableSession, readers: Iterable[TableName]) -> ExpiryPl
 def expire_versions(session: TableSession, readers: Iterable[TableName]) -> ExpiryPlan:
     """Expires the snapshots that are due, and returns the plan; after a commit conflict it plans again.
 
-    `readers` are those of `plan_expiry`. A snapshot that gets a tag meanwhile stays.
+    `readers` are the tables of models that may read the table (see `plan_expiry`). A snapshot that gets a tag meanwhile
+    stays.
     """
     names = tuple(readers)
 
@@ -54,9 +55,10 @@ def expire_versions(session: TableSession, readers: Iterable[TableName]) -> Expi
 
 
 def expire_if_due(session: TableSession, readers: Iterable[TableName]) -> None:
-    """Expires snapshots after a run, but only if enough of them are due; `readers` are those of `plan_expiry`.
+    """Expires snapshots after a run, but only if enough of them are due.
 
-    After a commit conflict it tries again some times, then gives up without an error.
+    `readers` are the tables of models that may read the table (see `plan_expiry`). After a commit conflict it tries
+    again a limited number of times, then gives up without an error.
     """
     names = tuple(readers)
 
@@ -115,9 +117,9 @@ def _perform_plan(session: TableSession, state: TableState, plan: ExpiryPlan) ->
 
 
 def _keep_few_metadata_files(session: TableSession, state: TableState) -> None:
-    """Sets properties by which Iceberg keeps only the newest metadata files, on relations that lack them.
+    """Sets the properties by which Iceberg keeps only the newest metadata files, on tables that lack these properties.
 
-    Tables that were created by early versions of this project lack them, and keep all metadata files.
+    Tables that were created by early versions of this project lack them, and would keep all metadata files.
     """
     model = session.model
     parts = ((model.table.changes, state.changes), (model.base, state.base), (model.table, state.appended))
@@ -128,10 +130,11 @@ def _keep_few_metadata_files(session: TableSession, state: TableState) -> None:
 
 
 def find_orphan_files(session: TableSession, older_than_seconds: int, remove: bool) -> dict[str, list[str]]:
-    """Lists by table the files in its folder that belong to no snapshot; with `remove` it also deletes them.
+    """Lists, for each table of a model, the files in its folder that belong to no snapshot; if `remove`, deletes them.
 
     Only files older than `older_than_seconds` are listed, since the files of running writes belong to no snapshot
-    either. Raises ConfigError if there is no table yet, or if this age is less than a day.
+    either. If the model has a view, old metadata files of the view are listed as well. Raises ConfigError if there is
+    no table yet, or if the age is less than the threshold `orphan_seconds`.
     """
     if older_than_seconds < session.reader.thresholds.expiry.orphan_seconds:
         raise ConfigError(
@@ -149,10 +152,11 @@ def find_orphan_files(session: TableSession, older_than_seconds: int, remove: bo
 
 
 def _find_view_orphans(session: TableSession, current: str, before: datetime.datetime, remove: bool) -> list[str]:
-    """Lists metadata files of a table's view that are older than `before`; with `remove` it also deletes them.
+    """Lists the metadata files of a model's view that are older than `before`; if `remove`, deletes them.
 
-    The file `current` is left out. Iceberg leaves a file behind each time a view is replaced, but its procedure for
-    orphaned files is for tables only, so the files are passed to that.
+    The file `current`, which the view still uses, is left out. Iceberg leaves a file behind each time a view is
+    replaced. Its procedure for orphaned files works only on tables, so it is called for the base table with a list of
+    the view's files.
     """
     folder, _, file_name = current.rpartition("/")
     files = _list_metadata_files(session, folder).where(~F.endswith("file_path", F.lit(file_name)))
@@ -160,7 +164,7 @@ def _find_view_orphans(session: TableSession, current: str, before: datetime.dat
 
 
 def _list_metadata_files(session: TableSession, folder: str) -> DataFrame:
-    """Returns `file_path` and `last_modified` of the metadata files of a view in a folder."""
+    """Returns the metadata files of a view in `folder`, with the columns `file_path` and `last_modified`."""
     spark = session.spark()
     stored = list_store_files(session.reader, folder)
     if stored is not None:
@@ -173,10 +177,10 @@ def _list_metadata_files(session: TableSession, folder: str) -> DataFrame:
 def _find_table_orphans(
     session: TableSession, table: TableName, before: datetime.datetime, remove: bool, among: DataFrame | None = None
 ) -> list[str]:
-    """Lists files older than `before` that no snapshot of `table` contains; with `remove` it also deletes them.
+    """Lists files older than `before` that no snapshot of `table` contains; if `remove`, deletes them.
 
-    They are searched in the table's folder, or in `among`: files of one folder with their times. A folder in an object
-    store is listed by the table's own class for files, since Hadoop knows no such store.
+    The files are those in the table's folder, or those in `among`, which has `file_path` and `last_modified` of files
+    in one folder. A folder in an object store is listed by the FileIO of the table, since Hadoop can't read the store.
     """
     spark = session.spark()
     location = session.reader.load_table(table.schema, table.name).location()

@@ -41,8 +41,8 @@ def expire_landing(
 ) -> LandingPlan:
     """Deletes the rows and expires the snapshots that `plan_landing` plans; returns the plan.
 
-    First it sets a property of the table to the version up to which rows may be missing. So a reader that is not among
-    `models` and has not read that far raises an error instead of missing rows.
+    Before that, it stores in a property of the table the version up to which rows may be missing. So a reader that is
+    not among `models`, and has not read up to this version, raises an error instead of missing rows.
     """
     state = observe_landing(reader, landing.table)
     plan = _plan_expiry_of_landing(landing, models, reader, state, now)
@@ -72,7 +72,7 @@ def _plan_expiry_of_landing(
 def _build_notes(state: LandingState, plan: LandingPlan) -> dict[str, str]:
     """Builds the properties to set on the landing table before rows are deleted; empty if they are set already.
 
-    They are commit times of snapshots, and the version up to which rows may be missing.
+    The properties have the commit times of snapshots, and the version up to which rows may be missing.
     """
     ages = {COMMIT_TIMES: format_ages(plan.ages)} if plan.ages and plan.ages != state.ages else {}
     until = plan.delete.until if plan.delete else Age(0, 0)

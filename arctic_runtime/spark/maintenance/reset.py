@@ -12,8 +12,8 @@ from arctic_runtime.spark.tables.table_session import TableSession
 def reset_model(session: TableSession) -> tuple[ConflictingRelation, ...]:
     """Drops the relations that a model created, and returns them; relations created by others stay.
 
-    The change table, from which all others can be computed, is dropped last: after a crash, another reset drops the
-    rest, or the next run creates the other relations again.
+    The change table is dropped last, since all other relations can be computed from it: after a crash, another reset
+    drops the remaining relations, or the next run creates the dropped ones again.
     """
     own = observe_own(session.reader, session.model)
     for relation in own:

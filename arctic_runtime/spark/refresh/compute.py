@@ -1,4 +1,4 @@
-"""Computes the change rows of one attempt, from the query's rows, from its events, or from changes of its sources."""
+"""Computes the change rows of one attempt of a run, from all rows of a query, its events, or changes of its sources."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from arctic_runtime.spark.refresh.inputs import Computed, RefreshInputs
 
 
 def compute_changes(inputs: RefreshInputs) -> Computed:
-    """Computes the change rows of one attempt; must be called within `inputs.caching()`.
+    """Computes the change rows of one attempt of a run; must be called within a `with inputs.caching()` block.
 
-    It writes nothing that readers see. Raises NotMaintained if an incremental refresh turns out to be impossible or too
-    expensive.
+    It publishes nothing. Raises NotMaintained if an incremental refresh turns out to be impossible or too expensive.
     """
     if inputs.schema_only:
         return Computed(diff_states(inputs.query.limit(0), None, inputs.shape))

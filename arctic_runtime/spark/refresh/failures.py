@@ -1,8 +1,8 @@
 """Decides after an error of an incremental run whether a run that computes the whole query would avoid it.
 
-The incremental plan evaluates expressions on other rows and in another order than the query, so it can fail where the
-query does not. A full computation does not help after a broken contract, a conflict with other writers, or if Spark has
-stopped or is out of memory.
+The incremental plan evaluates expressions on other rows and in another order than the query, so it can fail although
+the query does not. A computation of the whole query does not help after a broken contract or a conflict with other
+writers, or if Spark has stopped or is out of memory.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _FOR_OTHERS = (ArcticError, MemoryError, OSError)
 
 
 def to_refusal(error: Exception) -> Refusal | None:
-    """Returns the reason to compute in full after `error` of an incremental run; None if that would not help.
+    """Returns why the whole query is computed after `error` of an incremental run; None if that would not help.
 
-    The refusal lasts for later runs if the query or its rows cause the error. Spark gives such errors a condition, such
-    as `CAST_INVALID_INPUT`.
+    The refusal also applies to later runs if the query or its rows cause the error. Spark gives such errors an error
+    condition, such as `CAST_INVALID_INPUT`.
     """
     if isinstance(error, NotMaintained):
         return Refusal(error.reason, error.because, lasts=error.reason != "COST")

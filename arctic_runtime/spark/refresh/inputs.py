@@ -24,10 +24,10 @@ from arctic_runtime.thresholds import Thresholds
 class Computed:
     """Change rows that are computed but not written yet, with entries for the summary of their commit.
 
-    `is_gathered`: the number of partitions of `rows` already fits their size. `is_pinned`: all inputs were read at the
-    versions in the offsets, so later commits to upstreams do not matter. `as_decided`: the rows were computed by the
-    method whose cost was estimated, so the estimate can be corrected. `keys`: estimated number of lookups in the table
-    while the rows are written; 0 means unknown.
+    `is_gathered` says that the number of partitions of `rows` already fits their size; `is_pinned`, that all inputs
+    were read at the versions in the offsets, so that later commits to upstreams do not matter; `as_decided`, that the
+    rows were computed by the method whose cost was estimated, so that the estimate can be corrected. `keys` is the
+    estimated number of keys that are looked up in the table while the rows are written; 0 means unknown.
     """
 
     rows: DataFrame
@@ -43,9 +43,10 @@ class RefreshInputs:
     """The inputs from which one attempt of a run computes change rows.
 
     `query` has the rows of the query. `shape` describes the change rows. Actions that are started in the `background`
-    must end before the change rows are published. `schema_only` asks for no rows. If `has_join_hints`, plans have join
-    hints. `is_same` says that Spark understands the query as our analysis does, which can then be relied on. `learn`
-    takes entries for the summary of the run's commit, which are kept even if the computation fails later.
+    must end before the change rows are published. If `schema_only`, no rows are written. If `has_join_hints`, plans
+    have join hints. `is_same` says that Spark understands the query as our analysis does, so that facts from the
+    analysis, such as unique keys, hold. `learn` stores entries for the summary of the run's commit, which are kept even
+    if the computation fails later.
     """
 
     context: Context
@@ -74,7 +75,7 @@ class RefreshInputs:
 
     @contextmanager
     def caching(self) -> Iterator[None]:
-        """Until the block ends, keeps the rows that are given to `cache`."""
+        """Keeps rows cached that are passed to `cache`, until the `with` block ends."""
         try:
             yield
         finally:
@@ -89,7 +90,8 @@ class RefreshInputs:
     def read_all_rows(self) -> DataFrame | None:
         """Reads the table's rows; None if there is no base table yet.
 
-        For a repair, reads the rows to which its change rows fold, since readers of changes have seen those.
+        If the run repairs the table, returns the rows that result from all change rows instead, since readers of
+        changes have seen these.
         """
         changes = self.context.state.changes
         if self.decision.repairs and changes is not None:
@@ -97,13 +99,13 @@ class RefreshInputs:
         return self.read_rows()
 
     def read_rows(self, keys: Keys | None = None) -> DataFrame | None:
-        """Reads the table's rows, only those with one of `keys` if given; None if there is no base table yet."""
+        """Reads the table's rows, or only those whose key is in `keys`; None if there is no base table yet."""
         return read_current_rows(self.spark, self.model, self.context.state, self.thresholds.pruning, keys)
 
     def find_keys(self, keys: DataFrame, count: int | None, table_rows: int | None = None) -> Keys:
-        """Prepares `keys` for lookups in the table, or in another table with `table_rows` rows.
+        """Prepares `keys` for lookups in the table, or in other tables with `table_rows` rows in total.
 
-        `keys` has columns named as the table's key. `count` is their number, None if unknown.
+        `keys` has columns named as the table's key. `count` is the number of keys, None if unknown.
         """
         if count is None:
             return Keys(keys.select(*as_key(self.model.config.entity_key)), few=False, near=EVERYWHERE)
@@ -112,7 +114,7 @@ class RefreshInputs:
         return lookup_keys(keys, count, rows, self.thresholds.pruning)
 
     def select_key(self, rows: DataFrame) -> DataFrame:
-        """Selects the key columns of `rows`; if the table has history, those of the entity."""
+        """Selects the key columns of `rows`; if the table has history, without the start of the version."""
         return rows.select(*[to_column(part) for part in self.model.config.entity_key])
 
     def find_source_keys(self, keys: DataFrame, count: int) -> Keys:

@@ -1,4 +1,4 @@
-"""Checks that a table equals the rows to which its change rows fold, and that change rows are consistent."""
+"""Checks that a table equals the rows that result from its change rows, and that change rows are consistent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HELD = ("__arctic_previous", "__arctic_previous_action", "__arctic_place", "__a
 class Finding:
     """Result of one check of one table: the number of rows that break it, with examples.
 
-    `left_out` says why the check was skipped, and is empty if it was not.
+    `left_out` is the reason if the check was skipped, else empty.
     """
 
     check: str
@@ -86,7 +86,7 @@ def check_unique_keys(spark: SparkSession, model: Model, state: TableState, thre
 def compare_rows(
     expected: DataFrame, rows: DataFrame | None, shape: Shape, check: str, thresholds: ReportThresholds
 ) -> Finding:
-    """Compares a table's rows with `expected` ones; each row of the finding is a change that the table lacks.
+    """Compares a table's rows with `expected` ones; the finding counts the change rows that would make them equal.
 
     `rows` are the table's rows, None for no rows; `check` is the name of the check.
     """
@@ -137,9 +137,9 @@ def _add_previous(changes: DataFrame, shape: Shape, keeps_all: bool) -> DataFram
 def _build_rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[str, Expression]:
     """Builds the conditions, by the name of each rule, that are true for change rows that break the rule.
 
-    Change rows up to the sequence number `other_columns_until` may equal the row before, since columns in which they
-    differed were dropped. Up to `trimmed`, earlier change rows may have been deleted, so there is nothing to compare
-    with.
+    Updates in commits up to the sequence number `other_columns_until` may have equal new and old rows, since columns in
+    which they differed were dropped. In commits up to `trimmed`, the previous change row of a key may have been
+    deleted, so change rows are not compared with it.
     """
     action, was = F.col(ACTION), F.col("__arctic_previous_action")
     is_whole = F.col("__arctic_place") > trimmed
@@ -171,7 +171,7 @@ def _build_rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[s
 def _build_sameness(left: Sequence[str], right: Sequence[str], shape: Shape) -> Expression:
     """Builds the condition that the structs `left` and `right` have equal values in all columns outside the key.
 
-    Both are the parts of a column name; the empty name is the row itself.
+    Both are given as the parts of a column name; without parts, the row itself takes the place of the struct.
     """
     return ~F.expr(
         write_difference(

@@ -1,4 +1,4 @@
-"""Runs models without a key: rows that the query computes from change events are appended, and never changed."""
+"""Runs models without a primary key: appends the rows that the query computes from change events."""
 
 from __future__ import annotations
 

@@ -40,16 +40,16 @@ from arctic_runtime.spark.tables.table_session import TableSession
 def overwrite_with_source(
     refresh: Refresh, source: TableName, as_of: str, partition: Mapping[str, str] | None = None
 ) -> dict[str, int]:
-    """Replaces the rows of a table of change events by those of `source`, declared as of the position `as_of`.
+    """Replaces the rows of a table of change events by those of `source`, as the state of the table at `as_of`.
 
-    A position is a value of `sequence_by`. If an event after `as_of` was already read for a key, the key keeps its row;
+    `as_of` is a value of `sequence_by`. If an event after `as_of` was already read for a key, the key keeps its row;
     events up to `as_of` that are read later change nothing. Returns the number of changed rows by action. Only
     differences are published, so a second call with the same rows publishes none. `source` is any table or view that
     Spark can read, with all columns of the table. `partition` has a value for each column that the table is partitioned
-    by: rows of other partitions stay, and their events that are not read yet still apply.
+    by: rows of other partitions stay, and events of these that are not read yet still apply.
 
     Raises ConfigError if the model has no order of events, if `partition` is not valid, if columns are missing, and if
-    rows were already declared as of a later position. Raises DataError if a key is null or occurs twice, or a row
+    an earlier overwrite of these rows had a higher `as_of`. Raises DataError if a key is null or occurs twice, or a row
     belongs to another partition. Raises CommitConflict if other writers are faster at every attempt.
     """
     _check_model(refresh.model)
@@ -104,7 +104,7 @@ def _overwrite_once(refresh: Refresh, source: TableName, as_of: str, asked: Part
 
 
 def _select_replaced_rows(old: DataFrame, rows: DataFrame, part: Part, shape: Shape) -> DataFrame:
-    """Selects the stored rows in `old` that `rows` replace: those in the partition `part`, or with a key in `rows`."""
+    """Selects the stored rows that `rows` replace: those in the partition `part`, and those with the same key."""
     if part == WHOLE:
         return old
     elsewhere = old.where(~F.coalesce(is_in_part(part, shape), F.lit(False)))
@@ -113,7 +113,7 @@ def _select_replaced_rows(old: DataFrame, rows: DataFrame, part: Part, shape: Sh
 
 
 def _resolve_partition(session: TableSession, shape: Shape, asked: Part) -> Part:
-    """Returns the partition `asked` with its values as texts of their column types, such as a date as `2024-01-01`.
+    """Returns the partition `asked` with each value as the text of its column's type, such as `2024-01-01` for a date.
 
     Raises ConfigError for a value that does not fit its column's type.
     """
@@ -182,9 +182,9 @@ def _check_model(model: Model) -> None:
 
 
 def _resolve_position(session: TableSession, shape: Shape, as_of: str, before: Sequence[str]) -> str:
-    """Converts the position `as_of`, a value of `sequence_by`, to a text as `marks` writes it.
+    """Converts `as_of`, a value of `sequence_by`, to a text as `marks` writes it.
 
-    Raises ConfigError if it is not a valid value, or older than one of the positions `before`.
+    Raises ConfigError if it is not a valid value, or lower than one of `before`, the values of earlier overwrites.
     """
     kind = shape.sequence_type
     given_position, places = F.lit(as_of).try_cast(kind), [marks.read_latest(position, kind) for position in before]

@@ -24,9 +24,10 @@ def prepare_tables(
 ) -> tuple[Context, Shape]:
     """Creates the change table, or changes its columns and those of the base table to `stored`.
 
-    Returns the context with the new state, and the shape of change rows. Raises ConfigError if a column can't change to
-    its new type, and for any difference that `on_schema_change` forbids. Raises CommitConflict if another writer
-    commits meanwhile, since the plan of this run depends on the state before, and if empty tables had to be dropped.
+    Returns the context with the new state of the tables, and the shape of change rows. Raises ConfigError if a column
+    can't change to its new type, and for any difference that `on_schema_change` forbids. Raises CommitConflict if
+    another writer commits meanwhile, since the plan of this run depends on the state before that commit; also if empty
+    tables had to be dropped, so that the next attempt creates them again.
     """
     model = table.model
     state = context.state
@@ -54,7 +55,7 @@ def _plan_evolution(
 ) -> list[EvolveSchema]:
     """Plans the steps that change the columns of the change table and of the base table to `stored`.
 
-    If a type can't change, it raises TypeConflict, unless the tables have no rows: then it drops them and raises
+    If a column can't change to its new type, raises TypeConflict; but if the tables have no rows, drops them and raises
     CommitConflict, so that the next attempt creates them again.
     """
     model: Model = context.model
@@ -79,7 +80,10 @@ def _plan_evolution(
 
 
 def _drop_empty_tables(context: Context, state: TableState, other: str) -> CommitConflict:
-    """Drops a model's tables, which have no rows; returns the error that makes the run begin again."""
+    """Drops a model's tables, which have no rows; returns the error that makes the run begin again.
+
+    `other` names the properties with which the next attempt creates them differently, such as `keys`.
+    """
     model = context.model
     for table in ((model.base,) if state.base is not None else ()) + (model.table.changes,):
         perform_step(DropTable(table), context)

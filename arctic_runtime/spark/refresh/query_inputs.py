@@ -1,4 +1,4 @@
-"""Runs a model's query over given versions of its upstreams, and over the windows of events that a run reads."""
+"""Runs a model's query over given versions of its upstreams, or over the change rows of windows of versions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from arctic_runtime.spark.events.retract import has_positions, is_retracting, re
 from arctic_runtime.spark.tables.rows.frames import read_appended_rows, read_until
 
 Narrowed = Mapping[TableName, Callable[[SourceState, DataFrame], DataFrame]]
-"""By upstream, a function that filters the rows of a window before a query of change events reads them."""
+"""Functions by upstream that filter its change rows in a window before a query of change events reads them."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class QueryInputs:
     narrowed: Narrowed = field(default_factory=dict)
 
     def run_query(self, spark: SparkSession, windows: Mapping[str, Window], other: History | None = None) -> DataFrame:
-        """Runs the query; each `changes(…)` in it reads the rows of its window in `windows`, by the upstream's name.
+        """Runs the query; each `changes(…)` in it reads the change rows of its upstream's window.
 
-        Without a window it reads all rows. A window without a start may end at a snapshot that is expired. If `other`
-        is given, the temporary views of the sources have other names, so that the result can be read together with that
-        of the run's own query.
+        `windows` has the windows by the names of upstreams; of an upstream without a window all change rows are read. A
+        window without a start may end at an expired snapshot. If `other` is given, the temporary views of the sources
+        have other names, so that the result can be read together with the result of the run's own query.
         """
         sources = list_changes_read(self.model.sql)
         states = {source: self.upstreams.states.get(str(source)) for source in sources}

@@ -1,4 +1,4 @@
-"""Rebases change rows after another run committed first: recomputes the rows of keys of which both runs had events."""
+"""Rebases change rows if another run commits first: recomputes the rows of keys that have events in both runs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ BECAUSE = "another run committed meanwhile; rows of the keys that both had event
 
 @dataclass(frozen=True)
 class Overtaken:
-    """An attempt whose table another run has changed first; publishes its change rows on top of that commit.
+    """An attempt before whose commit another run has committed; publishes its change rows on top of that commit.
 
-    `inputs` and `changes` are those of the attempt. `times` is how often this may happen before the run starts again.
+    `inputs` and `changes` are the inputs and the change set of the attempt. `times` is the number of rebases after
+    which the run starts again.
     """
 
     planner: RefreshPlanner
@@ -77,7 +78,7 @@ class Overtaken:
     def _recompute_rest(self, plan: Rebase, inputs: QueryInputs, context: Context, keys: DataFrame) -> RefreshInputs:
         """Returns the inputs from which the rows of `keys` are computed again.
 
-        They are the events that no other run has applied, and the state of the table in `context`.
+        These inputs are the events of `keys` that no other run has applied, and the state of the table in `context`.
         """
         key = self.table.model.config.primary_key
         events = inputs.run_query(self.inputs.spark, plan.left)

@@ -20,7 +20,7 @@ from arctic_runtime.spark.tables.versions import find_version
 
 
 def restore_version(session: TableSession, version: int | str) -> dict[str, int]:
-    """Restores the rows of `version`, given as a number or a savepoint's name; returns the changed rows by action.
+    """Restores the rows of `version`, a snapshot id or a savepoint's name; returns numbers of changed rows by action.
 
     A table with `input: state` also returns to the offsets of that version, so its next run reads the changes of its
     upstreams since then. A table of change events keeps its offsets, so undone events are not read again. Raises

@@ -1,4 +1,4 @@
-"""Runs a model: observes its tables, plans, computes and publishes changes, until nothing is left to do."""
+"""Runs a model: observes its tables, plans, computes and publishes changes, until the table is up to date."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ from arctic_runtime.spark.tables.table_session import TableSession
 def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> None:
     """Creates, for each `changes(…)` of a query, a temporary view of all rows that it could read.
 
-    So the query can be run outside of a run. Raises SourceError if a source does not exist or has no snapshot.
+    With these views, the query can be run without a refresh of its model. Raises SourceError if a source does not exist
+    or has no snapshot.
     """
     for source in list_changes_read(sql):
         state = observe_source(reader, source)
@@ -79,8 +80,8 @@ def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> Non
 class Refresh:
     """One run of a model: brings its table up to date with its query, and publishes the differences as change rows.
 
-    `spark` is called only if there is something to do, so that other runs do not start Spark. `narrowed` has filters
-    for the change rows of upstreams; events that they drop count as read, and change nothing.
+    `spark` is called only if the table is not up to date, so that other runs do not start Spark. `narrowed` has filters
+    for the change rows of upstreams; change rows that a filter drops count as read, and change nothing.
     """
 
     def __init__(
@@ -151,10 +152,10 @@ class Refresh:
         return self.table.reconcile_until_done(state, appended=self._committed[1] if self._committed else None)
 
     def _add_repairs(self, context: Context, decision: Decision) -> Decision:
-        """Adds the names of the checks that the table fails to `decision`, if a full refresh was requested.
+        """Checks the table if a full refresh was requested, and adds the names of failed checks to `decision`.
 
-        The run then repairs the table. Change rows can't be repaired, so if any check fails, those that exist now are
-        marked to be skipped by later checks. Returns the new decision.
+        A run with such names repairs the table. Change rows can't be repaired: if any check fails, the existing change
+        rows are marked, so that later checks skip them. Returns the new decision.
         """
         state = context.state
         if decision.reason != "FULL_REFRESH" or state.changes is None or state.base is None:
@@ -188,7 +189,8 @@ class Refresh:
     def _give_up(self, decision: Decision, error: Exception) -> None:
         """Makes the next attempt compute the whole query, after `error` of an incremental attempt.
 
-        Raises `error` if that would not avoid it, and with `refresh: strict` for all errors except NotMaintained.
+        Raises `error` if a computation of the whole query would not avoid it; with `refresh: strict`, also raises all
+        errors except NotMaintained.
         """
         given_up = to_refusal(error) if decision.increment is not None else None
         is_strict = self.model.config.refresh == "strict" and not isinstance(error, NotMaintained)
@@ -236,7 +238,7 @@ class Refresh:
         stored: tuple[Column, ...],
         upstreams: Upstreams,
     ) -> Appended:
-        """Appends the rows of `query`, computed from the events of the windows, to a table without a key."""
+        """Appends the rows of `query`, which are computed from new change events, to a table without a primary key."""
         ready = prepare_to_append(self.table, context.state, stored)
         rows = query.select(*[to_column(column.name) for column in stored])
         shown = rows.limit(0) if self._request.schema_only else rows
@@ -284,7 +286,10 @@ class Refresh:
             check_predicates(query, self.model)
 
     def _look_for_day_texts(self, context: Context, decision: Decision, upstreams: Upstreams) -> None:
-        """Notes for later runs whether the query's result depends on the day of the run; see `find_day_texts`."""
+        """Records for later runs whether the query's result depends on the day of the run.
+
+        It does if upstreams have texts with a time but no date that the query converts to timestamps.
+        """
         if upstreams.reads.day_columns and not self._request.schema_only:
             follows, thresholds = decision.increment is not None, context.thresholds.pruning
             day_texts = find_day_texts(context.spark, upstreams, decision.windows, follows, thresholds)
@@ -293,9 +298,9 @@ class Refresh:
     def _is_same(self, context: Context, decision: Decision, upstreams: Upstreams) -> bool:
         """Whether Spark understands the query as our analysis does; this is compared once per query text.
 
-        Returns False without a comparison if the query can't be maintained or an earlier attempt gave up. If the
-        readings differ, raises NotMaintained in an incremental run, and PlanError when `refresh: strict` creates the
-        table.
+        Returns False without a comparison if the query can't be refreshed incrementally, or if an earlier attempt gave
+        up an incremental refresh. If Spark understands it differently, raises NotMaintained in an incremental run, and
+        PlanError in a run that creates a table with `refresh: strict`.
         """
         is_query = self.model.config.input == "state" and not self._request.schema_only
         if not is_query or not decisions.can_follow_changes(upstreams):
@@ -314,9 +319,9 @@ class Refresh:
         return True
 
     def _record_difference(self, decision: Decision, refused: NotMaintained) -> None:
-        """Notes for later runs that Spark understands the query differently than our analysis.
+        """Records for later runs that Spark understands the query differently than our analysis.
 
-        Raises NotMaintained in an incremental run, and PlanError when `refresh: strict` creates the table.
+        Raises NotMaintained in an incremental run, and PlanError in a run that creates a table with `refresh: strict`.
         """
         if decision.increment is not None:
             raise refused
@@ -327,7 +332,10 @@ class Refresh:
             self._learned = replace(self._learned, given_up=str(refusal))
 
     def _confirm_upstreams(self, upstreams: Upstreams) -> None:
-        """Raises CommitConflict if an upstream has changed since it was observed, since the offsets would be wrong."""
+        """Raises CommitConflict if an upstream has changed since it was observed.
+
+        The change rows may then contain later rows of the upstream than the offsets say.
+        """
         now = self.planner.observe_upstreams().states
         moved = [
             name for name, state in upstreams.states.items() if state and _get_version(now.get(name)) != state.version

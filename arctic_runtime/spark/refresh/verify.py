@@ -53,7 +53,7 @@ from arctic_runtime.spark.tables.table_session import TableSession
 def verify_model(refresh: Refresh) -> tuple[Finding, ...]:
     """Checks a model's table against its query and against its change table, and the change rows for consistency.
 
-    Returns a finding for each check, also for those that were left out.
+    Returns a finding for each check, also for checks that were skipped.
     """
     table = refresh.table
     state, upstreams = table.observe_state(), refresh.planner.observe_upstreams()
@@ -77,7 +77,10 @@ def verify_model(refresh: Refresh) -> tuple[Finding, ...]:
 
 
 def _check_all_events_there(table: TableSession, appended: ChangeTableState, upstreams: Upstreams) -> Finding:
-    """Checks that a table without a key has the rows of its query over all events that it has read, each as often."""
+    """Checks that a table without a key has exactly the rows that its query returns for all events that it has read.
+
+    Equal rows must occur equally often.
+    """
     check, last = "the table has each row of its events once", find_last_run(appended) or RunSummary()
     read = get_offsets(last)
     gone = [column for column, version in read.items() if not _is_kept(upstreams.states.get(column), version)]
@@ -97,9 +100,9 @@ def _check_all_events_there(table: TableSession, appended: ChangeTableState, ups
 
 
 def _compare_as_bags(table: TableSession, query: DataFrame, rows: DataFrame, check: str) -> Finding:
-    """Compares `query` and the table's `rows` as multisets in their common columns; the finding has the differences.
+    """Compares the rows of `query` and the table's `rows` as multisets, in their common columns.
 
-    `check` is the name of the check.
+    Returns the finding of the check with the name `check`; it counts the rows that one side has more often.
     """
     wanted = conform_frame(query, [column for column in list_frame_columns(rows) if column.name in query.columns])
     table_rows = rows.select(*[to_column(column) for column in wanted.columns])
@@ -188,7 +191,7 @@ def _explain_not_recomputed(table: TableSession, state: TableState, upstreams: U
 
 
 def _explain_other_origin(model: Model, state: TableState, upstreams: Upstreams) -> str:
-    """Explains why the table may rightly differ from the events that it has read; an empty text if it may not."""
+    """Explains why the table can't be compared with the events that it has read; returns an empty text if it can."""
     last = find_last_run(state.changes) or RunSummary()
     if changed := find_changed_event_rules(last.query, model):
         return f"{', '.join(changed)} changed since the last run; run it first"
@@ -222,9 +225,9 @@ def _recompute_from_events(table: TableSession, state: TableState, upstreams: Up
 
 
 def _check_aggregate_state(table: TableSession, state: TableState, upstreams: Upstreams) -> Iterable[Finding]:
-    """Compares the stored aggregate state with the one recomputed from the upstream versions that the newest run read.
+    """Compares the stored aggregate state with one that is recomputed from the upstream versions of the newest run.
 
-    Returns no finding if no state is stored.
+    Yields no finding if no state is stored.
     """
     check = "the totals are those of the rows that were read"
     last = find_last_run(state.changes)

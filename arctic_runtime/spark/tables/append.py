@@ -35,7 +35,7 @@ _ACTIONS = (INSERT, UPDATE, DELETE, UPSERT)
 
 
 _ROWS, _NOTHING = "rows", "deletions of nothing"
-"""Counts besides those of each action: all rows, and deletes of missing rows."""
+"""Names of further counts of written rows, besides one count for each action: all rows, and deletes of missing rows."""
 
 
 def publish_changes(
@@ -94,15 +94,15 @@ def _read_written_rows(context: Context, step: AppendChanges, tip: int) -> DataF
 
 
 def read_observed_counts(seen: Observation) -> dict[str, Any]:
-    """Returns the counts that Spark observed while it wrote rows; empty if a busy server did not send them."""
+    """Returns the values of aggregates that Spark observed while it wrote rows; empty if a busy server sent none."""
     return dict(seen.get)
 
 
 def _collect_ranges(context: Context, shape: Shape) -> Ranges | None:
     """Builds aggregates over change rows that locate the base table's rows to replace: ranges of keys and partitions.
 
-    Returns None if they are not needed, since no merge follows that looks up rows in the base table: there is none, it
-    is merged on read, or it is so small that it is read in full.
+    Returns None if no merge follows that looks up rows in the base table: since there is no base table, since it is
+    merged on read, or since it is so small that a merge reads all of it.
     """
     base = context.state.base
     if base is None or context.model.config.merge == "on_read" or is_scanned(base.rows, context.thresholds.pruning):
@@ -126,9 +126,9 @@ def count_again(context: Context, step: AppendChanges, branch: Sequence[str], sh
 
 
 def _list_usual_actions(mode: Mode, model: Model) -> tuple[str, ...]:
-    """Returns the actions that rows can have in a run of this mode, if none is flawed.
+    """Returns the actions that change rows can have in a run of the given mode, if no row is flawed.
 
-    Only these are counted while rows are written, since each count takes time.
+    Only these actions are counted while rows are written, since each count takes time.
     """
     if mode == "create":
         return (INSERT,)
@@ -136,9 +136,9 @@ def _list_usual_actions(mode: Mode, model: Model) -> tuple[str, ...]:
 
 
 def _build_kind_conditions(actions: Sequence[str], mode: Mode, model: Model, shape: Shape) -> dict[str, Sql]:
-    """Builds for each kind of rows the condition by which they are counted; a kind is one of `actions`.
+    """Builds for each of `actions` the condition of the change rows that are counted for it.
 
-    If stored rows are looked up, deletes of missing rows are a further kind, and do not count as deletes.
+    If stored rows are looked up, deletes of missing rows have a condition of their own, and do not count as deletes.
     """
     is_one = "{action} = {kind}"
     kinds = {kind: fill_statement(is_one, action=quote_name(ACTION), kind=quote_text(kind)) for kind in actions}
@@ -155,7 +155,7 @@ def _build_counts(kinds: Mapping[str, Sql]) -> list[Sql]:
 
 
 def _build_time_expression(now: datetime.datetime) -> Sql:
-    """Builds the time of a change row: its own `_ts`, or if that is null, `now`, the time of the run."""
+    """Builds the expression of a change row's time: its own `_ts`, or if that is null, `now`, the time of the run."""
     micros = (now - datetime.datetime.fromtimestamp(0, datetime.timezone.utc)) // datetime.timedelta(microseconds=1)
     run = hide_constant(fill_statement("timestamp_micros({micros})", micros=quote_number(micros)), quote_name(ACTION))
     return fill_statement("coalesce({own}, {run})", own=quote_name(TIMESTAMP), run=run)

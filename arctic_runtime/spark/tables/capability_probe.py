@@ -1,4 +1,4 @@
-"""Tries the capabilities of a catalog with tables and a view that are dropped again."""
+"""Tests which capabilities a catalog has, such as views, by temporary tables and a temporary view."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _BRANCH = "arctic_probe"
 
 @dataclass(frozen=True)
 class CapabilityProbe:
-    """Tries capabilities in a schema, with relations whose names begin with `arctic_probe_` and have `token`."""
+    """Tests capabilities of a catalog in `schema`, by relations whose names are made of `arctic_probe_` and `token`.
+
+    The relations are dropped after the test.
+    """
 
     spark: SparkSession
     reader: CatalogReader
@@ -32,7 +35,7 @@ class CapabilityProbe:
     token: str
 
     def probe_all(self) -> Capabilities:
-        """Tries all capabilities but transactions over tables, which follow from the kind of the catalog.
+        """Tests all capabilities except transactions over several tables, which the kind of the catalog determines.
 
         Raises Spark's error if not even a plain table can be created.
         """
@@ -46,13 +49,13 @@ class CapabilityProbe:
             )
 
     def probe_branches(self) -> bool:
-        """Whether a table keeps a branch besides main."""
+        """Whether the catalog supports branches of tables besides main."""
         with self._make_table() as (table, _):
             return self._has(lambda: self._try_branch(table))
 
     @contextmanager
     def _make_table(self) -> Iterator[tuple[TableName, bool]]:
-        """Creates a table with one row for the time of the context; also tells if it has format version 3."""
+        """Yields a new table with one row, and whether it has format version 3; drops the table when the block ends."""
         table = self._get_name("table")
         try:
             has_format_version_3 = self._has(lambda: self._try_format_version_3(table))
@@ -75,7 +78,7 @@ class CapabilityProbe:
         return True
 
     def _try_branch(self, table: TableName) -> bool:
-        """Creates a branch and commits to it; a catalog may drop branches silently."""
+        """Creates a branch and commits to it; returns whether the branch exists then, since a catalog may ignore it."""
         self._write("ALTER TABLE {table} CREATE BRANCH {branch}", table, branch=quote_name(_BRANCH))
         branch = quote_name(*table.to_branch_parts(_BRANCH))
         self._write("INSERT INTO {branch} VALUES (2)", table, branch=branch)
@@ -102,9 +105,9 @@ class CapabilityProbe:
         return True
 
     def _try_stale_commit(self, table: TableName) -> bool:
-        """Sends a commit on top of the first snapshot of a table that has a second one; it must be refused.
+        """Whether the catalog refuses a commit on top of the first snapshot of a table that has a newer one.
 
-        For a catalog without a server of its own, pyiceberg compares and refuses.
+        For a catalog without a server of its own, pyiceberg compares the snapshots and refuses.
         """
         from pyiceberg.exceptions import CommitFailedException
         from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
@@ -132,16 +135,16 @@ class CapabilityProbe:
         perform_statement("probe.write", self.spark, statement)
 
     def _drop(self, template: LiteralString, relation: TableName) -> None:
-        """Drops a relation; if that fails, it is left behind, which harms nobody."""
+        """Drops a relation; ignores errors, since a relation that is left behind harms nobody."""
         statement = fill_statement(template, table=quote_name(*relation.parts))
         with suppress(ArcticError, *SPARK_ERRORS):
             perform_statement("probe.drop", self.spark, statement)
 
 
 def require_branches(context: Context) -> None:
-    """Raises ConfigError if the catalog keeps no branches of tables, before the first table of a model is created.
+    """Raises ConfigError if the catalog does not support branches of tables.
 
-    Tries it if only the server knows, once for each reader.
+    If the kind of the catalog does not determine this, tests it once for each reader, by a temporary table.
     """
     reader, table = context.reader, context.model.table
     if reader.capabilities.branches is None:

@@ -1,10 +1,11 @@
 """Commits to tables that succeed only if the table is unchanged since it was observed.
 
-An Iceberg append never conflicts, so two runs could both append the changes of the same window. So rows are written to
-a branch that starts at the observed snapshot, and main is fast-forwarded to the branch, which fails unless main still
-is at that snapshot. Before that, it is checked that the branch has only commits of this attempt, which have its token
-in their summaries: if the branch is dropped meanwhile, Iceberg would create it again on top of the current main. A
-table that is overwritten as a whole needs no branch: Iceberg itself checks that it is unchanged.
+An Iceberg append never conflicts, so two runs could both append the changes of the same window. To prevent this, rows
+are written to a branch that starts at the observed snapshot, and main is fast-forwarded to the branch, which fails
+unless main still is at that snapshot. Before the fast-forward, it is checked that the branch has only commits of this
+attempt, whose summaries have the attempt's token: if another process dropped the branch meanwhile, Iceberg would have
+created it again on top of the current main. A table that is overwritten as a whole needs no branch: Iceberg itself
+checks that it is unchanged.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _SNAPSHOT_COLUMNS = ("snapshot_id", "parent_id", "operation", "summary")
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt to commit: its Spark session, and the token from which the names of its branches are made.
+    """One attempt to commit to tables: its Spark session, and the token in the names of its branches.
 
     `reader` reads the state of branches; if it is None, for a table of another catalog, Spark reads it.
     """
@@ -80,10 +81,10 @@ def swap_in(
 ) -> T:
     """Calls `write` with a new branch at the snapshot `expected`, then publishes the branch if main is still there.
 
-    `write` gets the parts of the branch's name, and its result is returned; an error that it raises ends the attempt.
-    It must have finished its commits when it returns. If another writer committed first, `overtaken` is called with the
-    last snapshot of the branch, and its result is returned, or CommitConflict raised if that is None. The branch is
-    dropped in the end.
+    `write` gets the parts of the branch's name, and must have finished its commits when it returns. Its result is
+    returned; an error that it raises ends the attempt. If another writer committed first, calls `overtaken` with the id
+    of the last snapshot of the branch and returns its result, or raises CommitConflict if this result is None. Drops
+    the branch in the end.
     """
     spark, branch, writer = attempt.spark, f"{BRANCH_PREFIX}{attempt.token}", f"{attempt.token}-{uuid.uuid4().hex[:8]}"
     written = WriterBranch(table, branch, expected, writer)
@@ -109,7 +110,7 @@ def swap_in(
 
 
 def _find_written_snapshot(attempt: Attempt, branch: WriterBranch) -> int | None:
-    """Returns the head of a writer's branch; None if the branch is missing or has commits of other writers."""
+    """Returns the head snapshot of a writer's branch; None if the branch is missing or has other writers' commits."""
     state = read_branch_state(attempt.spark, attempt.reader, branch.table, branch.name)
     reason = explain_refused_publish(replace(state, main=branch.expected), branch.expected, branch.writer)
     return state.tip if reason is None else None
@@ -118,8 +119,8 @@ def _find_written_snapshot(attempt: Attempt, branch: WriterBranch) -> int | None
 def publish_branch(attempt: Attempt, branch: WriterBranch) -> None:
     """Moves main to the head of a branch; if the catalog's answer is lost, checks whether main was moved.
 
-    Raises CommitConflict if main is no longer at the expected snapshot, or if the branch has commits of others. It is
-    no error if a shared branch is published already.
+    Raises CommitConflict if main is no longer at the expected snapshot, or if the branch has commits of other writers.
+    Does nothing if a shared branch is published already.
     """
     spark, reader = attempt.spark, attempt.reader
     state = read_branch_state(spark, reader, branch.table, branch.name)
@@ -158,7 +159,7 @@ def build_merged_summary(version: Version) -> dict[str, str]:
 
 
 def build_isolation_options(expected: int) -> dict[str, str]:
-    """Builds options of an overwrite by which any change since the snapshot `expected` is a conflict."""
+    """Builds writer options by which an overwrite fails if the table has changed since the snapshot `expected`."""
     return {"isolation-level": "serializable", "validate-from-snapshot-id": str(expected)}
 
 
@@ -168,7 +169,7 @@ def build_summary_options(summary: Mapping[str, str]) -> dict[str, str]:
 
 
 def build_summary_settings(summary: Mapping[str, str]) -> dict[str, str]:
-    """Builds session settings that add `summary` to the summaries of commits by SQL, which has no such options."""
+    """Builds session settings that add `summary` to the summary of each commit by a SQL statement."""
     return {f"spark.sql.iceberg.{key}": value for key, value in build_summary_options(summary).items()}
 
 
@@ -192,9 +193,9 @@ def fast_forward(spark: SparkSession, table: TableName, branch: str) -> None:
 def _has_been_published(
     spark: SparkSession, reader: CatalogReader | None, table: TableName, branch: str, error: Exception
 ) -> bool:
-    """Whether main is at the branch, although its publication failed with `error`; the catalog's answer may be lost.
+    """Whether main has been moved to the head of the branch, although the call for this has failed with `error`.
 
-    Raises CommitUnknown if that can't be read.
+    This happens if only the catalog's answer was lost. Raises CommitUnknown if the table can't be read.
     """
     try:
         return read_branch_state(spark, reader, table, branch).is_published
@@ -207,13 +208,13 @@ def _has_been_published(
 
 
 def read_branch_state(spark: SparkSession, reader: CatalogReader | None, table: TableName, branch: str) -> BranchState:
-    """Reads the heads of main and of a branch, and the table's snapshots with their writers.
+    """Reads the heads of main and of a branch, and the table's snapshots with the writers of their commits.
 
-    Reads them from the catalog, or by Spark if `reader` is None.
+    Uses the catalog's metadata, or Spark if `reader` is None.
     """
     if reader is not None:
         return observe_branch(reader, table, branch)
-    tips_found = wait_for_lock(lambda: read_tips(spark, table, "main", branch), f"look for {branch} of {table}", SPARK)
+    tips = wait_for_lock(lambda: read_tips(spark, table, "main", branch), f"look for {branch} of {table}", SPARK)
     rows = wait_for_lock(
         lambda: spark.table(quote_name(*table.parts, "snapshots")).select(*_SNAPSHOT_COLUMNS).collect(),
         f"read the snapshots of {table}",
@@ -222,7 +223,7 @@ def read_branch_state(spark: SparkSession, reader: CatalogReader | None, table: 
     commits = {
         at: BranchCommit(parent, operation, (summary or {}).get(ATTEMPT)) for at, parent, operation, summary in rows
     }
-    return BranchState(tips_found.get("main"), tips_found.get(branch), commits)
+    return BranchState(tips.get("main"), tips.get(branch), commits)
 
 
 def drop_branches(spark: SparkSession, table: TableName, branches: tuple[str, ...]) -> None:
@@ -247,7 +248,11 @@ def _drop_branch(effect_name: str, spark: SparkSession, table: TableName, branch
 
 
 def perform_statement(effect_name: str, spark: SparkSession, sql: Sql) -> DataFrame:
-    """Runs a SQL statement as an effect, and returns its result; `spark.sql` must execute the statement at once."""
+    """Runs a SQL statement as the effect `effect_name`, an entry of `EFFECTS`, and returns its result.
+
+    The statement must be one that `spark.sql` executes at once, such as DDL. While the catalog is locked, an effect
+    that may be performed twice is tried again.
+    """
     return perform_effect(effect_name, lambda: spark.sql(sql), sql, SPARK)
 
 
@@ -258,13 +263,13 @@ def set_properties(effect_name: str, spark: SparkSession, table: TableName, valu
 
 
 def set_tag(effect_name: str, spark: SparkSession, table: TableName, tag: str, snapshot: int) -> None:
-    """Sets a tag of a table to a snapshot; moves it if it exists at another one."""
+    """Sets a tag of a table to a snapshot; if the tag exists at another snapshot, moves it."""
     parts = {"table": quote_name(*table.parts), "tag": quote_name(tag), "v": quote_number(snapshot)}
     template = "ALTER TABLE {table} CREATE OR REPLACE TAG {tag} AS OF VERSION {v}"
     perform_statement(effect_name, spark, fill_statement(template, **parts))
 
 
 def drop_tag(effect_name: str, spark: SparkSession, table: TableName, tag: str) -> None:
-    """Drops a tag of a table; it is no error if it does not exist."""
+    """Drops a tag of a table; does nothing if the tag does not exist."""
     parts = {"table": quote_name(*table.parts), "tag": quote_name(tag)}
     perform_statement(effect_name, spark, fill_statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", **parts))

@@ -18,11 +18,11 @@ from arctic_runtime.thresholds import Thresholds
 
 @dataclass(frozen=True)
 class Appended:
-    """A commit of change rows on top of the snapshot `after` of a change table; `rows` has their number by action.
+    """A commit of change rows on top of the snapshot `after` of a change table; `rows` has numbers of rows by action.
 
     `replaced` are bounds of keys and partitions that contain all rows of the base table which the change rows replace;
-    None if no row is replaced, or the bounds were not collected. `because` is a line for people about a special event,
-    or empty.
+    None if no row is replaced, or if the bounds were not collected. `because` is a line for people about a special
+    event, such as a rebase, or empty.
     """
 
     after: int

@@ -75,8 +75,8 @@ DELETE_ISOLATION = {"write.delete.isolation-level": "snapshot"}
 class NewTable:
     """A table to create, with its first rows.
 
-    `summary` are entries for the summary of its commit. If it `replaces`, an existing table of its name is replaced.
-    `is_empty`: it begins without rows, and `rows` only has its columns.
+    `summary` are entries for the summary of the commit that writes the rows. If it `replaces`, an existing table of its
+    name is replaced. If `is_empty`, the table begins without rows, and `rows` only has its columns.
     """
 
     name: TableName
@@ -129,7 +129,8 @@ def create_base(step: CreateBase, context: Context) -> None:
 def create_table(effect_name: str, context: Context, table: NewTable) -> None:
     """Creates a table with its rows in one commit, or in two if the catalog can't stage its creation.
 
-    After the first of two commits the table has no snapshot, by which the next run knows that it is not finished.
+    The first of two commits creates a table without a snapshot; if a run dies then, the next run sees that the table is
+    not finished.
     """
 
     def create_at_once() -> None:
@@ -154,7 +155,7 @@ def create_table(effect_name: str, context: Context, table: NewTable) -> None:
 def _create_at_once(effect_name: str, context: Context, table: NewTable) -> None:
     """Creates a table with its rows in one commit.
 
-    It runs a SQL statement, since the DataFrame API lacks the transform `truncate`, and does not quote the columns of
+    It uses a SQL statement, since the DataFrame API lacks the transform `truncate`, and does not quote the columns of
     transforms.
     """
     spark, view = context.spark, f"arctic_create_{context.token}"
@@ -204,7 +205,10 @@ def build_table_properties(model: Model, kind: str) -> dict[str, str]:
 
 
 def _choose_node_count(changes: DataFrame, size: int, context: Context) -> int:
-    """Computes the number of buckets per partition of a new base table with `size` bytes; `changes` has its rows."""
+    """Computes the number of buckets per partition for a new base table of `size` bytes.
+
+    `changes` has the rows by which the partitions of the table are counted.
+    """
     config, limits = context.model.config, context.thresholds.buckets
     parallelism = int(context.spark.conf.get("spark.sql.shuffle.partitions") or 1)
     nodes = config.nodes or compute_node_count(size, parallelism, config.node_bytes, limits)

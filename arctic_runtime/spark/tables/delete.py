@@ -13,11 +13,16 @@ from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.rows.frames import name_key_column
 
 TARGET = "__arctic_t"
-"""The alias of the table in a delete; in a subquery, a column of the table's name would hide the table's own name."""
+"""Alias of the table in a DELETE statement.
+
+Without it, a column with the same name as the table would hide the table's name in a subquery."""
 
 
 def build_key_conditions(key: Sequence[str]) -> list[Sql]:
-    """Builds the conditions that a row of the table, `TARGET`, has the key of a row with the columns of `as_key`."""
+    """Builds the conditions, one per key column, by which rows of a table match rows of a DataFrame of keys.
+
+    The table has the alias TARGET; the columns of the DataFrame are named as by `as_key`.
+    """
     return [
         fill_statement("{c} = {k}", c=quote_name(TARGET, part), k=quote_name(name_key_column(i)))
         for i, part in enumerate(key)
@@ -26,9 +31,10 @@ def build_key_conditions(key: Sequence[str]) -> list[Sql]:
 
 @dataclass(frozen=True)
 class RowMatch:
-    """The rows to delete: those of the table, `TARGET`, that match a row of `sought` by all conditions `on`.
+    """The rows to delete from a table: those that match a row of `sought` by all conditions `on`.
 
-    `where` are conditions that all of them meet, by which files are pruned.
+    The conditions refer to the table by its alias TARGET. `where` has conditions that all rows to delete meet, so that
+    Iceberg can skip files.
     """
 
     sought: DataFrame

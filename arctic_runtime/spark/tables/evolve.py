@@ -20,8 +20,8 @@ from arctic_runtime.spark.tables.rows.frames import type_of
 def evolve_columns(step: EvolveSchema, spark: SparkSession, key: Sequence[str]) -> None:
     """Changes the columns of a table, each by its own statement; `key` are the columns of the primary key.
 
-    In a change table, the fields of `_before` are changed before the other columns. So after a crash the other columns
-    show the remaining changes, which the next run performs.
+    In a change table, the fields of `_before` are changed before the other columns. So if the process dies in between,
+    the other columns show which changes remain, and the next run makes them.
     """
     schema = spark.table(quote_name(*step.table.parts)).schema
     if step.change.rename:
@@ -36,9 +36,9 @@ def evolve_columns(step: EvolveSchema, spark: SparkSession, key: Sequence[str]) 
 
 
 def _list_rename_statements(step: EvolveSchema, schema: StructType) -> Iterator[Sql]:
-    """Yields the statements for columns that still have their old names; those of fields of `_before` come first.
+    """Yields the statements that rename columns which still have their old names; fields of `_before` come first.
 
-    The other columns keep their old names if a run dies in between, so the next run continues.
+    If the process dies in between, other columns still have their old names, so the next run continues.
     """
     before = [((BEFORE,), cast(StructType, schema[BEFORE].dataType))] if BEFORE in schema.names else []
     for holder, fields in (*before, ((), schema)):

@@ -1,4 +1,4 @@
-"""Creates internal tables, which this project stores for its own use."""
+"""Creates internal tables, in which this project stores data for its own use, such as aggregate state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _NO_SUMMARY: Mapping[str, str] = {}
 
 @dataclass(frozen=True)
 class InternalTable:
-    """An Iceberg table of format 3, with `kind` and `others` as its properties."""
+    """An internal Iceberg table of format version 3, by its name and its table properties.
+
+    `kind` is the value of the property that says for what the table is used; `others` are further properties.
+    """
 
     name: TableName
     kind: str
@@ -43,7 +46,7 @@ def write_internal_table(
 ) -> None:
     """Creates or replaces a table with `rows` in one commit, with the entries `summary` in the commit's summary.
 
-    If the catalog can't stage the creation of a table, one without a snapshot is created first, and then replaced.
+    If the catalog can't stage the creation of a table, a table without a snapshot is created first, and then replaced.
     """
     writer = rows.writeTo(quote_name(*table.name.parts)).using("iceberg")
     for key, value in table.properties.items():

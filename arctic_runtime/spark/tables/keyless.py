@@ -1,4 +1,4 @@
-"""Creates and writes tables without a key, which are plain Iceberg tables to which each run appends one commit."""
+"""Creates and writes tables without a primary key: plain Iceberg tables to which each run appends one commit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def create_keyless_table(step: CreateAppended, context: Context) -> None:
 def set_layout(step: SetLayout, spark: SparkSession) -> None:
     """Sets the partition fields, the write order and the properties of a table.
 
-    The property LAYOUT is set last, so that after a crash the next process continues.
+    The property LAYOUT is set last, so that the next process repeats this if the current one dies.
     """
     table = quote_name(*step.table.parts)
     for gone in step.drop:

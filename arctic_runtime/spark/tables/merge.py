@@ -69,9 +69,9 @@ _LEFT_OUT_IN_ONE_PART = {
 
 
 def build_lookup_settings(keys: int, thresholds: PruningThresholds) -> dict[str, str]:
-    """Builds session settings for a statement that looks up about `keys` keys in a table.
+    """Builds session settings for a statement that looks up about `keys` keys in a table with buckets.
 
-    By few keys, Spark prunes the buckets of the table; many keys are shuffled to the buckets of their rows.
+    For few keys, Spark reads only the buckets that contain them; many keys are shuffled to the buckets of their rows.
     """
     is_pruned = keys <= thresholds.bucket_pruning_keys
     pruning = {} if is_pruned else {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}
@@ -121,7 +121,7 @@ def merge_base(step: MergeBase, context: Context) -> None:
 class _Sought:
     """The rows of the base table to delete: their keys and their approximate number.
 
-    `find_bounds` computes bounds of their key and partition values; it returns None if there are no rows to delete.
+    `find_bounds` computes bounds of the key and partition values of these rows; it returns None if there are no rows.
     """
 
     keys: DataFrame
@@ -132,7 +132,7 @@ class _Sought:
 def _estimate_replaced(
     step: MergeBase, context: Context, changes: ChangeTableState
 ) -> tuple[int, tuple[Bound, ...] | None]:
-    """Estimates how many rows of the base table a merge replaces; returns the number, and bounds of their values.
+    """Estimates the number of base table rows that a merge replaces; also returns bounds of their keys and partitions.
 
     The bounds are None if this run has not computed any, or if no row is replaced.
     """
@@ -143,7 +143,7 @@ def _estimate_replaced(
 
 
 def _locate_replaced_rows(changes: DataFrame, model: Model) -> DataFrame:
-    """Computes the values of key and partition columns of the base table's rows that `changes` replace."""
+    """Returns the key and partition values of the base table's rows that the change rows `changes` replace."""
     places = [alias_as(value, part) for part, value in list_location_columns(model).items()]
     return changes.where(F.col(ACTION) != INSERT).selectExpr(*places)
 
@@ -158,9 +158,9 @@ def _replace_rows(
     """Deletes the rows `gone` from a branch of the base table by deletion vectors, and appends the rows `alive`.
 
     The base table is not shuffled. This takes half the time of a MERGE, whose outer join has to track which change has
-    a matching row. Both commits are made at the same time if the commit of each row is known, so that the delete can
-    spare rows that are appended meanwhile. Then both have `summary`, the version up to which the table is merged; it is
-    true once the later one is done.
+    a matching row. If the commit of each row is known, so that the delete can exclude rows that are appended meanwhile,
+    both commits are made at the same time. Then both have the entries `summary`, with the version up to which the table
+    is merged; these hold once both commits are done.
     """
 
     def append_rows() -> None:
@@ -187,9 +187,9 @@ def _replace_rows(
 def _delete_rows(
     context: Context, branch: Sequence[str], gone: _Sought, where: Sequence[Sql], summary: Mapping[str, str]
 ) -> None:
-    """Deletes the rows `gone` from a branch; `where` are conditions that all of them meet, by which files are pruned.
+    """Deletes the rows `gone` from a branch of the base table, with the entries `summary` in the commit's summary.
 
-    `summary` has entries for the summary of the commit.
+    `where` has conditions that all these rows meet, so that Iceberg can skip files.
     """
     pruned = build_lookup_settings(gone.count, context.thresholds.pruning)
     with override_settings(context.spark, {**JOINED_AS_IT_LIES, **pruned, **build_summary_settings(summary)}):

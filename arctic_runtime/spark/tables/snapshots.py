@@ -11,9 +11,9 @@ from arctic_runtime.spark.tables.commit import drop_tag, perform_statement, set_
 
 
 def expire_snapshots(step: ExpireSnapshots, spark: SparkSession) -> None:
-    """Expires exactly the snapshots whose ids the step has; the age limits in the table's properties are ignored.
+    """Expires exactly the snapshots that the step lists; the age limits in the table's properties are ignored.
 
-    By those limits, Iceberg would also expire snapshots that are still needed.
+    By these limits, Iceberg would also expire snapshots that are still needed.
     """
     call = fill_statement(
         "CALL {catalog}.system.expire_snapshots(table => {table}, older_than => TIMESTAMP '1970-01-02 00:00:00', "

@@ -1,7 +1,8 @@
-"""Creation of tables together with their first rows, also in catalogs that can't stage it.
+"""Creates tables together with their first rows, also in catalogs that can't stage a creation.
 
 Iceberg creates a table with rows in one commit: the catalog stages the creation, and the commit completes it. Some REST
-servers refuse to stage. There the table is created without a snapshot first, and a second commit adds the rows.
+servers refuse to stage. In their catalogs a table is created without a snapshot first, and a second commit adds the
+rows.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _NOT_PARTITIONED = Sql("")
 
 @dataclass(frozen=True)
 class NewColumns:
-    """A table to create without rows: its columns, its properties, and its clause of partitions, which may be empty."""
+    """A table to create without rows: its columns, properties and PARTITIONED BY clause, empty if not partitioned."""
 
     table: TableName
     columns: Sequence[Column]
@@ -42,7 +43,7 @@ class NewColumns:
 def create_staged(reader: CatalogReader, at_once: Callable[[], None], in_two_commits: Callable[[], None]) -> None:
     """Creates a table by `at_once`, or by `in_two_commits` if the catalog can't stage the creation.
 
-    Whether it can is asked once for each reader: a catalog that refused is not asked again.
+    A catalog that has refused once is not asked again by the same reader.
     """
     has_staging = reader.capabilities.staged_creation
     if has_staging is not False:

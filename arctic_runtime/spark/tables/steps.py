@@ -1,4 +1,4 @@
-"""Performs steps of plans on a model's relations: calls the function for each kind of step."""
+"""Performs steps of plans on a model's tables and views: calls the function for each kind of step."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from arctic_runtime.spark.tables.snapshots import drop_view_tags, expire_snapsho
 
 
 def perform_step(step: Step, context: Context) -> None:  # noqa: C901 - one case for each step
-    """Performs one step of a plan; only the commit of change rows is left to `append.publish_changes`."""
+    """Performs one step of a plan; there is no step for the commit of change rows, which `publish_changes` makes."""
     match step:
         case DropConflictingRelation(conflicting):
             perform_statement("relation.drop", context.spark, _drop_statement(conflicting.name, conflicting.kind))

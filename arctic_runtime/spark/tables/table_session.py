@@ -1,4 +1,4 @@
-"""A session to work on one model's relations, for refreshes and for maintenance."""
+"""A session to work on one model's tables and views, for refreshes and for maintenance."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class TableSession:
     ) -> TableState:
         """Brings the base table and the view up to date with the change table; returns the state after that.
 
-        It performs the steps that `plan_reconciliation` plans until none is left. `fold` demands a merge of any
-        unmerged changes, `defer` none if a view can show them. `appended` is the commit of change rows that was just
-        made, None without one. Raises CorruptState if steps are left after many rounds, and CommitConflict if another
-        writer is faster.
+        It performs the steps that `plan_reconciliation` plans until none is left. If `fold`, all unmerged changes are
+        merged into the base table; if `defer`, none are merged if a view can show them. `appended` is the commit of
+        change rows that was just made, or None. Raises CorruptState if steps are left after many rounds, and
+        CommitConflict if another writer is faster.
         """
         thresholds = self.reader.thresholds.merge
         steps = plan_reconciliation(self.model, state, thresholds, fold, defer)

@@ -1,4 +1,4 @@
-"""Finds versions of a table, and windows between two versions, by numbers or by names of savepoints."""
+"""Looks up versions of a table, and windows between two versions, by snapshot ids or by names of savepoints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from arctic_runtime.plan.maintenance.savepoint import find_savepoint
 
 @dataclass(frozen=True)
 class VersionWindow:
-    """The window between two versions of a table, and how its change rows can be read.
+    """The window between two versions of a table, with the commits in it and old names of columns.
 
     `commits` are the commits of the window that added change rows, oldest first; None if some of them have expired, or
     if the window has no start. `formerly` has the former names of columns by snapshot.
@@ -30,7 +30,7 @@ class VersionWindow:
 
 
 def find_window(reader: CatalogReader, model: Model, start: int | str | None, end: int | str | None) -> VersionWindow:
-    """Finds the window after version `start` and up to `end`, each a number or the name of a savepoint.
+    """Returns the window after version `start` and up to `end`, each a snapshot id or the name of a savepoint.
 
     None for `start` means the oldest change row that is kept, None for `end` the newest version. Raises ConfigError if
     there is no such version, if `start` is newer than `end`, or if some change rows between them have been deleted.
@@ -61,7 +61,7 @@ def _list_commits_in(changes: ChangeTableState, window: Window) -> tuple[Commit,
 
 
 def find_version(reader: CatalogReader, model: Model, commits: Sequence[Commit], version: str) -> Commit:
-    """Returns the commit of `version`, a number or a savepoint's name; raises ConfigError if it is not kept.
+    """Returns the commit of `version`, a snapshot id or a savepoint's name; raises ConfigError if it is not kept.
 
     `commits` are the commits of the change table.
     """

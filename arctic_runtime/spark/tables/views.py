@@ -1,6 +1,7 @@
-"""Creates the views of tables that are merged on read, of the current versions of tables with history, and of changes.
+"""Creates the views of a model: over a table that is merged on read, over current versions, and over change rows.
 
-A view reads, or *pins*, fixed snapshots of the base table and the change table.
+The view of a table that is merged on read *pins* one snapshot of the base table and one of the change table: it reads
+these until it is replaced.
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ def replace_view(
 ) -> None:
     """Replaces the view of a table that is merged on read, so that it reads the snapshots of `step`, in one commit.
 
-    Readers see the old snapshots or the new ones, never a mixture. A tag keeps the base table's snapshot from expiry;
-    it is dropped a day after the view has moved on, since until then a slow process may still move the view back.
+    Readers see the old snapshots or the new ones, never a mixture. A tag keeps the base table's snapshot from expiry.
+    The tag is dropped a day after the view reads a newer snapshot, since until then a slow process may set the view
+    back.
     """
     assert state.base is not None
     if state.view is None or state.view.base_snapshot != step.base_snapshot:
@@ -102,7 +104,7 @@ def write_view_statement(
 
 
 def replace_current(spark: SparkSession, model: Model, state: TableState, step: ReplaceCurrentView) -> None:
-    """Creates or replaces the view of a table's current versions.
+    """Creates or replaces the view of the current versions in a table with history.
 
     Raises ConfigError if the catalog supports no views.
     """
@@ -183,7 +185,10 @@ def _write_changes_view_statement(model: Model, state: TableState, step: Replace
 
 
 def _write_image(column: Column, key: Sequence[str]) -> Sql:
-    """Builds the expression for a column of a change data feed: its value before an update, or else the row's own."""
+    """Builds the expression for a column of the view of change rows: the old value in an `update_preimage` row.
+
+    In all other rows it is the change row's own value.
+    """
     name = quote_name(column.name)
     if any(is_same_name(column.name, part) for part in key):
         return fill_statement("t.{c}", c=name)
@@ -193,7 +198,10 @@ def _write_image(column: Column, key: Sequence[str]) -> Sql:
 
 
 def _write_change_types(has_before: bool) -> Sql:
-    """Builds the array of a change row's types of change; an update has two if its old row is known."""
+    """Builds the array of the `_change_type` values as which the view shows a change row.
+
+    An update whose old row is known has two, `update_preimage` and `update_postimage`; all other changes have one.
+    """
     images = Sql("array('update_preimage', 'update_postimage')")
     after = Sql("array('update_postimage')")
     return fill_statement(
@@ -247,10 +255,10 @@ def _as_wanted(column: Column, pinned: tuple[Column, ...], then: Names) -> Sql:
     It is null if the snapshot lacks the column. `pinned` are the columns of the snapshot; `then` has the old names of
     renamed columns by their current names.
     """
-    column_found = find_column(pinned, then.get(column.name, column.name))
-    if column_found == column:
+    stored = find_column(pinned, then.get(column.name, column.name))
+    if stored == column:
         return fill_statement("t.{c}", c=quote_name(column.name))
-    value = fill_statement("t.{c}", c=quote_name(column_found.name)) if column_found else Sql("NULL")
+    value = fill_statement("t.{c}", c=quote_name(stored.name)) if stored else Sql("NULL")
     return cast_as(value, column.type, column.name)
 
 

@@ -1,4 +1,4 @@
-"""The dbt adapter `arctic`: runs dbt on Spark and an Iceberg catalog."""
+"""The dbt adapter `arctic`, which runs dbt on Spark and an Iceberg catalog."""
 
 from dbt.adapters.base import AdapterPlugin
 

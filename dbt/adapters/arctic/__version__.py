@@ -1,3 +1,3 @@
-"""The version of this release, read by dbt and by the build of the wheel."""
+"""The version of this release, which dbt and the build of the wheel read."""
 
 version = "0.1.0"

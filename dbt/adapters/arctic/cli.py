@@ -1,4 +1,4 @@
-"""The command `arctic`: shows, checks and maintains the tables that dbt builds.
+"""The command `arctic`, which shows, checks and maintains the tables that dbt builds.
 
 Exit codes: 0 done, 1 a difference or failure in the data, 2 wrong use.
 """
@@ -21,7 +21,7 @@ from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 from dbt.adapters.arctic.commands import audit, exported_rows, ingest, run, serve, spark
 
 OTHERS = (audit, ingest, run, serve, spark)
-"""Commands that are not operations on tables."""
+"""Modules of the commands that are not operations on tables."""
 
 DONE, DIFFERENT, WRONG_USE = 0, 1, 2
 
@@ -74,7 +74,7 @@ def _perform_operation(asked: Operation, options: argparse.Namespace) -> Answer:
 
 
 def _is_planned(asked: Operation, options: argparse.Namespace) -> bool:
-    """Whether only a plan is shown: if the user asked for it, or if a necessary confirmation is missing."""
+    """Whether to show only a plan: if the user asked for one, or if a required confirmation is missing."""
     if asked.plan is None:
         return False
     return bool(options.plan) or (asked.needs_confirmation and not options.yes)
@@ -89,7 +89,7 @@ def _ignore_progress(_: str) -> None:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Builds the parser of all commands: one per operation, and the further commands such as `arctic run`."""
+    """Builds the parser of all commands: one per operation, and one for each module in `OTHERS`."""
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--project-dir", type=Path, default=Path(), help="where dbt_project.yml is (default: here)")
     shared.add_argument("--profiles-dir", type=Path, default=None, help="where profiles.yml is, as for dbt")
@@ -111,7 +111,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def list_command_names() -> tuple[str, ...]:
-    """Names of all commands, in the order of the help."""
+    """Returns the names of all commands, in the order of the help."""
     return (*(known.name for known in OPERATIONS), *(command.NAME for command in OTHERS))
 
 
@@ -153,7 +153,7 @@ def _add_argument(place: Any, argument: Argument) -> None:
 
 
 _TYPES: dict[str, dict[str, Any]] = {"integer": {"type": int}, "array": {"nargs": "+"}, "object": {"action": "append"}}
-"""Options of argparse for an argument, by its JSON type; arguments of other types are text."""
+"""Options of argparse for an argument, by the argument's JSON type; arguments of other types are text."""
 
 
 if __name__ == "__main__":

@@ -28,10 +28,10 @@ _OTHER_ADAPTERS_KEYS = {
 class ArcticCredentials(Credentials):
     """A target of type `arctic`; `catalog` is an alias of `database`.
 
-    A relative `warehouse` is relative to the project's folder, and the catalog of one in an object store is there;
-    `catalog_config` beside it has the properties of the store. `target_type` is the `target.type` in Jinja, if that is
-    not to be `arctic`. Unknown or contradictory keys raise DbtRuntimeError, which dbt shows together with the names of
-    profile and target.
+    A relative `warehouse` is relative to the project's folder. If `warehouse` is in an object store, the catalog is
+    there too, and `catalog_config` has the properties of the store. `target_type` is the value of `target.type` in
+    Jinja, if it is not to be `arctic`. Unknown or contradictory keys raise DbtRuntimeError, which dbt shows together
+    with the names of profile and target.
     """
 
     database: str = "lake"
@@ -46,7 +46,7 @@ class ArcticCredentials(Credentials):
     target_type: str | None = None
 
     thresholds: ClassVar[Thresholds] = Thresholds()
-    """Thresholds of every profile; not a key of a target."""
+    """Limits of planning and execution that no configuration key sets; the same for every profile."""
 
     _ALIASES: ClassVar[dict[str, str]] = {"catalog": "database"}
 
@@ -73,7 +73,7 @@ class ArcticCredentials(Credentials):
             show_target_type()
 
     def _check_serve(self) -> None:
-        """Checks the settings of `arctic serve` when the profile is read; raises DbtRuntimeError."""
+        """Checks the settings of `arctic serve` when the profile is read; raises DbtRuntimeError for invalid ones."""
         if self.serve:
             try:
                 read_settings(self.serve)
@@ -109,7 +109,10 @@ class ArcticCredentials(Credentials):
             yield key, _strip_secrets(value)
 
     def to_profile(self, base: Path) -> Profile:
-        """Builds the runtime's profile; a relative warehouse is relative to `base`. Raises DbtRuntimeError."""
+        """Builds the runtime's profile; a relative warehouse is relative to `base`.
+
+        Raises DbtRuntimeError for invalid settings.
+        """
         try:
             return self._build_profile(base)
         except ConfigError as error:

@@ -1,4 +1,4 @@
-"""The adapter: answers dbt's questions about a warehouse from the catalog if possible, else by Spark."""
+"""The adapter, which answers dbt's requests about a warehouse from the catalog if possible, else by Spark."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _PARTS = (CHANGES_SUFFIX, BASE_SUFFIX, TOTALS_SUFFIX)
 
 @dataclass
 class ArcticConfig(SparkConfig):
-    """Configuration of dbt's own materializations that the adapter supports; the file format is always Iceberg."""
+    """Configuration keys of dbt's own materializations that the adapter supports; the file format is always Iceberg."""
 
     file_format: str = "iceberg"
     merge_exclude_columns: list[str] | str | None = None
@@ -89,7 +89,7 @@ class ArcticConfig(SparkConfig):
 class ArcticAdapter(SparkAdapter):
     """Adapter for tables and views of an Iceberg catalog.
 
-    Relations are listed without Spark, which starts with the first statement, or when `spark_session` is called.
+    Relations are listed without Spark; Spark starts with the first statement, or when `spark_session` is called.
     """
 
     Relation = ArcticRelation
@@ -125,7 +125,7 @@ class ArcticAdapter(SparkAdapter):
         # Warnings of pyiceberg about files are of no use to dbt's users.
         logging.getLogger("pyiceberg").setLevel(logging.ERROR)
 
-    # What the runtime takes from the adapter
+    # Used by the runtime
 
     @property
     def profile(self) -> Profile:
@@ -137,19 +137,19 @@ class ArcticAdapter(SparkAdapter):
         return CatalogReader(self.profile)
 
     def spark_session(self) -> SparkSession:
-        """The Spark session of the calling thread's connection; starts Spark if it is not running yet."""
+        """Returns the Spark session of the calling thread's connection; starts Spark if it is not running yet."""
         handle: SessionHandle = self.connections.get_thread_connection().handle
         return handle.spark
 
     def add_catalog_integration(self, catalog_integration: CatalogIntegrationConfig) -> CatalogIntegration:
-        """Adds an integration of `catalogs.yml`; raises DbtRuntimeError if it is not the profile's catalog."""
+        """Adds an integration of `catalogs.yml`; raises DbtRuntimeError if it is not for the profile's catalog."""
         catalogs.check_integration(catalog_integration, self.profile.catalog)
         return super().add_catalog_integration(catalog_integration)
 
     # The arctic materialization
 
     def set_macro_resolver(self, macro_resolver: Any) -> None:
-        """Completes and checks the models of the manifest; dbt calls this after a project was parsed."""
+        """Checks the models of the manifest and completes their keys; dbt calls this after it has parsed a project."""
         super().set_macro_resolver(macro_resolver)
         self._nodes = tuple(getattr(macro_resolver, "nodes", {}).values())
         self._sources = tuple(getattr(macro_resolver, "sources", {}).values())
@@ -159,19 +159,25 @@ class ArcticAdapter(SparkAdapter):
         check_served(self._nodes)
 
     def set_relations_cache(self, *arguments: Any, **options: Any) -> None:
-        """Lists relations for dbt, which it asks for before the first model; models without a key are refused first."""
+        """Lists relations for dbt before the first model is built.
+
+        First raises CompilationError if a selected model has no primary key.
+        """
         missing_keys.check_selected_keys(self.config, self._nodes, self._keyless_tables)
         super().set_relations_cache(*arguments, **options)
 
     @available.parse(lambda *_a, **_k: "")
     def changes_of(self, relation: BaseRelation, node: dict[str, Any]) -> str:
-        """The name by which a model's SQL reads the new rows of `relation`; a refresh replaces it by these rows."""
+        """Returns the placeholder by which a model's SQL reads the new rows of `relation`.
+
+        A refresh replaces the placeholder by these rows.
+        """
         return maintenance.name_changes(relation, node)
 
     def execute(
         self, sql: str, auto_begin: bool = False, fetch: bool = False, limit: int | None = None
     ) -> tuple[AdapterResponse, agate.Table]:
-        """Runs SQL; outside a refresh, as in `dbt show`, `changes(…)` in it returns all change rows that are kept."""
+        """Runs SQL; outside a refresh, as in `dbt show`, `changes(…)` in the SQL returns all existing change rows."""
         if list_changes_read(sql):
             with self.connections.exception_handler(sql):
                 from arctic_runtime.spark.refresh.run import preview_changes
@@ -184,7 +190,7 @@ class ArcticAdapter(SparkAdapter):
     def maintain(
         self, relation: BaseRelation, node: dict[str, Any], sql: str, full_refresh: bool
     ) -> maintenance.ArcticResponse:
-        """Brings the table of an arctic model up to date; with the flag `--empty`, only its schema."""
+        """Brings the table of an arctic model up to date; with dbt's flag `--empty`, only the table's schema."""
         asked: Any = getattr(self.config, "args", None)
         sampled = getattr(asked, "sample", None) is not None
         empty = bool(getattr(asked, "empty", False))
@@ -199,14 +205,17 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_none
     def build_maintained_relation(self, relation: BaseRelation, node: dict[str, Any]) -> BaseRelation:
-        """The relation of an arctic model for its readers: a view with `merge: on_read`, else a table."""
+        """Returns the relation of an arctic model that queries read: a view with `merge: on_read`, else a table."""
         is_view = node["config"].get("merge") == "on_read"
         kind = RelationType.View if is_view else RelationType.Table
         return cast(BaseRelation, relation.incorporate(type=kind))
 
     @available.parse_list
     def build_maintained_relations(self, relation: BaseRelation, node: dict[str, Any]) -> list[BaseRelation]:
-        """The relations of an arctic model for its readers: its own, and its views of current versions and changes."""
+        """Returns the relations of an arctic model that queries read.
+
+        These are its own relation, and its views of current row versions and of changes, if configured.
+        """
         model = maintenance.to_model(relation, node, "")
         views = [view for view in (model.current_view, model.changes_view) if view is not None]
         shown = [relation.incorporate(path={"identifier": view.name}, type=RelationType.View) for view in views]
@@ -214,7 +223,7 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_list
     def arctic_operation(self, name: str, target: BaseRelation | str, arguments: Mapping[str, Any]) -> list[str]:
-        """Performs an operation on an arctic model, given by its relation or its name; returns lines for people."""
+        """Performs the operation `name` on an arctic model, given by its relation or name; returns lines for people."""
         with self.connections.exception_handler(name):
             asked = get_operation(name)
             if asked.changes:
@@ -228,23 +237,25 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse(lambda *_a, **_k: "")
     def arctic_as_of(self, relation: BaseRelation, time: str, recorded: str | None = None) -> str:
-        """A subquery for a `from` clause: the row versions that were valid at `time`, as recorded at `recorded`.
+        """Returns a subquery for a `from` clause with the row versions of `relation` that were valid at `time`.
 
-        Both times are SQL expressions. Without `recorded`, versions that were corrected later are included.
+        With `recorded`, these are the versions as recorded at that time; without it, versions that were corrected later
+        are included. Both times are SQL expressions.
         """
         return history.write_as_of(relation.render(), time, recorded)
 
     @available.parse(lambda *_a, **_k: "")
     def arctic_valid_at(self, alias: str, time: str, recorded: str | None = None) -> str:
-        """The SQL condition for row versions of the table `alias` that were valid at `time`, as recorded at `recorded`.
+        """Returns the SQL condition for row versions of the table `alias` that were valid at `time`.
 
-        Both times are SQL expressions. Without `recorded`, versions that were corrected later are included.
+        With `recorded`, these are the versions as recorded at that time; without it, versions that were corrected later
+        are included. Both times are SQL expressions.
         """
         return history.write_valid_at(unquote_identifier(alias), time, recorded)
 
     @available.parse(lambda *_a, **_k: "")
     def arctic_current(self, relation: BaseRelation) -> str:
-        """A subquery for a `from` clause with the current row versions of `relation`, a table with history."""
+        """Returns a subquery for a `from` clause with the current row versions of `relation`, a table with history."""
         return history.write_current(relation.render())
 
     # Names and types
@@ -255,17 +266,17 @@ class ArcticAdapter(SparkAdapter):
 
     @available
     def literal(self, value: str | None) -> str:
-        """The SQL string literal of `value`; that of an empty text if `value` is None."""
+        """Returns the SQL string literal of `value`; that of an empty text if `value` is None."""
         return quote_text(value or "")
 
     @available
     def unescape_literal(self, literal: str) -> str:
-        """The text of a string literal that `literal` wrote; text without quotes is returned unchanged."""
+        """Returns the text of a string literal that `literal` wrote; text without quotes is returned unchanged."""
         return parse_literal(literal)
 
     @available.parse(lambda *_a, **_k: "")
     def date_expression(self, name: str, *arguments: Any) -> str:
-        """The SQL of dbt's date function `name`, such as `dateadd`."""
+        """Returns the SQL of dbt's date function `name`, such as `dateadd`, with these arguments."""
         return DATE_FUNCTIONS[name](*map(str, arguments))
 
     @classmethod
@@ -285,7 +296,10 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_list
     def list_named_columns(self, kind: NamedColumns, *arguments: Any) -> list[str]:
-        """The columns that users have named in a configuration, as SQL; `kind` says which rules apply to the names."""
+        """Returns the columns that users have named in a configuration, as SQL.
+
+        `kind` selects the rules for the names, and the meaning of `arguments` (see NAMED_COLUMNS).
+        """
         return NAMED_COLUMNS[kind](*arguments)
 
     def assert_valid_snapshot_target_given_strategy(self, relation: Any, column_names: Any, strategy: Any) -> None:
@@ -319,7 +333,7 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_none
     def drop_namespace(self, relation: BaseRelation) -> None:
-        """Drops all relations in the relation's schema, then the schema, since not every catalog cascades."""
+        """Drops all relations in the relation's schema, then the schema, since some catalogs drop only empty ones."""
         for member in self.list_relations_without_caching(relation):
             self.drop_relation(member)
         if self._is_readable(relation.database):
@@ -346,18 +360,18 @@ class ArcticAdapter(SparkAdapter):
         return cast("BaseRelation | None", SQLAdapter.get_relation(self, database, schema, identifier))
 
     def _make_match_kwargs(self, database: str, schema: str, identifier: str) -> dict[str, str]:
-        """The parts of a name by which dbt compares relations: unchanged, whatever the project's `quoting` is."""
+        """Returns the parts of a name by which dbt compares relations; the project's `quoting` does not change them."""
         return filter_null_values({"database": database, "schema": schema, "identifier": identifier})
 
     def get_columns_in_relation(self, relation: BaseRelation) -> list[ArcticColumn]:  # type: ignore[override]
-        """The relation's columns with Spark types; empty if the relation does not exist."""
+        """Returns the relation's columns with Spark types; empty if the relation does not exist."""
         return [self.Column(column=c.name, dtype=c.type) for c in self._list_columns(relation)]
 
     @available.parse_list
     def arctic_parts(self, relation: BaseRelation | None) -> list[BaseRelation]:
-        """The existing helper relations of an arctic model: its views, change table, base, aggregate state.
+        """Returns the existing helper relations of an arctic model: its views, change table, base, aggregate state.
 
-        Empty if `relation` is None or no arctic model.
+        Empty if `relation` is None or does not belong to an arctic model.
         """
         if relation is None or not self._list_arctic_properties(relation):
             return []
@@ -374,7 +388,7 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_list
     def arctic_property_names(self, relation: BaseRelation) -> list[str]:
-        """Names of the table properties that mark a table or view as part of an arctic model; empty for others."""
+        """Returns the names of properties that mark a relation as part of an arctic model; empty for any other."""
         return sorted(self._list_arctic_properties(relation))
 
     @available.parse(lambda *_a, **_k: False)
@@ -386,14 +400,17 @@ class ArcticAdapter(SparkAdapter):
     def comments_to_change(
         self, relation: BaseRelation, description: str | None, columns: dict[str, str]
     ) -> dict[str, Any]:
-        """The wanted comments of relation and columns that differ from the stored ones."""
+        """Returns the wanted comments that differ from the stored ones.
+
+        The result has `relation`, None if unchanged, and `columns`, the changed comments by column name.
+        """
         return find_changed_comments(self._describe_relation(relation), description, columns)
 
     # Statements
 
     @available.parse_none
     def stage_seed(self, relation: BaseRelation, agate_table: agate.Table) -> None:
-        """Creates a temporary view with the seed's rows, all columns as text."""
+        """Creates a temporary view with the seed's rows, with all columns as text."""
         handle: SessionHandle = self.connections.get_thread_connection().handle
         with self.connections.exception_handler("stage the seed"):
             frame = seeds.as_text_frame(handle.spark, agate_table)
@@ -414,27 +431,27 @@ class ArcticAdapter(SparkAdapter):
 
     @available
     def new_suffix(self) -> str:
-        """A random suffix for unique names."""
+        """Returns a random suffix for unique names."""
         return uuid.uuid4().hex[:12]
 
     @available
     def branch_of(self, relation: BaseRelation) -> BaseRelation:
-        """Returns the relation on a branch with a new name, for `replace_rows`; the branch itself is created later."""
+        """Returns the relation on a branch with a new name, for `replace_rows`, which creates the branch."""
         from dbt.adapters.arctic.materialize import increments
 
         return relation.replace(branch=increments.branch_name(self.new_suffix()))
 
     @available.parse(lambda *_a, **_k: "")
     def write_event_filter(self, column: str, start: dt.datetime | None, end: dt.datetime | None) -> str:
-        """The SQL condition for rows whose `column` is in a microbatch, from `start` to before `end`.
+        """Returns the SQL condition for rows whose `column` is in a microbatch, from `start` to before `end`.
 
-        A batch reads its sources by the same condition.
+        A microbatch reads its sources by the same condition.
         """
         return write_event_window(column, start, end)
 
     @available.parse_none
     def replace_rows(self, on_branch: BaseRelation, sql: str, staged: BaseRelation) -> AdapterResponse:
-        """Runs statements that write to a branch of a table, and publishes the branch: readers see all of it or none.
+        """Runs statements that write to a branch of a table, and publishes the branch: readers see all or nothing.
 
         `on_branch` is a result of `branch_of`. The table `staged`, which the statements read, is dropped in any case.
         """
@@ -452,7 +469,7 @@ class ArcticAdapter(SparkAdapter):
 
     @available
     def select_checked_columns(self, model: dict[str, Any]) -> str:
-        """The select list of a contract's columns; reading a value that breaks a constraint raises an error."""
+        """Returns the select list of a contract's columns, with expressions that raise an error for invalid values."""
         return checks.select_list(model)
 
     def validate_sql(self, sql: str) -> AdapterResponse:
@@ -462,7 +479,7 @@ class ArcticAdapter(SparkAdapter):
         return AdapterResponse(_message="OK")
 
     def debug_query(self) -> None:
-        """Runs the checks of `dbt debug`: logs versions, and tries a write."""
+        """Runs the checks of `dbt debug`: logs versions, and tries to write."""
         with self.connections.exception_handler("debug"):
             for line in report_debug(self):
                 logger.info(f"  {line}")
@@ -507,10 +524,10 @@ class ArcticAdapter(SparkAdapter):
         sources: list[BaseRelation],
         macro_resolver: Any = None,  # noqa: ARG002
     ) -> tuple[list[AdapterResponse | None], dict[BaseRelation, Any]]:
-        """Computes the freshness of tables from metadata alone; the result lacks tables without a snapshot.
+        """Computes the freshness of tables from metadata alone; tables without a snapshot are left out of the result.
 
-        A table that `arctic ingest` writes is as fresh as the state of its source that it shows, any other as its
-        newest snapshot that changed rows. The list of responses, the first result, is always empty.
+        For a table that `arctic ingest` writes, this is the time as of which it shows its source; for any other table,
+        the time of its newest snapshot that changed rows. The list of responses, the first result, is always empty.
         """
         now = dt.datetime.now(tz=dt.timezone.utc)
         times = {source: self._find_last_change(source) for source in sources}
@@ -525,7 +542,7 @@ class ArcticAdapter(SparkAdapter):
             raise DbtRuntimeError(freshness.build_unknown_error(source.render(), self._find_origin(source) is not None))
         return None, freshness_by_source[source]
 
-    # How it is done
+    # Access to the catalog and to Spark
 
     def _is_readable(self, database: str | None) -> bool:
         return database in (None, self.profile.catalog) and self.catalog_reader.is_supported
@@ -564,7 +581,7 @@ class ArcticAdapter(SparkAdapter):
     def _describe_relation(self, relation: BaseRelation) -> RelationInfo | None:
         """Describes a relation by its metadata in the catalog; None if there is no such relation.
 
-        If the catalog can't be read, or the relation has a type that only Spark knows, Spark describes it.
+        If this process can't read the catalog, or the relation has a type that only Spark knows, Spark describes it.
         """
         schema, name = str(relation.schema), str(relation.identifier)
         if self._is_readable(relation.database):
@@ -583,7 +600,7 @@ class ArcticAdapter(SparkAdapter):
         return {key: value for key, value in properties.items() if key.startswith("arctic.")}
 
     def _find_origin(self, source: BaseRelation) -> Origin | None:
-        """The source that `arctic ingest` reads for the table of a dbt source; None for other tables."""
+        """Returns the origin of the dbt source `source` if `arctic ingest` writes its table; None for other tables."""
         return self._ask_catalog(lambda: list_origins(self._sources)).get(maintenance.get_table_name(source))
 
     def _find_last_change(self, source: BaseRelation) -> dt.datetime | None:

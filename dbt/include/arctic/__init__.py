@@ -1,4 +1,4 @@
-"""The macros that dbt runs: materializations and operations, each with a call of one adapter method."""
+"""The macros that dbt runs: materializations and operations, each of which calls one adapter method."""
 
 from pathlib import Path
 

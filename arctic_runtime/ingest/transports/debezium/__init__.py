@@ -1,1 +1,1 @@
-"""Change events of databases, by Debezium's engine in this process."""
+"""The transport that reads change events of databases, by Debezium's engine inside this process."""

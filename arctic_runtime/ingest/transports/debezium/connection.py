@@ -14,35 +14,37 @@ from arctic_runtime.thresholds import DebeziumThresholds
 
 MASK = "***"
 OFFSETS = "offsets"
-"""The file in the engine's folder with the offset from which it continues."""
+"""Name of the file, in the engine's folder, with the offset from which the engine continues."""
 
 HISTORY = "history"
-"""The file in the engine's folder with the definitions of tables over time, which connectors of binary logs store."""
+"""Name of the file, in the engine's folder, with the definitions of tables over time.
+
+Only connectors of binary logs (MySQL, MariaDB) store it.
+"""
 
 SNAPSHOT_SELECTS = "snapshot.select.statement.overrides"
-"""The property of Debezium with the tables that a snapshot reads by a query of their own, divided by commas."""
+"""Debezium property with the tables that a snapshot reads by a custom query, separated by commas."""
 
 _SLOT_LENGTH = 58
-"""Most characters of a slot's name to which a suffix is added; PostgreSQL allows 63 in all."""
+"""Length to which a slot's name is cut before a suffix is added; PostgreSQL allows 63 characters in all."""
 
 PUBLICATION_MODE = "publication.autocreate.mode"
-"""The property of Debezium by which a user says, with `disabled`, that the publication is not to be altered."""
+"""Debezium property; a user sets it to `disabled` to forbid that the publication is altered."""
 
 _AS_PUBLISHED = {PUBLICATION_MODE: "disabled"}
 
 _OWN_IDS = 1_000_000_000
-"""The lowest replica number that is computed instead of chosen by the user."""
+"""The lowest replica id that is computed rather than chosen by the user."""
 
 
 @dataclass(frozen=True)
 class DebeziumConnection:
-    """A database and the tables that are read; the password is never shown.
+    """A database and the tables that are read from it; `repr` does not show the password.
 
     `connector` is a name of CONNECTORS. `tables` are names or patterns as in Debezium's `table.include.list`, with
     their schema (`public.orders`). `slot` is the name of the replication slot and the publication in PostgreSQL, and of
-    the reader in messages. `server_id` is this reader's number among the replicas of a MySQL or MariaDB server; None
-    computes one from the slot's name. `properties` are further properties of Debezium, and override those that are set
-    here.
+    the engine. `server_id` is this reader's id among the replicas of a MySQL or MariaDB server; None computes one from
+    the slot's name. `properties` are further properties of Debezium, which override the default ones.
     """
 
     connector: str
@@ -58,12 +60,12 @@ class DebeziumConnection:
 
     @property
     def place(self) -> str:
-        """The connector, server and database, as messages name them."""
+        """The connector, server and database, as they are named in messages."""
         return f"{self.connector} {self.host}:{self.port}/{self.database}"
 
     @property
     def replica_id(self) -> int:
-        """The id of this reader among the replicas of a MySQL server; no other replica may have the same."""
+        """The id of this reader among the replicas of a MySQL server; no other replica may have the same id."""
         return _OWN_IDS + crc32(self.slot.encode()) % _OWN_IDS if self.server_id is None else self.server_id
 
     def is_read(self, table: str) -> bool:
@@ -71,7 +73,10 @@ class DebeziumConnection:
         return any(re.fullmatch(pattern, table, re.IGNORECASE) for pattern in self.tables)
 
     def is_column_read(self, table: str, column: str) -> bool:
-        """Whether this connection reads a column: it reads the table, and no property excludes the column."""
+        """Whether this connection reads a column: it reads the table, and no property excludes the column.
+
+        `table` is named with its schema.
+        """
         excluded = self.properties.get("column.exclude.list", "").split(",")
         return self.is_read(table) and not any(
             re.fullmatch(pattern.strip(), f"{table}.{column}", re.IGNORECASE) for pattern in excluded
@@ -83,11 +88,11 @@ class DebeziumConnection:
         return self.properties.get("publication.name", self.slot)
 
     def select_tables(self, tables: Collection[str]) -> DebeziumConnection:
-        """Returns the connection that reads only `tables`, named with their schema."""
+        """Returns a copy of the connection that reads only `tables`, named with their schema."""
         return replace(self, tables=tuple(re.escape(table) for table in sorted(tables)))
 
     def with_tables(self, tables: Collection[str]) -> DebeziumConnection:
-        """Returns the connection that reads `tables` as well, named with their schema."""
+        """Returns a copy of the connection that reads `tables` as well, named with their schema."""
         more = [re.escape(table) for table in tables if not self.is_read(table)]
         return replace(self, tables=(*self.tables, *more))
 
@@ -100,7 +105,7 @@ class DebeziumConnection:
         return replace(self, tables=left)
 
     def for_load(self, tables: Collection[str]) -> DebeziumConnection:
-        """Returns a connection for a second reader, which loads `tables`; at its end the server keeps no slot of it."""
+        """Returns a connection for a second reader, which loads `tables`; its slot is dropped when that reader ends."""
         # The stream's reader adopts the definitions of tables, which it identifies by the name of their server.
         own = {"snapshot.mode": "initial", "topic.prefix": self.properties.get("topic.prefix", self.slot)}
         if self.connector == "postgresql":
@@ -112,7 +117,8 @@ class DebeziumConnection:
     def mask_password(self, text: str) -> str:
         """Returns the text with the password replaced by a mask.
 
-        Unchanged if the password is, for example, also the user.
+        The text is unchanged if the password equals the user, database, host or slot, since a mask would hide these as
+        well.
         """
         is_hidden = self.password and self.password not in (self.user, self.database, self.host, self.slot)
         return text.replace(self.password, MASK) if is_hidden else text
@@ -120,9 +126,9 @@ class DebeziumConnection:
 
 @dataclass(frozen=True)
 class Connector:
-    """A connector of Debezium: the name of its Java class, and the properties that only it needs.
+    """A connector of Debezium: the name of its Java class, and the properties that only this connector needs.
 
-    Names in braces in the values of the properties are fields of a connection.
+    Names in braces in the values of the properties stand for fields of a DebeziumConnection.
     """
 
     java_class: str
@@ -185,8 +191,11 @@ _ENGINE = {
     "executor.shutdown.timeout.ms": "2000",
     "task.management.timeout.ms": "120000",
 }
-"""Properties that all connectors share. Lost connections are restored by the transport, since Debezium continues after
-what was acknowledged, and is not exact inside of a transaction."""
+"""Properties that all connectors share.
+
+The transport restores lost connections, not Debezium: Debezium would continue after the last acknowledged batch, which
+is not exact inside of a transaction.
+"""
 
 
 _TLS_OF_MYSQL = {
@@ -195,11 +204,11 @@ _TLS_OF_MYSQL = {
     "database.ssl.truststore": "trustCertificateKeyStoreUrl",
     "database.ssl.truststore.password": "trustCertificateKeyStorePassword",
 }
-"""Properties of Debezium, and the names of the same settings in the driver for MySQL."""
+"""Debezium's properties for TLS, and the names of the same settings in MySQL's JDBC driver."""
 
 
 def build_driver_settings(connection: DebeziumConnection) -> dict[str, str]:
-    """Converts Debezium's properties for encryption (`database.ssl…`) to settings of the database's JDBC driver."""
+    """Converts Debezium's properties for TLS (`database.ssl…`) to settings of the database's JDBC driver."""
     connection_properties = connection.properties
     if connection.connector == "postgresql":
         return {
@@ -260,10 +269,7 @@ def build_engine_properties(
 
 
 def _merge_selects(*properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the property that lists all tables with a snapshot query of their own, merged from several property sets.
-
-    Empty if no set has such a list.
-    """
+    """Merges the lists SNAPSHOT_SELECTS of several sets of properties into one property; empty if there are none."""
     tables = [property_set[SNAPSHOT_SELECTS] for property_set in properties if property_set.get(SNAPSHOT_SELECTS)]
     return {SNAPSHOT_SELECTS: ",".join(tables)} if tables else {}
 

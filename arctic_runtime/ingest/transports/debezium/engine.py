@@ -1,6 +1,6 @@
 """Debezium's engine in this process: Java polls the source, and whole batches are passed to Python.
 
-Of each batch, one text is passed for each table and schema: the JSON of its events, separated by newlines, which JSON
+For each table and schema in a batch, one text is passed: the JSON of the events, separated by newlines, which JSON
 never contains. No Python code runs for single events. Java's threads wait if batches are taken more slowly than they
 arrive.
 """
@@ -30,15 +30,15 @@ from arctic_runtime.thresholds import DebeziumThresholds
 LOG = logging.getLogger(__name__)
 
 ENVELOPE = ".Envelope"
-"""The ending of the names of schemas of change events; schemas of heartbeats and messages have other names."""
+"""Suffix of the names of schemas of change events; schemas of heartbeats and messages have other names."""
 
 
 @dataclass(frozen=True)
 class RecordSchema:
     """The schemas of a table's events and of their keys, as JSON of Kafka's JsonConverter.
 
-    `key` is None for a table without a primary key. `has_key` is None as long as no event has shown whether there is a
-    key: truncates do not.
+    `key` is None for a table without a primary key. `has_key` is None if that is not known yet, since only truncates
+    have been read, which have no key.
     """
 
     value: str
@@ -48,7 +48,7 @@ class RecordSchema:
 
 @dataclass(frozen=True)
 class SchemaEvents:
-    """Events with one schema: the JSON of each, and its place in the batch, a number from 0.
+    """Events with one schema: the JSON of each (`payload`), and the index of each in the batch (`places`), from 0.
 
     Each schema object of the engine has its own `schema_id`. So a schema that appears again after another one is
     distinguished from its first appearance.
@@ -73,6 +73,7 @@ class Records:
     """A batch as the engine returns it: its events grouped by schema, in the order of each schema's first event.
 
     `partition` identifies the server. `first` and `offset` are the source offsets of the batch's first and last record.
+    `receipt` acknowledges the batch.
     """
 
     events: tuple[SchemaEvents, ...]
@@ -88,7 +89,7 @@ class Records:
 
 
 class EngineEnded(Exception):
-    """Raised if the engine has stopped by itself; the text is its reason, and `cause` Java's exception, if any."""
+    """Raised if the engine has stopped by itself; the text is the reason, and `cause` the Java exception, if any."""
 
     def __init__(self, text: str, cause: Any = None) -> None:
         super().__init__(text)
@@ -131,7 +132,7 @@ class Engine:
     def _build_callbacks(self) -> dict[str, Callable[[], None]]:
         """Builds the Java callbacks for the engine's states.
 
-        When polling starts, metrics of single events are switched off.
+        When polling starts, the callback switches off Debezium's metrics of single events.
         """
         states = ("connectorStarted", "connectorStopped", "taskStarted", "taskStopped", "pollingStopped")
         return {**dict.fromkeys(states, _do_nothing), "pollingStarted": lambda: leave_out_events(self._engine)}
@@ -160,9 +161,10 @@ class Engine:
         return None
 
     def list_tables(self) -> dict[str, RecordSchema]:
-        """Lists the tables that are read, by schema and name, with the current schemas of their events.
+        """Lists the tables that the engine reads, by `schema.table`, with the current schemas of their events.
 
-        They are known when a snapshot has ended. Debezium sends no event that shows the schema of a table without rows.
+        The tables are known when a snapshot has ended. This is needed for tables without rows: Debezium sends no event
+        that contains their schema.
         """
         (task,) = read_private_field(self._engine, "tasks")
         schema = read_private_field(task.connectTask(), "schema")
@@ -190,7 +192,7 @@ class Engine:
             receipt.committer.markBatchFinished()
 
     def stop_engine(self) -> None:
-        """Stops the engine; if it does not stop in time, it is left to end by itself."""
+        """Stops the engine; if it does not stop in time, logs a warning and leaves it to end by itself."""
         seconds = self._thresholds.close_seconds
         with self._changed:
             self._closed = True
@@ -203,7 +205,7 @@ class Engine:
             LOG.warning("Debezium did not stop within %.0f seconds; it is left to end by itself", seconds)
 
     def _request_close(self, until: float) -> bool:
-        """Requests in a Java thread that the engine stops, and waits for that no longer than `until` (monotonic clock).
+        """Makes a Java thread close the engine, and waits for that no longer than `until` (monotonic clock).
 
         Returns False if the engine refuses because it is still starting.
         """
@@ -222,7 +224,10 @@ class Engine:
             self._changed.notify_all()
 
     def _handle_records(self, records: Any, committer: Any) -> None:
-        """Receives a batch from Java, which calls this in one thread; blocks until there is room for another batch."""
+        """Receives a batch from Java, which calls this in one thread; blocks until there is room for another batch.
+
+        Does nothing if the engine is closed.
+        """
         if self._closed:
             return
         try:
@@ -242,9 +247,9 @@ class Engine:
 
 
 def _start_java_thread(work: Any) -> Any:
-    """Creates a Java thread that runs the Java object `work`.
+    """Creates a Java thread that runs the Java object `work`; the caller has to start it.
 
-    It is used in place of a Python thread, which would crash the process if it is in Java when Python ends.
+    A Python thread would crash the process if it is in Java when Python ends.
     """
     thread = load_java_class("java.lang.Thread")(work, "debezium")
     thread.setDaemon(True)
@@ -256,14 +261,14 @@ def _do_nothing() -> None:
 
 
 def _count_millis_until(until: float) -> int:
-    """Milliseconds until `until`, a time of the monotonic clock; at least 1, since Java takes 0 as for ever."""
+    """Number of milliseconds until `until`, a time of the monotonic clock; at least 1, since 0 is no limit in Java."""
     return max(1, round((until - time.monotonic()) * 1000))
 
 
 def write_offsets(file: Path, name: str, position: Position) -> None:
     """Writes the position at which an engine continues to `file`, as Kafka Connect's FileOffsetBackingStore reads it.
 
-    `name` is the name of the engine.
+    `name` is the name of the engine, which is part of the key of the offset.
     """
     key, value = position.to_stored_offset(name)
     offsets = load_java_class("java.util.HashMap")()
@@ -328,7 +333,7 @@ class _Calls:
     def commit_policy(self, policy: Any) -> Any:
         """Builds the Java policy by which the engine commits offsets: only if there are records.
 
-        Debezium also asks after empty polls, without records. A commit at that time could collide with one of
+        Debezium also checks the policy after empty polls. A commit at that time could collide with one of
         `acknowledge_receipt`.
         """
         combine, number, yes = load_java_class("java.lang.invoke.MethodHandles"), jpype.JLong, jpype.JBoolean
@@ -341,7 +346,7 @@ class _Calls:
         )
 
     def build_close_call(self, engine: Any) -> Any:
-        """Builds a Callable of Java that closes an engine."""
+        """Builds a Java Callable that closes an engine."""
         nothing = self._kinds.methodType(load_java_class("java.lang.Void").TYPE)
         close = self._handles.findVirtual(load_java_class("java.io.Closeable"), "close", nothing).bindTo(engine)
         return self._as_interface(load_java_class("java.util.concurrent.Callable"), close)
@@ -368,7 +373,7 @@ class _Calls:
         return parts
 
     def _list_positions(self, ids: list[int], records: Any) -> list[pa.Array]:
-        """Lists, for each schema in `ids`, the places of its events among all records, from 0."""
+        """Lists, for each schema number in `ids`, the indexes of its events among all records of the batch, from 0."""
         if len(ids) == 1:
             return [pa.array(range(records.size()), pa.int64())]
         schema_ids = records.stream().map(self._id).mapToInt(self._as_int).toArray()
@@ -376,16 +381,16 @@ class _Calls:
         return [pc.indices_nonzero(pc.equal(numbers, number)).cast(pa.int64()) for number in ids]
 
     def _split_lines(self, text: Any) -> pa.ChunkedArray | pa.Array:
-        """Splits a text into lines, without creating an object for each."""
+        """Splits a Java string into lines, without creating a Python object for each line."""
         data = pa.py_buffer(memoryview(text.getBytes(self._utf8)))
         ends = pa.py_buffer(struct.pack("<qq", 0, len(data)))
         whole = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, data]).view(pa.large_string())
         return pc.split_pattern(whole, "\n").values
 
     def _get_schema_number(self, schema: Any, records: Any) -> int:
-        """Returns the number of a schema object of Java; a new object gets the next number.
+        """Returns the number of a Java schema object; a new object gets the next number.
 
-        The JSON of a schema is read only when it first appears. `records` are the batch, for the key's schema.
+        The JSON of a schema is built only when the object first appears. `records` are the batch, for the key's schema.
         """
         known_number = self._ids.get(schema)
         if known_number is None:
@@ -398,7 +403,7 @@ class _Calls:
         return number
 
     def _with_key(self, known: RecordSchema, schema: Any, records: Any) -> RecordSchema:
-        """Returns `known` with the schema of the key, which the first record of `schema` that is no truncate contains.
+        """Returns `known` with the key's schema, taken from the first record of `schema` that is not a truncate.
 
         Truncates have no key. Returns `known` unchanged if all records are truncates.
         """
@@ -413,5 +418,5 @@ class _Calls:
         return known
 
     def write_schema_json(self, schema: Any) -> str:
-        """Converts a schema to JSON, as JsonConverter writes it."""
+        """Converts a Java schema to JSON, as JsonConverter writes it."""
         return str(self._json.asJsonSchema(schema).toString())

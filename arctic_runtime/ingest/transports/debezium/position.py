@@ -1,4 +1,4 @@
-"""Positions of Debezium as text: from where a new engine continues, and which later events were already read."""
+"""Positions of Debezium as text: the offset from which a new engine continues, and the newest event read after it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.sources.positions import ParsedPosition, keep_opaque
 
 Source = Mapping[str, Any]
-"""The part of an event or an offset that contains its place in the source."""
+"""The part of an event or an offset that contains its position in the source's log."""
 
 
 @dataclass(frozen=True)
 class Newest:
-    """The last event of a table in a batch, by its `source` with its place in the log.
+    """The last event of a table in a batch, by its part `source`, which contains its log position.
 
-    `count` is the number of the table's last events that have this same place.
+    `count` is the number of the table's last events with this same log position.
     """
 
     source: Source
@@ -31,7 +31,7 @@ class Newest:
 class Joining:
     """Loaded tables that the stream will read from `offset` on, the position of their snapshot.
 
-    `history` are the definitions of these tables until then, one JSON object per line.
+    `history` are the definitions of these tables up to that position, one JSON object per line.
     """
 
     tables: tuple[str, ...]
@@ -43,11 +43,12 @@ class Joining:
 class Position:
     """A position in the changes of a source.
 
-    `partition` identifies the server. `offset` is where an engine continues: the end of a transaction, since Debezium
-    does not continue exactly inside of one. `seen` is the last event that was read after that, None if none was.
-    `reached` is how far the source's log was read, in the server's own terms. `history` are the definitions of tables
-    over time, if the log itself does not contain them. `joining` are loaded tables that the stream does not read yet,
-    in the order of the positions at which it will. These two are only in `progress`, not in `text`.
+    `partition` identifies the server. `offset` is the offset from which an engine continues: the end of a transaction,
+    since Debezium does not continue exactly inside of one. `seen` is the last event that was read after `offset`, None
+    if there is none. `reached` is the log position up to which the log was read, in a form of the database's kind.
+    `history` are the definitions of tables over time, if the log itself does not contain them. `joining` are loaded
+    tables that the stream does not read yet, ordered by the positions at which it will. `history` and `joining` are
+    only in `progress`, not in `text`.
     """
 
     partition: Mapping[str, Any]
@@ -59,7 +60,7 @@ class Position:
 
     @property
     def is_snapshot(self) -> bool:
-        """Whether a snapshot is not finished at this position."""
+        """Whether the position is inside a snapshot, which is not finished yet."""
         return "snapshot" in self.offset
 
     @property
@@ -69,7 +70,7 @@ class Position:
 
     @property
     def progress(self) -> str | None:
-        """JSON of the position with the history and the joining tables; None if there is no history."""
+        """JSON of the position with its history and joining tables; None if the position has no history."""
         if self.history is None:
             return None
         joining = [
@@ -86,14 +87,14 @@ class Position:
 
 
 INITIAL = Position({}, {"snapshot": "start"})
-"""The position before all events."""
+"""The position before all events, at which a snapshot begins."""
 
 
 class LogOrder(Protocol):
     """The order of events in the log of one kind of database, by the `source` part of each event.
 
-    Several events may have the same place in the log; they are distinguished by their number among those of their
-    table.
+    Several events may have the same log position; they are distinguished by their number among the events of their
+    table with that position.
     """
 
     def build_position(
@@ -106,42 +107,42 @@ class LogOrder(Protocol):
         """
 
     def is_same(self, source: Source, other: Source) -> bool:
-        """Whether two events have the same place in the log, given the `source` part of each."""
+        """Whether two events have the same log position, given the `source` part of each."""
 
     def count_events_at(self, position: Position, table: str, source: Source) -> int:
-        """Number of a table's events up to `position` that have the same place in the log as `source`."""
+        """Number of a table's events up to `position` that have the same log position as `source`."""
 
     def is_after(self, source: Source, number: int, table: str, position: Position) -> bool:
         """Whether an event of the stream comes after a position.
 
-        `source` has the event's place in the log; `number`, from 1, counts the events of its table with that place.
+        `source` has the event's log position; `number`, from 1, counts the events of its table with that log position.
         """
 
     def is_past(self, position: Position, other: Position) -> bool:
         """Whether all events after `position` come after the last event that was read at `other`."""
 
     def has_come_to(self, position: Position, offset: Source) -> bool:
-        """Whether all events after `position` also come after the log offset `offset`, which is not in a snapshot."""
+        """Whether all events after `position` also come after the offset `offset`, which is not inside a snapshot."""
 
     def as_of(self, begin: Position, first: Source | None) -> Position:
         """Returns the position that stands for the rows of a snapshot which ended at `begin`, before all later changes.
 
-        It can be compared with positions of other streams. `first` is the first event after `begin`, of any table of
-        the load; None if a transaction without such events was committed first.
+        The returned position can be compared with positions of other streams. `first` is the first event after `begin`,
+        of any table of the load; None if a transaction without such events was committed first.
         """
 
     def get_log_place(self, position: Position) -> Any:
-        """Returns a position's place in the log as a comparable value; the position is not in a snapshot."""
+        """Returns the log position of `position` as a comparable value; `position` is not inside a snapshot."""
 
     def describe_place(self, position: Position) -> str:
-        """Describes for people a position's place in the log; the position is not in a snapshot."""
+        """Describes for people the log position of `position`, which is not inside a snapshot."""
 
 
 def parse_position(order: LogOrder, text: str) -> ParsedPosition:
     """Parses the text of a position to a form that can be compared by `order` and shown to people.
 
-    Rows of a snapshot come before all events. A text that is no position of this kind of database is kept unparsed.
-    Definitions of tables in it are not unpacked.
+    Positions inside a snapshot have no log position, so they come before all events. A text that is not a position of
+    this kind of database is kept unparsed. The history and the joining tables in the text are not read.
     """
     try:
         parts = json.loads(text)

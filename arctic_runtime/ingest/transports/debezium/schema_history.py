@@ -1,7 +1,7 @@
 """Selects records of Debezium's schema history: the definitions of tables over time, one JSON object per line.
 
-A record has the place in the binary log where its statement ended, and the tables that the statement changed. A new
-engine applies the records up to the place where it begins, in their order.
+A record has the binary log position at which its DDL statement ended, and the tables that the statement changed. A new
+engine applies, in order, the records up to the position at which the engine begins.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Record = dict[str, Any]
 
 
 def select_until(history: str, offset: Source) -> str:
-    """Selects the records whose statements ended at or before `offset`, a place in the binary log."""
+    """Selects the records whose statements ended at or before `offset`, an offset of the binary log."""
     return _select_records(
         history, lambda record: get_log_position({**record["position"], "row": 0}) <= get_log_position(offset)
     )
@@ -35,5 +35,8 @@ def _select_records(history: str, is_kept: Callable[[_Record], bool]) -> str:
 
 
 def _get_defined_table(change: _Record) -> str | None:
-    """Returns the table that a change defines, as `shop.orders`; None for a drop. Its id is `"shop"."orders"`."""
+    """Returns the table that a change in a record defines, as `shop.orders`; None for a drop.
+
+    The change names the table as `"shop"."orders"`.
+    """
     return None if change["type"] == "DROP" else str(change["id"])[1:-1].replace('"."', ".")

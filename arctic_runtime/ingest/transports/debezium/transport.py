@@ -1,4 +1,4 @@
-"""Reads change events of a database by Debezium's engine in this process; positions contain all its lasting state."""
+"""Reads change events of a database by Debezium's engine in this process; all durable state is in the positions."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class DebeziumTransport:
     """Reads the events of a connection's tables: a snapshot if there is no position yet, then the stream.
 
     The events of all tables are in one order. A lost connection is restored, unless `reconnects` is False. Debezium
-    then sends events again, which are left out here. Batches are read by one thread; `acknowledge_batch` and
-    `close_source` may be called by others.
+    then sends events again, which are left out. Batches are read by one thread; `acknowledge_batch` and `close_source`
+    may be called by others.
     """
 
     initial = INITIAL.text
@@ -47,7 +47,7 @@ class DebeziumTransport:
 
     @property
     def server(self) -> SourceServer:
-        """The server of the open transport; raises SourceError if the transport is not open."""
+        """The SourceServer of the open transport; raises SourceError if the transport is not open."""
         return self._require_stream().server
 
     def list_catalog(self) -> list[CatalogTable]:

@@ -1,1 +1,1 @@
-"""Change events from files of a folder or bucket."""
+"""The transport that reads change events from files of a folder or bucket."""

@@ -1,4 +1,4 @@
-"""Assigns a folder's files to batches: every file is in exactly one, even if the process dies at any time."""
+"""Assigns a folder's files to batches, so that every file is in exactly one batch even if the process dies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FileBatch:
 
 
 class FileBatches:
-    """Assigns the new files of a folder to batches, after `kept_number`, the last batch that all tables have.
+    """Assigns the new files of a folder to batches; batches up to the number `kept_number` are in all tables already.
 
     Files that match none of `patterns` are ignored. New files are read in the order of their paths. A new file whose
     path sorts before one that was read is in a later batch.
@@ -33,7 +33,7 @@ class FileBatches:
     ) -> None:
         """Reads the file log.
 
-        Raises CorruptState if it is empty although batches were read (`kept_number` is not 0).
+        Raises CorruptState if the log is empty although batches were read (`kept_number` is not 0).
         """
         self._folder = folder
         self._patterns = tuple(patterns)
@@ -53,14 +53,14 @@ class FileBatches:
         self._listed: deque[SourceFile] = deque()
 
     def take_next(self) -> FileBatch | None:
-        """Returns the next batch, after it was added to the log; None if there is no new file.
+        """Returns the next batch, after adding it to the file log; None if there is no new file.
 
         Raises SourceError if a file that was read, or that an unfinished batch needs, was changed or deleted.
         """
         return self._take_noted_batch() if self._noted else self._take_new_batch()
 
     def _take_noted_batch(self) -> FileBatch:
-        """Returns the next batch that an earlier process added to the log, but did not finish writing to all tables."""
+        """Returns the next batch that an earlier process added to the file log, but did not write to all tables."""
         present = {file.path: file for file in self._folder.list_files()}
         batch = self._noted.popleft()
         for file in batch.files:
@@ -109,7 +109,7 @@ def _describe_file(file: SourceFile) -> str:
 
 
 def select_first_files(files: Iterable[SourceFile], most_files: int, most_bytes: int) -> tuple[SourceFile, ...]:
-    """Returns the first files up to `most_files` files and `most_bytes` bytes, but at least one if there are any."""
+    """Returns the first files, at most `most_files` and `most_bytes` bytes, but at least one if there are any."""
     chosen: list[SourceFile] = []
     total = 0
     for file in files:

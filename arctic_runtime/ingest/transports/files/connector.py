@@ -16,7 +16,7 @@ from arctic_runtime.ingest.transports.files.listing import Folder
 from arctic_runtime.ingest.transports.files.positions import parse_position
 
 _LOG = "__files"
-"""The suffix of the name of the table that lists which files of a source were read."""
+"""Suffix of the name of the file log of a source, the table of the files that were read."""
 
 
 def _connect(source: IngestSource, reader: CatalogReader, session: Session) -> Connection:

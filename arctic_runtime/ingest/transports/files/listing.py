@@ -19,7 +19,10 @@ _UNFINISHED = "._COPYING_"
 
 @dataclass(frozen=True, order=True)
 class SourceFile:
-    """A file: its path below the folder, its bytes, and the time of its last change in microseconds since 1970."""
+    """A file: its path below the source's folder, its size in bytes, and its modification time.
+
+    The modification time is in microseconds since 1970.
+    """
 
     path: str
     bytes: int
@@ -27,7 +30,7 @@ class SourceFile:
 
 
 class Folder:
-    """A folder by its URI (`file:`, `s3:`, `gs:`, …) or its path on this machine.
+    """A folder with files to read, named by a URI (`file:`, `s3:`, `gs:`, …) or a path on this machine.
 
     `properties` are pyiceberg's, such as `s3.endpoint`. Raises ConfigError if no library for the scheme is installed.
     """
@@ -46,8 +49,8 @@ class Folder:
     def list_files(self) -> tuple[SourceFile, ...]:
         """Lists all files, including those in subfolders, in the order of their paths.
 
-        Files with a part of their path that begins with `.` or `_` are left out: writers give such names to unfinished
-        files. Raises SourceError if the folder is missing or can't be listed.
+        Files are left out if their name or the name of a subfolder begins with `.` or `_`: writers give such names to
+        unfinished files. Raises SourceError if the folder is missing or can't be listed.
         """
         from pyarrow.fs import FileSelector
 
@@ -71,11 +74,11 @@ class Folder:
         return tuple(sorted(files))
 
     def to_uri(self, path: str) -> str:
-        """Returns the URI of a file below the folder without percent escapes, as Hadoop expects it."""
+        """Returns the URI of the file at `path` below the folder, without percent escapes, as Hadoop expects it."""
         return f"{self.location}/{path}"
 
     def to_path(self, uri: str) -> str:
-        """Returns the path below the folder of a file from its URI with percent escapes, as Spark returns it."""
+        """Returns the path below the folder of a file, from its URI with percent escapes, as Spark returns it."""
         return unquote(urlsplit(uri).path).removeprefix(f"{self._path}/")
 
 

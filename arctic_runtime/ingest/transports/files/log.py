@@ -1,4 +1,4 @@
-"""The table that stores which files of a source were read in which batch."""
+"""The file log of a source: a table of the files in each batch, which shows the files that were read."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
 
 COLUMNS = "batch bigint, path string, bytes bigint, modified bigint"
-"""Columns of the table: the number of a batch from 1, a file's path below the source's folder, its size, and when it
-was modified, in microseconds since 1970."""
+"""Columns of the table: batch number from 1, path below the source's folder, size in bytes, modification time.
+
+The modification time is in microseconds since 1970.
+"""
 
 
 class FileLog(Protocol):
     """Interface of the durable record of the files in each batch.
 
-    A batch that `add_batch` has added stays in it even if the process dies.
+    A batch that `add_batch` has added stays in the record even if the process dies.
     """
 
     def list_batches(self) -> Mapping[int, tuple[SourceFile, ...]]:
@@ -40,7 +42,7 @@ class FileLog(Protocol):
 
 
 class FileTable:
-    """A file log in an Iceberg table, which is rewritten to one file and one snapshot from time to time."""
+    """A FileLog in an Iceberg table, which from time to time is rewritten to one data file and one snapshot."""
 
     def __init__(self, table: TableName, reader: CatalogReader, spark: Callable[[], SparkSession]) -> None:
         self.table = table
@@ -48,7 +50,7 @@ class FileTable:
         self._spark = spark
 
     def list_batches(self) -> Mapping[int, tuple[SourceFile, ...]]:
-        """Reads all batches without Spark; empty if the table does not exist yet."""
+        """Reads all batches from the table, without Spark; empty if the table does not exist yet."""
         if not self._is_there():
             return {}
         files_by_batch: dict[int, set[SourceFile]] = {}
@@ -58,7 +60,7 @@ class FileTable:
         return {batch: tuple(sorted(files)) for batch, files in sorted(files_by_batch.items())}
 
     def add_batch(self, batch: int, files: Iterable[SourceFile]) -> None:
-        """Appends the files of a batch; raises CommitConflict if the catalog stays locked."""
+        """Appends the files of a batch to the table; raises CommitConflict if the catalog stays locked."""
         if not self._is_there():
             internal = InternalTable(self.table, "file log")
             write_internal_table("ingest.create_file_log", self._reader, internal, self._build_rows({}))

@@ -18,7 +18,7 @@ def parse_number(position: str) -> int:
 def parse_position(position: str) -> ParsedPosition:
     """Parses the text of a position to the number of its batch.
 
-    Any other text is kept unparsed, so it can't be compared.
+    Any other text is kept unparsed, so that it can't be compared with positions.
     """
     try:
         number = parse_number(position)

@@ -1,11 +1,12 @@
 """Reads JSON lines from the files of a folder or bucket, by batch reads of Spark.
 
-Structured Streaming is not used: it keeps its positions in a checkpoint folder, while ours are in the tables, in the
-commit of the rows themselves; and over Spark Connect its `foreachBatch` runs in the server, without this code.
+Structured Streaming is not used: it keeps its positions in a checkpoint folder, while this transport's positions are
+stored in the tables, in the same commits as the rows; and over Spark Connect its `foreachBatch` runs in the server,
+without this code.
 
 Files are read in the order of their paths. A file that appears later under a lower name is read when it appears. To
-read each file exactly once, the files of a batch are written to a table before they are read, and a position is the
-number of a batch. If the process dies, the batch is read again with the same files.
+read each file exactly once, the names of a batch's files are written to a table before the files are read, and a
+position is the number of a batch. If the process dies, the batch is read again with the same files.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ROW_BITS = 33
-"""Number of low bits of `monotonically_increasing_id` that have the number of a row in its partition."""
+"""Number of low bits of `monotonically_increasing_id` that hold the number of a row in its partition."""
 
 _GLOB = re.compile(r"([\\*?\[\]{}])")
 _PLACES = "uri string, block bigint, path string, first bigint, lines bigint, line bigint, arrival bigint"
@@ -45,8 +46,8 @@ _PLACES = "uri string, block bigint, path string, first bigint, lines bigint, li
 class _Block:
     """A part of a file that one Spark task reads, from the byte `start` on.
 
-    `first` is the number of its first row among the task's rows. `lines` is the number of all its lines, and `events`
-    of those with text. `file_bytes` is the size of the whole file.
+    `first` is the number of the block's first row among the task's rows. `lines` is the number of lines in the block,
+    and `events` the number of those that are not blank. `file_bytes` is the size of the whole file.
     """
 
     path: str
@@ -59,11 +60,12 @@ class _Block:
 
 
 class Files:
-    """Reads events from files, one event in each line; lines without text are left out.
+    """Reads events from files, one event in each line; blank lines are left out.
 
     Files may be compressed, as `.gz`. `tables` maps the source's names of tables to patterns of paths below the folder,
-    such as `orders/*.json`; `*` also matches `/`. The first pattern that matches counts; files that match none are
-    ignored. `spark` returns a session in which lines are counted. A file has to be complete when its name appears.
+    such as `orders/*.json`; `*` also matches `/`. A file belongs to the first pattern that matches; files that match
+    none are ignored. `spark` returns the session in which lines are counted. A file has to be complete when its name
+    appears.
     """
 
     initial = format_position(0)
@@ -119,7 +121,7 @@ class Files:
         return replace(events, events=_build_no_events()) if self._number <= parse_number(position) else events
 
     def acknowledge_batch(self, batch: Batch) -> None:
-        """Does nothing: files stay; users may delete those of batches that are saved."""
+        """Does nothing: files are never deleted here; users may delete the files of batches that are saved."""
 
     def close_source(self) -> None:
         self._closed.set()
@@ -144,7 +146,7 @@ class Files:
         return Batch(tuple(tables), format_position(batch.number), count)
 
     def _count_blocks(self, files: Sequence[SourceFile]) -> tuple[_Block, ...]:
-        """Counts the lines and events in each block of the files, in the order of files and lines.
+        """Counts the lines and events in each block of the files; returns the blocks in the order of files and lines.
 
         Raises SourceError if a file has changed since it was listed.
         """
@@ -162,10 +164,11 @@ class Files:
 
 
 def _read_lines(spark: SparkSession, folder: Folder, files: Iterable[SourceFile]) -> DataFrame:
-    """Reads all lines as unchanged bytes, with `uri`, `block` (its first byte), `file_bytes`, and `row`, the order.
+    """Reads all lines as unchanged bytes, with the columns `value`, `uri`, `block`, `file_bytes` and `row`.
 
-    `row` counts the rows that a task reads. Rows of a block are consecutive, in the order of the lines. Only the line
-    feed separates lines: a carriage return before it is white space in JSON.
+    `block` is the number of the first byte of the line's block. `row` numbers the rows that a task reads: rows of a
+    block are consecutive, in the order of the lines. Only the line feed separates lines: a carriage return before it is
+    white space in JSON.
     """
     from pyspark.sql import functions as F
 
@@ -193,10 +196,10 @@ def _has_text(line: Expression) -> Expression:
 def _read_events(
     spark: SparkSession, folder: Folder, files: Sequence[SourceFile], blocks: Sequence[_Block]
 ) -> DataFrame:
-    """Reads the events of files, with their ARRIVAL and file and line as ORIGIN, by the line counts in `blocks`.
+    """Reads the events of files, with their ARRIVAL, and file and line as ORIGIN, by the line counts in `blocks`.
 
-    The counts give the number of lines before each block. Spark splits the same files into the same blocks. That it did
-    so is checked for each row, since a file may be replaced meanwhile.
+    The counts give the number of lines before each block. This relies on Spark splitting the same files into the same
+    blocks as when they were counted, so each row is checked, since a file may have been replaced meanwhile.
     """
     from pyspark.sql import functions as F
 

@@ -1,1 +1,1 @@
-"""Change events from topics of Kafka."""
+"""The transport that reads change events from topics of Kafka."""

@@ -1,4 +1,4 @@
-"""A small client of Kafka that requests partitions and offsets, and reads no events."""
+"""A small Kafka client that requests partitions and offsets from the cluster; it reads no events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from arctic_runtime.thresholds import TransportThresholds
 class _LeaderMoved(Exception):
     """Raised if a partition has a new leader that not all brokers know yet, so that the request is to be retried.
 
-    `error` is the error to raise if retries do not help.
+    `error` is the error to raise if retries fail too.
     """
 
     def __init__(self, error: SourceError) -> None:
@@ -26,7 +26,7 @@ class _LeaderMoved(Exception):
 class KafkaOffsets:
     """Requests partitions of topics from Kafka, and their first and end offsets.
 
-    Events of open transactions do not count.
+    End offsets are before the events of open transactions.
     """
 
     def __init__(self, connection: KafkaConnection, limits: TransportThresholds) -> None:
@@ -45,7 +45,7 @@ class KafkaOffsets:
             raise ConfigError(f"The settings of Kafka can't be used: {_get_reason(error)}") from error
 
     def list_kept(self, topics: Sequence[str]) -> dict[Partition, Kept]:
-        """Lists the first and end offsets of every partition of `topics`.
+        """Requests the first and end offsets of every partition of `topics`.
 
         Raises SourceError if Kafka doesn't answer or has no such topic.
         """

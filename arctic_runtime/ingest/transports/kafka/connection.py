@@ -22,7 +22,7 @@ class KafkaConnection:
     """The servers of a Kafka cluster, as `host:port` separated by commas, and the settings to connect to them.
 
     With a `user`, name and password are sent by the SASL mechanism `mechanism`. `tls` encrypts the connection.
-    `ca_file` has the certificates that are trusted, and `certificate_file` this client's own with its key, both in PEM;
+    `ca_file` has the trusted certificates, and `certificate_file` this client's certificate with its key, both in PEM;
     on a cluster these files have to be on each machine. `properties` are settings with the same names in Java's client
     and in librdkafka. Raises ConfigError if the settings contradict each other.
     """

@@ -1,4 +1,4 @@
-"""Chooses the offsets of Kafka to read next, from the last position and the offsets that Kafka still has."""
+"""Chooses the Kafka offsets to read next, from the last position and the offsets that Kafka still has."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from arctic_runtime.errors import SourceError
 from arctic_runtime.model.sources.positions import ParsedPosition, keep_opaque
 
 Partition = tuple[str, int]
-"""A topic and the number of one of its partitions."""
+"""The name of a topic and the number of one of its partitions."""
 
 Offsets = Mapping[Partition, int]
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The offsets of a partition's events that Kafka still has: from `first` up to, but without, `end`."""
+    """The offsets of a partition's events that Kafka still has: from `first` to `end`, which is exclusive."""
 
     first: int
     end: int
@@ -25,7 +25,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Range:
-    """A range of events of a partition: from the offset `start` up to, but without, `end`."""
+    """A range of events of a partition: from the offset `start` to the offset `end`, which is exclusive."""
 
     partition: Partition
     start: int
@@ -69,8 +69,8 @@ def choose_start(
     """Chooses the offset to read next for every existing partition.
 
     A partition that `position` does not contain is read from its first event. Raises SourceError if events after the
-    position were deleted, or if the topic was created again. With `skips_lost`, reading continues with the first event
-    that is left.
+    position were deleted, or if the topic was created again. With `skips_lost`, nothing is raised, and reading
+    continues with the first event that is left.
     """
     known = {topic for topic, _ in position}
     offsets = {}
@@ -89,8 +89,8 @@ def choose_start(
 def next_ranges(offsets: Offsets, ends: Offsets, most: int) -> tuple[Range, ...]:
     """Chooses the next ranges to read, with about `most` events in all.
 
-    The share of a partition is proportional to the number of its unread events, but at least one event. `ends` are the
-    end offsets of partitions.
+    `offsets` are the offsets to read next, and `ends` the end offsets of partitions. The share of a partition is
+    proportional to the number of its unread events, but at least one event.
     """
     rest = {partition: ends[partition] - offset for partition, offset in offsets.items() if partition in ends}
     rest = {partition: count for partition, count in rest.items() if count > 0}
@@ -104,7 +104,7 @@ def next_ranges(offsets: Offsets, ends: Offsets, most: int) -> tuple[Range, ...]
 def cut_ranges(ranges: Iterable[Range], ends: Offsets) -> tuple[Range, ...]:
     """Returns the ranges, shortened to end at the offset that `ends` has for their partition.
 
-    Empty ones are left out.
+    Ranges that become empty are left out; partitions that `ends` does not contain are not shortened.
     """
     cut = (
         replace(offset_range, end=min(offset_range.end, ends.get(offset_range.partition, offset_range.end)))

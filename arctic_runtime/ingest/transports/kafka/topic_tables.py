@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TopicTable:
-    """A table of a Kafka source: its name there, the topic of its events, and the columns that the user declares."""
+    """A table of a Kafka source: its name in the source, its topic, and the columns that the user declares."""
 
     name: str
     topic: str
@@ -42,8 +42,8 @@ def check_topics(tables: Sequence[TopicTable], form: EventFormat) -> None:
 def belongs_to(table: TopicTable, sharing: Sequence[TopicTable], form: EventFormat) -> Expression:
     """Builds the condition that an event of a topic belongs to `table`; `sharing` are all tables of the topic.
 
-    An event that names no table belongs to the first of `sharing`, and becomes a dead letter there. Events of tables
-    that are not ingested belong to none.
+    An event that names no table belongs to the first of `sharing`, and becomes a dead letter of that table. Events of
+    tables that are not ingested belong to none.
     """
     from pyspark.sql import functions as F
 
@@ -59,7 +59,7 @@ def belongs_to(table: TopicTable, sharing: Sequence[TopicTable], form: EventForm
 
 
 def _get_event_table_name(table: TopicTable, form: EventFormat) -> str:
-    """Returns the table's name as events contain it: with its schema if the format has `namespace`, else without."""
+    """Returns the table's name as events contain it: with its schema if the format has a `namespace`, else without."""
     return table.name if form.namespace is not None else table.name.rpartition(".")[2]
 
 

@@ -1,11 +1,13 @@
-"""Reads topics of Kafka by batch reads of Spark between offsets that are known before.
+"""Reads topics of Kafka by batch reads of Spark between offsets that are chosen before.
 
-Structured Streaming is not used: it keeps its positions in a checkpoint folder, while ours are in the tables, in the
-commit of the rows themselves; and over Spark Connect its `foreachBatch` runs in the server, without this code. Spark's
-source does not return offsets without reading events, so a small client requests them (4 ms for a topic).
+Structured Streaming is not used: it keeps its positions in a checkpoint folder, while this transport's positions are
+stored in the tables, in the same commits as the rows; and over Spark Connect its `foreachBatch` runs in the server,
+without this code. Spark's source does not return offsets without reading events, so a small client requests them (4 ms
+for a topic).
 
-If events describe their columns, a batch ends in each partition before the first event with other columns. So all
-events of a table in a batch have one schema, and its position says exactly which events a table has.
+If events contain the schema of their table, a batch ends in each partition before the first event with another schema.
+So all events of a table in a batch have one schema, and the batch's position identifies exactly the events that a table
+has.
 """
 
 from __future__ import annotations
@@ -49,19 +51,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 KEY, PARTITION, OFFSET = "kafka_key", "kafka_partition", "kafka_offset"
-"""Columns of events in addition to those of every transport."""
+"""Columns of events in addition to those of every transport: message key, partition number and offset."""
 
 _PARTITION_BITS = 16
-"""Number of low bits of ARRIVAL with the number of an event's partition; the bits above them have its offset."""
+"""Number of low bits of ARRIVAL that hold the number of an event's partition; the bits above them hold its offset."""
 
 _SCHEMA_PARTS = "kafka_schema_parts"
 
 
 @dataclass(frozen=True)
 class _FirstSchema:
-    """The schema that the first events of a table in a batch contain; None if they contain none.
+    """The schema that the first events of a table in a batch contain; None if no event contains a schema.
 
-    `others` maps each partition in which another schema follows to the offset where it begins.
+    `others` maps a partition number to the offset of its first event with another schema; other partitions are left
+    out.
     """
 
     schema: SourceSchema | None
@@ -71,9 +74,9 @@ class _FirstSchema:
 class Kafka:
     """Reads events from topics of Kafka, each with the unchanged bytes of its value.
 
-    Events of a partition are in order; those of a key have to be in one partition. A position has the offset to read
-    next of every partition. `spark` returns a session. With `skips_lost`, reading continues if Kafka deleted events
-    before they were read. Raises ConfigError if tables share a topic whose events don't name their table.
+    Events of a partition are in order; those of a primary key have to be in one partition. A position has the offset to
+    read next of every partition. `spark` returns a session. With `skips_lost`, reading continues if Kafka deleted
+    events before they were read. Raises ConfigError if tables share a topic whose events don't name their table.
     """
 
     initial = encode_offsets({})
@@ -110,7 +113,7 @@ class Kafka:
         self._position = decode_offsets(position)
 
     def begins_with_snapshot(self, position: str) -> bool:  # noqa: ARG002 - the interface
-        """Returns False: rows of a snapshot are events of a topic like others."""
+        """Returns False: rows of a snapshot are ordinary events of a topic."""
         return False
 
     def read_batches(self, until_drained: bool) -> Iterator[Batch]:
@@ -160,9 +163,9 @@ class Kafka:
         self._closed.set()
 
     def _cut_at_schema_change(self, ranges: tuple[Range, ...]) -> tuple[Range, ...]:
-        """Shortens ranges to end before the first event with another schema of its table, in each partition.
+        """Shortens ranges to end, in each partition, before the first event with another schema of its table.
 
-        Stores the schema of each table's first events, which `_build_table_events` uses.
+        Stores the schema of each table's first events in `_schemas`, for `_build_table_events`.
         """
         if self._form.tell is None:
             return ranges
@@ -238,7 +241,7 @@ class Kafka:
 
 
 def check_jars(spark: SparkSession) -> None:
-    """Raises ConfigError if Spark was started without its source for Kafka."""
+    """Raises ConfigError if Spark was started without the JARs of its Kafka source."""
     from pyspark.errors import AnalysisException
 
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}
@@ -257,9 +260,9 @@ def check_jars(spark: SparkSession) -> None:
 
 
 def _is_before(reached: Mapping[int, int]) -> Expression:
-    """Builds the condition that an event's offset is below the one that `reached` has for its partition.
+    """Builds the condition that an event's offset is below the offset that `reached` has for its partition.
 
-    It is false for partitions that are not in `reached`.
+    The condition is false for partitions that are not in `reached`.
     """
     from pyspark.sql import functions as F
 

@@ -1,7 +1,7 @@
 """Decodes change events from JSON to typed rows, by Spark, according to a format and a table's schema.
 
-Every value is taken from the JSON as text and cast on its own. So a value that does not fit its type is noticed: the
-event becomes a dead letter, and no value silently turns into null.
+Every value is taken from the JSON as text and cast on its own. So a value that does not fit its type is noticed, and
+makes the event a dead letter, rather than silently becoming null.
 """
 
 from __future__ import annotations
@@ -31,28 +31,34 @@ from arctic_runtime.spark.engine.statement import (
 CHANGE, TIME, REASON, ABSENT, PART, OLD_KEY, ORDER, LOG_POSITION = (
     f"{OWN_PREFIX}{own}" for own in ("change", "time", "reason", "absent", "part", "old_key", "order", "log_place")
 )
-"""Columns of decoded events in addition to those of the table. CHANGE is a `Change`, null in dead letters. TIME is a
-timestamp. REASON says why an event is a dead letter, null for others. ABSENT has the names of columns whose value the
-source did not send, null if it sent all. PART is the place of a row in its event. OLD_KEY is a struct of the primary
-key before the change, null if the source does not send it or it is unchanged. ORDER is a struct that orders the events
-of a key, before their arrival does; null if arrival is the order. LOG_POSITION is the place of the change in the
-source's log, null if an event does not contain it."""
+"""Columns of decoded events in addition to those of the table.
+
+CHANGE is a `Change`, null in dead letters. TIME is the timestamp of the change. REASON says why an event is a dead
+letter, null for others. ABSENT has the names of columns whose value the source did not send, null if it sent all. PART
+is the index of a row in its event, from 0. OLD_KEY is a struct of the primary key before the change, null if the source
+does not send it or if it is unchanged. ORDER is a struct by which the events of a primary key are ordered; ARRIVAL
+decides between equal ones; null if the format has no order. LOG_POSITION is the position of the change in the source's
+log, null if an event does not contain it.
+"""
 
 _EVENT, _CORRUPT, _ROW, _WAS, _PAIR = (f"{OWN_PREFIX}{own}" for own in ("event", "corrupt", "row", "was", "pair"))
 
 
 def decode_changes(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFrame:
-    """Decodes events of a table to typed columns, and CHANGE, TIME, REASON, ABSENT, PART, OLD_KEY, ORDER, LOG_POSITION.
+    """Decodes events of a table to typed columns, and adds the columns CHANGE to LOG_POSITION.
 
     PAYLOAD, ORIGIN and ARRIVAL are kept. The row of an event is the row after the change, or for a delete the deleted
-    row, of which only the primary key is certain. Dead letters have a REASON, and nulls in place of what could not be
-    read. Events that concern no rows are left out. Raises ConfigError if two columns differ only in case.
+    row, of which only the primary key is certain. Dead letters have a REASON, and nulls for values that could not be
+    read. Events that change no rows are left out. Raises ConfigError if two column names differ only in case.
     """
     return decode_events(events, form, schema).where(is_change())
 
 
 def is_change() -> Expression:
-    """Builds the condition that a decoded event changes rows, is a row of a snapshot, or is a dead letter."""
+    """Builds the condition that a decoded event is not `ignored`.
+
+    Such an event changes rows, is a row of a snapshot, or is a dead letter.
+    """
     return ~F.col(CHANGE).eqNullSafe("ignored")
 
 
@@ -62,10 +68,10 @@ def is_read() -> Expression:
 
 
 def decode_events(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFrame:
-    """Decodes events like `decode_changes`, but does not leave out events that concern no rows.
+    """Decodes events like `decode_changes`, but does not leave out events that change no rows.
 
-    The result is to be computed once and then filtered: Spark evaluates a filter before the columns of a row, and would
-    read the JSON of each event twice.
+    The result should be cached and then filtered: Spark evaluates a filter before the columns of a row, and would parse
+    the JSON of each event twice.
     """
     _check_names(schema)
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
@@ -103,7 +109,7 @@ def _check_names(schema: SourceSchema) -> None:
 def _as_text(events: DataFrame) -> Expression:
     """Returns the expression for PAYLOAD as text.
 
-    Null if its bytes are no UTF-8, which makes the event a dead letter.
+    Null if its bytes are not valid UTF-8, which makes the event a dead letter.
     """
     is_binary = isinstance(events.schema[PAYLOAD].dataType, BinaryType)
     if not is_binary:
@@ -128,9 +134,9 @@ def _list_value_paths(form: EventFormat) -> list[Path]:
 
 
 def _nest_fields(leaves: Mapping[Path, DataType]) -> StructType:
-    """Builds a struct type that has, at each path in `leaves`, a field of its type.
+    """Builds a struct type that has, at each path in `leaves`, a field of the path's type.
 
-    For the empty path, whose type is a struct, its fields are put at the top level.
+    If the empty path is in `leaves`, its type has to be a struct, whose fields are put at the top level.
     """
     fields: dict[str, DataType] = {}
     top = leaves.get(())
@@ -143,9 +149,10 @@ def _nest_fields(leaves: Mapping[Path, DataType]) -> StructType:
 
 
 def _explode_rows(parsed: DataFrame, form: EventFormat) -> DataFrame:
-    """Splits parsed events into one row for each table row that they changed.
+    """Splits parsed events into one row for each table row that an event changed.
 
-    _ROW is the row after the change, and _WAS the row before it; both are null for events without rows.
+    _ROW is the row after the change, _WAS the row before it, and PART the row's index in its event; _ROW and _WAS are
+    null for events without rows.
     """
     row, was = (
         _read_field(form.row),
@@ -165,7 +172,7 @@ def _explode_rows(parsed: DataFrame, form: EventFormat) -> DataFrame:
 
 
 def _read_field(path: Path) -> Sql:
-    """Returns the SQL of an event's field at a path; the event itself for the empty path."""
+    """Returns the SQL of the field at a path of the parsed event; the whole event for the empty path."""
     return quote_name(_EVENT, *path)
 
 
@@ -217,14 +224,14 @@ def _is_absent(value: Sql, form: EventFormat) -> Sql:
 def can_be_absent(column: SourceColumn, form: EventFormat) -> bool:
     """Whether events may lack the value of a column, because the change did not touch it.
 
-    That is so if the format has a mark for such values, and the type is one that a source stores out of line: text,
-    bytes, list or decimal.
+    True if the format has a placeholder for such values, and the type is one that a source stores out of line: text,
+    bytes, array or decimal.
     """
     return bool(form.unavailable) and column.type.startswith(("string", "binary", "array", "decimal"))
 
 
 def _decode_present_value(value: EncodedValue, form: EventFormat) -> Sql:
-    """Builds the expression for a column's value in its type; null if it was not sent or does not fit the type."""
+    """Builds the expression for a column's typed value; null if the value was not sent or does not fit the type."""
     column, shown = value.column, _select_image_text(value.column, form, _change_expression(form))
     decoded = decode_value(EncodedValue(shown, column, form.zone or "UTC"))
     if not can_be_absent(column, form):
@@ -256,7 +263,7 @@ def _order_expression(form: EventFormat) -> Sql:
 def _reason_expression(form: EventFormat, schema: SourceSchema, change: Sql) -> Sql:
     """Builds the expression for the first reason why an event can't be applied; null if it can.
 
-    `change` is the expression for its `Change`.
+    `change` is the expression for the event's `Change`.
     """
     cases = [
         fill_statement("WHEN {event} IS NULL THEN 'no UTF-8 text'", event=quote_name(_EVENT)),
@@ -297,9 +304,10 @@ def _reason_expression(form: EventFormat, schema: SourceSchema, change: Sql) -> 
 
 
 def _find_key_misfits(form: EventFormat, schema: SourceSchema, change: Sql) -> list[Sql]:
-    """Builds the CASE branches for updates whose old primary key is unknown; empty if the key is the source's own.
+    """Builds CASE branches that make updates whose old primary key is unknown dead letters.
 
-    Such an update may have changed the key, so it is a dead letter.
+    Such an update may have changed the key. Empty if the key is the source's own, since the source then sends changes
+    of the key.
     """
     key = next(
         (column for column in schema.columns if any(is_same_name(column.name, part) for part in schema.key)), None
@@ -349,7 +357,7 @@ def _list_absent_columns(form: EventFormat, values: Mapping[str, EncodedValue]) 
     if not marks:
         return Sql("CAST(NULL AS array<string>)")
     names = fill_statement("array_compact(array({marks}))", marks=join_parts(marks))
-    return fill_statement("CASE WHEN size({found}) > 0 THEN {found} END", found=names)
+    return fill_statement("CASE WHEN size({names}) > 0 THEN {names} END", names=names)
 
 
 def _select_old_key(form: EventFormat, schema: SourceSchema) -> Sql:

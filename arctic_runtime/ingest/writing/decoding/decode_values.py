@@ -1,6 +1,6 @@
 """Decodes single values of change events, by Spark: from their text in JSON to the type of their column.
 
-A value that does not fit its type becomes null.
+A value that does not fit the type becomes null.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DECIMAL_DIGITS = 38
 
 @dataclass(frozen=True)
 class EncodedValue:
-    """A value of an event: the SQL for its JSON text, its column, and the time zone for times that contain none."""
+    """A value of an event: the SQL for its JSON text, its column, and the time zone for timestamps without zone."""
 
     text: Sql
     column: SourceColumn
@@ -25,7 +25,7 @@ class EncodedValue:
 
 
 def decode_value(value: EncodedValue) -> Sql:
-    """Builds the expression that converts a value to its column's type; null if it does not fit."""
+    """Builds the expression that converts a value to its column's type; null if the value does not fit."""
     decoded = _DECODERS[value.column.encoding](value)
     width = value.column.padded_to
     if width is None:
@@ -42,7 +42,10 @@ def _decode_by_cast(value: EncodedValue) -> Sql:
 
 
 def _decode_plain(value: EncodedValue) -> Sql:
-    """Decodes by a cast; null for a decimal with too many digits after the point, which a cast would round."""
+    """Decodes by a cast; null for a decimal with more digits after the point than the type has.
+
+    A cast would round such a decimal.
+    """
     kind = value.column.type
     if kind == "string":
         return value.text
@@ -67,7 +70,7 @@ def _cast_count(value: EncodedValue) -> Sql:
 
 
 def _decode_epoch(value: EncodedValue, micros: int) -> Sql:
-    """Decodes a count since 1970 to a timestamp; its unit is `micros` microseconds."""
+    """Decodes a count since 1970 to a timestamp; the unit of the count is `micros` microseconds."""
     count, most = _cast_count(value), quote_number(_MOST_MICROS // micros)
     made = _build_timestamp(
         fill_statement("{count} * {micros}", count=count, micros=quote_number(micros)), value.column.type
@@ -92,13 +95,13 @@ def _build_timestamp(micros: Sql, kind: str) -> Sql:
 
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-"""The first day of the year 1 and the last of 9999, in days since 1970."""
+"""The first day of the year 1 and the last day of the year 9999, in days since 1970."""
 
 
 def _decode_epoch_days(value: EncodedValue) -> Sql:
     """Decodes a count of days since 1970 to a date of the years 1 to 9999; null for other years.
 
-    For older and infinite dates, Debezium writes other counts than it should.
+    For dates before the year 1 and infinite dates, Debezium writes wrong counts.
     """
     return fill_statement(
         "CASE WHEN {days} BETWEEN {first} AND {last} THEN date_from_unix_date(CAST({days} AS int)) END",
@@ -109,9 +112,9 @@ def _decode_epoch_days(value: EncodedValue) -> Sql:
 
 
 def _decode_time_of_day(value: EncodedValue, in_second: int) -> Sql:
-    """Decodes a count since midnight to `HH:MM:SS.ffffff`; `in_second` is the number of its units in a second.
+    """Decodes a count since midnight to `HH:MM:SS.ffffff`; `in_second` is the number of count units per second.
 
-    Negative times have a sign in front. A count that is no whole number of microseconds gives null.
+    Negative times have a sign in front. A count that is not a whole number of microseconds gives null.
     """
     count = _cast_count(value)
     scale = 1_000_000 // in_second if in_second <= 1_000_000 else 1
@@ -173,7 +176,7 @@ def _decode_unscaled(base64: Sql) -> Sql:
 
 
 def _decode_variable_decimal(value: EncodedValue) -> Sql:
-    """Decodes a decimal that contains its own scale to the text of its digits."""
+    """Decodes a decimal that contains its own scale to a text of its digits."""
     scale = fill_statement("try_cast(get_json_object({text}, '$.scale') AS int)", text=value.text)
     unscaled = _decode_unscaled(fill_statement("get_json_object({text}, '$.value')", text=value.text))
     digits = fill_statement(
@@ -195,11 +198,11 @@ def _decode_variable_decimal(value: EncodedValue) -> Sql:
 
 
 _JAVA_ARRAY = r"^\[L[A-Za-z.]+;@[0-9a-f]+$"
-"""Java's default text of an object, which Debezium writes for a list inside of a list of texts."""
+"""Pattern of Java's default text of an object, which Debezium writes for a nested array of texts."""
 
 
 def _decode_array(value: EncodedValue) -> Sql:
-    """Decodes a list, element by element; null for the whole list if an element does not fit."""
+    """Decodes an array, element by element; null for the whole array if an element does not fit."""
     column = value.column
     element = SourceColumn(column.name, column.type[len("array<") : -1], column.element)
     texts = fill_statement("from_json({text}, 'array<string>')", text=value.text)
@@ -229,7 +232,7 @@ def _decode_date_text(value: EncodedValue) -> Sql:
 def _decode_latin1(value: EncodedValue) -> Sql:
     """Decodes a text to bytes: each character is one byte, by its number in ISO 8859-1.
 
-    Null if a character is no byte.
+    Null if a character is not in ISO 8859-1.
     """
     return fill_statement(
         "CASE WHEN {text} RLIKE {bytes} THEN encode({text}, 'ISO-8859-1') END",

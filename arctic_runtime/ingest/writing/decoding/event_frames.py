@@ -13,12 +13,15 @@ from arctic_runtime.ingest.transports.transport import TableEvents
 from arctic_runtime.spark.engine.settings import override_settings
 
 _SENT_TO_TASKS = {"spark.sql.execution.arrow.localRelationThreshold": "0"}
-"""By default Spark keeps up to 48 MB of Arrow as rows in its driver, and evaluates expressions on them while it
-optimizes a query: one thread would decode all events, without compiled code."""
+"""Spark setting that makes tasks evaluate expressions on data sent as Arrow.
+
+By default Spark keeps up to 48 MB of Arrow as rows in its driver, and evaluates expressions on them while it optimizes
+a query: one thread would decode all events, without compiled code.
+"""
 
 _EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 _EVALUATION_BY_DRIVER = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
-"""The optimizer rule of this evaluation, which also applies to data from a client of Spark Connect."""
+"""The optimizer rule that evaluates expressions in the driver; it also applies to data from a Spark Connect client."""
 
 
 def to_dataframe(spark: SparkSession, events: TableEvents) -> DataFrame:
@@ -34,9 +37,9 @@ def to_dataframe(spark: SparkSession, events: TableEvents) -> DataFrame:
 
 @contextmanager
 def cache_rows(rows: DataFrame, only: Expression | None = None) -> Iterator[DataFrame]:
-    """Caches `rows` in Spark until the context ends; yields them, or only those for which `only` is true.
+    """Caches `rows` in Spark until the context ends; yields the rows, or only those for which `only` is true.
 
-    They are not compressed, since they are used only for a short time.
+    The cached rows are not compressed, since they are used only for a short time.
     """
     excluded = [*filter(None, [rows.sparkSession.conf.get(_EXCLUDED_RULES, None)]), _EVALUATION_BY_DRIVER]
     wanted = {"spark.sql.inMemoryColumnarStorage.compressed": "false", _EXCLUDED_RULES: ",".join(excluded)}

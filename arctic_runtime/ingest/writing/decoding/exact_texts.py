@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_text
 
 _SPECIAL_DECIMALS: Mapping[str, str] = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
-"""Decimals that are no numbers: Debezium's text, and PostgreSQL's."""
+"""Decimals that are not numbers: Debezium's text, and PostgreSQL's."""
 
 
 def format_decimal(value: Sql) -> Sql:
@@ -20,9 +20,9 @@ def format_decimal(value: Sql) -> Sql:
 
 
 def format_interval(value: Sql) -> Sql:
-    """Rounds a text of an ISO 8601 interval to microseconds, as PostgreSQL keeps it; null for any other text.
+    """Rounds the text of an ISO 8601 interval to microseconds, as PostgreSQL keeps it; null for any other text.
 
-    Debezium writes the seconds from a binary fraction, cut off after nine digits.
+    This is needed since Debezium writes the seconds from a binary fraction, cut off after nine digits.
     """
     seconds = fill_statement("try_cast(regexp_extract({value}, '^P.*M(.*)S$', 1) AS decimal(38,6))", value=value)
     return fill_statement(

@@ -1,1 +1,1 @@
-"""Schemas of a source's tables: finds them, and changes the columns of the arctic tables accordingly."""
+"""Schemas of a source's tables: determines them, and changes the columns of the arctic tables accordingly."""

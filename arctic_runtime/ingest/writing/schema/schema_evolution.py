@@ -1,8 +1,8 @@
-"""Changes a table's columns as its source did, before events with the new columns are applied to it.
+"""Changes a table's columns as its source did, before events with the new columns are applied to the table.
 
-Sources send no events of rows for changes of columns. If the table is configured to rename and drop columns as its
-source does, its column is renamed; if it only adds columns, the new column gets the values of the old one. A column
-that was added with a default gets it in all older rows.
+If a source renames a column, or adds one with a default, it sends no events for the existing rows. With
+`schema_changes: evolve`, a renamed column is renamed in the arctic table too; with `safe`, the new column is added and
+gets the values of the old one. A column that was added with a default gets the default in all older rows.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from arctic_runtime.spark.tables.table_session import TableSession
 def evolve_schema(storage: TableStorage, state: TableState, schema: SourceSchema) -> TableState:
     """Changes a table's columns to those of `schema`, the schema of the next events; returns the state after that.
 
-    If the process ends before all is done, the next one does the rest. Raises SourceError if it can't be determined how
-    the source changed its columns, and CommitConflict if another writer commits first.
+    If the process ends before all changes are made, the next process makes the rest. Raises SourceError if it can't be
+    determined how the source changed its columns, and CommitConflict if another writer commits first.
     """
     session, known = storage.session, read_numbers(state)
     if known is None or find_last_run(state.log) is None:
@@ -59,8 +59,8 @@ def _with_renames(session: TableSession, renamed: Mapping[str, str]) -> TableSes
 def _check_new_names(change: ColumnChange, columns: tuple[Column, ...], where: str) -> None:
     """Raises SourceError if a column was renamed at the source to a name that another column of the table has.
 
-    No error if the table no longer has the old name, since an earlier run renamed the column then. `where` names the
-    tables in the error.
+    No error is raised if the table no longer has the old name, since an earlier run then renamed the column. `where`
+    names the tables in the error.
     """
     for new, old in change.renamed.items():
         if find_column(columns, new) is not None and find_column(columns, old) is not None:
@@ -70,7 +70,7 @@ def _check_new_names(change: ColumnChange, columns: tuple[Column, ...], where: s
 def _find_backfill_values(
     change: ColumnChange, table: tuple[Column, ...], stored: tuple[Column, ...], where: str
 ) -> dict[str, Expression]:
-    """Returns, by column, values to set in all existing rows: defaults of added columns, old values of renamed ones.
+    """Returns the values to set in all existing rows, by column: defaults of added columns, old values of renamed ones.
 
     `table` are the table's columns, `stored` its new ones. New columns that stay null are left out. `where` names the
     tables in errors.

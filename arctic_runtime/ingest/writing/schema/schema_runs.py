@@ -21,7 +21,7 @@ _SCHEMA, _BEFORE = f"{OWN_PREFIX}schema", f"{OWN_PREFIX}before"
 class SchemaRun:
     """Consecutive events with one schema, from the ARRIVAL `start` on.
 
-    `schema` is the part of the JSON that describes the schema, and `example` the whole JSON of one event that has it.
+    `schema` is the JSON of the parts that describe the schema, and `example` the whole JSON of one event of the run.
     """
 
     start: int
@@ -30,7 +30,7 @@ class SchemaRun:
 
 
 def find_schema_runs(events: DataFrame, paths: Sequence[Path]) -> list[SchemaRun]:
-    """Finds the runs of events with equal schemas, in their order; empty if no event has a schema.
+    """Returns the runs of events with equal schemas, in their order; empty if no event has a schema.
 
     `paths` lead to the parts of an event that describe its schema. Events without a schema, such as truncates, belong
     to the run in which they arrive.
@@ -49,9 +49,9 @@ def find_schema_runs(events: DataFrame, paths: Sequence[Path]) -> list[SchemaRun
 
 
 def split_by_runs(events: DataFrame, runs: Sequence[SchemaRun]) -> list[Callable[[SparkSession], DataFrame]]:
-    """Splits events into one part for each of `runs`; events before the first run belong to it.
+    """Splits events into one part for each of `runs`; events before the first run belong to the first part.
 
-    Each part is a function that returns its events for a Spark session.
+    Each part is a function that returns the part's events for a Spark session.
     """
     arrival = F.col(ARRIVAL)
     ends = [run.start for run in runs[1:]]

@@ -1,8 +1,8 @@
 """Identifies the columns of a source's table after its definition changed.
 
 Events contain only names. A column that is renamed, or added with a default, changes the existing rows without an event
-for any of them. So a table stores which columns its newest events had, with the numbers that they have in the source. A
-change of columns is either applied exactly or ends ingestion.
+for any of them. So a table stores the names of the columns that its newest events had, with their numbers in the
+source. A change of columns is either applied exactly or ends ingestion.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 class UnfollowedKey(ConfigError):
-    """Raised if the primary key in the source differs from that of the arctic table, or was removed."""
+    """Raised if the primary key in the source or the configuration differs from that of the stored arctic table."""
 
 
 class UnfollowedColumns(SourceError):
-    """Raised if it can't be determined how a source changed a table's columns; a resync of the table repairs it."""
+    """Raised if it can't be determined how a source changed a table's columns; a resync of the table repairs this."""
 
 
 ColumnNumbers = Mapping[str, int | None]
-"""The numbers of columns in the source by the columns' names; None for a column without a number."""
+"""The numbers of a table's columns in the source, by column name; None for a column without a number."""
 
 _RESYNC = "`arctic ingest --resync TABLE` reads this table again and writes what differs"
 
@@ -39,7 +39,7 @@ _RESYNC = "`arctic ingest --resync TABLE` reads this table again and writes what
 class ColumnChange:
     """Changes of a table's columns at its source, which sends no events for them.
 
-    `renamed` maps new names to old ones, and `added` maps added columns to their value in older rows.
+    `renamed` maps new names to old ones, and `added` maps names of added columns to the columns' values in older rows.
     """
 
     renamed: Mapping[str, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class ColumnChange:
 
 
 def number_columns(schema: SourceSchema) -> ColumnNumbers | None:
-    """Maps the column names of a schema to their numbers in the source.
+    """Maps the column names of a schema to the columns' numbers in the source.
 
     None if the source can't be queried for numbers.
     """
@@ -61,15 +61,15 @@ def number_columns(schema: SourceSchema) -> ColumnNumbers | None:
 
 
 def to_stored_columns(schema: SourceSchema) -> tuple[Column, ...]:
-    """Converts the columns of a source's table to columns of the arctic table, with the types that it stores."""
+    """Converts the columns of a source's table to columns of the arctic table, with types that Iceberg stores."""
     return tuple(Column(column.name, to_stored_type(column.type)) for column in schema.columns)
 
 
 def choose_column_numbers(known: ColumnNumbers | None, schema: SourceSchema) -> ColumnNumbers | None:
-    """Returns the column numbers to store for a table, by column name; None if the source can't be queried for numbers.
+    """Returns the column numbers to store for a table; None if the source can't be queried for numbers.
 
-    `known` are the stored ones. They stay if the events have the same columns, but are older than the source's current
-    definition.
+    `known` are the stored numbers. They are returned unchanged if the events have the same columns, but are older than
+    the source's current definition, so that `schema` lacks numbers.
     """
     numbers = number_columns(schema)
     if known is None or numbers is None:
@@ -89,7 +89,7 @@ def decode_numbers(text: str | None) -> ColumnNumbers | None:
 def save_columns(session: TableSession, state: TableState, schema: SourceSchema) -> None:
     """Stores the names and source numbers of the columns of `schema` in the table's properties, if they differ.
 
-    It is called before rows with these columns are committed.
+    Has to be called before rows with these columns are committed.
     """
     known = read_numbers(state)
     numbers = choose_column_numbers(known, schema)
@@ -98,7 +98,10 @@ def save_columns(session: TableSession, state: TableState, schema: SourceSchema)
 
 
 def clear_columns(session: TableSession, state: TableState) -> None:
-    """Deletes the stored column numbers of a table without rows, since no event says which columns it has now."""
+    """Deletes the stored source numbers of a table's columns, after a snapshot without rows.
+
+    No event then shows the current columns of the source's table.
+    """
     if read_numbers(state) is not None:
         _save_numbers(session, {})
 
@@ -112,10 +115,10 @@ def read_numbers(state: TableState) -> ColumnNumbers | None:
 
 
 def find_column_change(known: ColumnNumbers, schema: SourceSchema, where: str) -> ColumnChange:
-    """Finds how the source has changed its columns since the numbers `known` were stored.
+    """Determines how the source has changed its columns since the numbers `known` were stored.
 
-    `where` names both tables in errors. Raises SourceError if the change can't be determined, or if the value of an
-    added column in older rows is unknown.
+    `where` names both tables in errors. Raises UnfollowedColumns if the change can't be determined, or if the value of
+    an added column in older rows is unknown.
     """
     if number_columns(schema) is None:
         return ColumnChange()
@@ -133,9 +136,9 @@ def find_column_change(known: ColumnNumbers, schema: SourceSchema, where: str) -
 
 
 def was_renamed(known: ColumnNumbers | None, schema: SourceSchema) -> bool:
-    """Whether a column of `schema` has another name in the table now, or another column has its name there.
+    """Whether a column of `schema` has another name in the table, or another column has its name in the table.
 
-    `schema` is that of older events, and `known` are the table's stored column numbers.
+    `schema` is the schema of older events, and `known` are the table's stored column numbers.
     """
     numbers = number_columns(schema)
     if known is None or numbers is None:
@@ -152,7 +155,7 @@ def _has_numbers(known: ColumnNumbers) -> bool:
 
 
 def _compare_by_numbers(known: ColumnNumbers, schema: SourceSchema, where: str) -> ColumnChange:
-    """Finds renamed and added columns by their numbers, which a source never uses again.
+    """Determines renamed and added columns by their numbers, which a source never uses again.
 
     Raises UnfollowedColumns if a column can't be distinguished from another one. `where` names the tables in the error.
     """
@@ -180,9 +183,10 @@ def _lacks_numbers(schema: SourceSchema) -> bool:
 
 
 def _compare_by_names(known: ColumnNumbers, schema: SourceSchema, where: str) -> ColumnChange:
-    """Finds added columns by their names, for sources that do not number columns.
+    """Determines added columns by their names, for sources that do not number columns.
 
-    Raises UnfollowedColumns if columns are missing as well, since they may have been renamed.
+    Raises UnfollowedColumns if columns are missing as well, since they may have been renamed. `where` names the tables
+    in the error.
     """
     new = [column for column in schema.columns if not _has_name(column.name, known)]
     names = {column.name: None for column in schema.columns}
@@ -202,9 +206,9 @@ def _require_older_rows(column: SourceColumn) -> OlderRows:
     return column.older_rows
 
 
-def build_unfollowed_columns_error(where: str, found: str) -> UnfollowedColumns:
+def build_unfollowed_columns_error(where: str, actual: str) -> UnfollowedColumns:
     return UnfollowedColumns(
         f"{where}: its columns changed in a way that can't be followed.",
-        actual=found,
+        actual=actual,
         fix=_RESYNC,
     )

@@ -1,4 +1,4 @@
-"""Finds the schemas of a table's events: from the transport, the events, the declaration, or the stored table."""
+"""Determines the schemas of a table's events: from the transport, the events, the declaration, or the stored table."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from arctic_runtime.model.columns import strip_change_columns
 
 
 class TableSchemas:
-    """Finds the schemas of one table's events.
+    """Determines the schemas of one table's events.
 
-    `newest` is the schema of the newest events that it was asked about, None before the first.
+    `newest` is the schema that `find_schema` returned last, None before its first call.
     """
 
     def __init__(self, target: TableTarget) -> None:
@@ -26,7 +26,7 @@ class TableSchemas:
     def find_key(self) -> tuple[str, ...]:
         """Returns the table's primary key, () for none: that of its newest events, else that of the stored table.
 
-        If there is no stored key either, it is the key of the configuration.
+        If there is no stored table either, the key is the one that the user configured.
         """
         if self.newest is not None:
             return self.newest.key
@@ -35,7 +35,7 @@ class TableSchemas:
     def find_schema(self, events: TableEvents) -> SourceSchema:
         """Returns the schema of events, with the key of the arctic table; also stores it as `newest`.
 
-        Raises SourceError if neither the events nor a declaration have a schema.
+        Raises SourceError if neither the transport nor a declaration provides a schema.
         """
         table, schema = self._target.table, events.schema or self.read_declared()
         if schema is None:
@@ -55,7 +55,8 @@ class TableSchemas:
     def split_by_schema(self, events: TableEvents) -> list[TableEvents]:
         """Splits events into parts with one schema each, in their order.
 
-        Returns one part if no event contains a schema.
+        Returns one part if no event contains a schema: with the newest schema, else the declared one, else the stored
+        one.
         """
         form = self._target.form
         if events.schema is not None or form.tell is None:
@@ -69,12 +70,12 @@ class TableSchemas:
         return [replace(events, schema=schema, events=part) for schema, part in parts]
 
     def _order_key(self, key: tuple[str, ...]) -> tuple[str, ...]:
-        """Returns `key` in the column order of the table's key; events such as truncates may have another order."""
+        """Returns `key` in the column order of the table's key; the schema of truncates may have another order."""
         known = self.newest.key if self.newest is not None else self._target.find_stored_key()
         return known if known is not None and set(known) == set(key) else key
 
     def _read_stored(self) -> SourceSchema | None:
-        """Returns the schema of the stored table, for events that have no schema; None if there is no table."""
+        """Returns the schema of the stored table, for events that contain no schema; None if there is no table."""
         key = self._target.find_stored_key()
         if key is None:
             return None

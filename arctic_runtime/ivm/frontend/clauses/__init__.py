@@ -1,1 +1,1 @@
-"""Clauses of a select: FROM, GROUP BY, HAVING, windows, order and limits."""
+"""Analysis of the clauses of a select: FROM, GROUP BY, HAVING, window functions, ORDER BY, LIMIT and OFFSET."""

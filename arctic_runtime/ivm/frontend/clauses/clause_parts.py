@@ -1,4 +1,4 @@
-"""Checks that clauses and expressions have only parts that can be maintained."""
+"""Checks that clauses and expressions have no parts that can't be maintained incrementally."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _WRITTEN = {
     "pivots": "PIVOT or UNPIVOT",
     "recursive": "WITH RECURSIVE",
 }
-"""Names of parts of clauses in error messages."""
+"""Descriptions of parts of clauses in error messages, by the name of the argument of sqlglot's class."""
 
 
 def check_clause_args(node: exp.Expr, known: Set[str]) -> None:
     """Raises NotMaintained if the syntax node of a clause has any argument besides those named in `known`.
 
-    So syntax that the analysis does not know is refused, and never ignored.
+    The check ensures that syntax which the analysis does not know is refused and not ignored.
     """
     for name, value in node.args.items():
         if value and name not in known:
@@ -40,9 +40,10 @@ def check_clause_args(node: exp.Expr, known: Set[str]) -> None:
 
 
 def check_of_one_row(expression: exp.Expr, clause: str) -> None:
-    """Raises NotMaintained for aggregates, window functions and generators in an expression, except in subqueries.
+    """Raises NotMaintained if an expression is not computed from one row alone.
 
-    `clause` names the place of the expression in the message.
+    So aggregates, window functions and generators are refused, except inside subqueries. The message names `clause`,
+    the clause that contains the expression.
     """
     for node in walk_outside_queries(expression):
         if is_aggregate(node) or isinstance(node, exp.Window) or is_generator(node):
@@ -52,5 +53,5 @@ def check_of_one_row(expression: exp.Expr, clause: str) -> None:
 
 
 def walk_outside_queries(expression: exp.Expr) -> Iterable[exp.Expr]:
-    """Yields the nodes of an expression, without the parts of its subqueries."""
+    """Yields the nodes of an expression, with its subqueries themselves but not the nodes inside them."""
     return walk_parts(expression, whole=exp.Query)

@@ -1,4 +1,4 @@
-"""Turns GROUP BY and aggregates into one Aggregate, and rewrites expressions above it to read its columns."""
+"""Turns GROUP BY and aggregate calls into one Aggregate operator, whose columns all later expressions read."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from arctic_runtime.ivm.frontend.subqueries.correlation import find_inner_side, 
 _WRAPPERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 
 Lift = Callable[[exp.Expr, Node], tuple[exp.Expr, Node]]
-"""Replaces the subqueries in an expression by columns; returns the expression and the node with these columns."""
+"""Replaces the subqueries in an expression over a node by columns that it adds to the node; returns both."""
 
 
 @dataclass(frozen=True)
 class Grouped:
     """Result of `group_rows`: `node` computes the groups, and `expressions` read its columns.
 
-    `pending` are the conditions that compare the groups with the outer query, which has to apply them.
+    `pending` are the conditions of a correlated subquery that also read columns of the outer query, rewritten to read
+    the groups; the analysis of the outer query applies them.
     """
 
     node: Node
@@ -46,10 +47,13 @@ def group_rows(
 ) -> Grouped:
     """Groups the rows of `node` by `keys`, and rewrites `expressions` to read the columns of the aggregate.
 
-    `pending` are the conditions that compare rows of a correlated subquery with the outer query. The rows are also
-    grouped by the expressions that these conditions compare, so that each outer row is joined to its own groups. If a
-    condition is no equality, the rows are grouped by all columns that the conditions read of `around`, the outer
-    query's tree. `lift` replaces subqueries by columns, and `grouping` the calls of `grouping` and `grouping_id`.
+    `lift` replaces subqueries by columns. `grouping` replaces the calls of `grouping` and `grouping_id` by columns.
+
+    If the rows are those of a correlated subquery, `pending` are its conditions that also read columns of the outer
+    query, such as `orders.customer = customers.id`. The rows are then also grouped by the subquery's side of each
+    condition (`orders.customer`), so that outer rows can be joined with their groups. If a condition is no equality,
+    the rows are first joined with the outer columns that the conditions read, and also grouped by these; `around` is
+    the tree of the outer query.
     """
     if around is not None and not all(is_by_values(condition, node, names) for condition in pending):
         node, pending = join_domain(node, pending, around, names)
@@ -87,7 +91,7 @@ def group_rows(
 
 
 def collect_aggregate_calls(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """Collects the aggregate calls in `expressions`, each once; a function with an OVER clause is not one."""
+    """Collects the aggregate calls in `expressions`, each once, except calls with an OVER clause."""
     calls_by_form: dict[Form, exp.Expr] = {}
     for expression in expressions:
         _collect_calls(expression, calls_by_form)
@@ -95,7 +99,7 @@ def collect_aggregate_calls(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
 
 
 def _collect_calls(node: exp.Expr, calls_by_form: dict[Form, exp.Expr]) -> None:
-    """Adds the outermost aggregate calls in `node` to `calls_by_form`; a function with an OVER clause is not one."""
+    """Adds the outermost aggregate calls in `node`, except calls with an OVER clause, to `calls_by_form`."""
     if isinstance(node, exp.Query | exp.Column):
         return
     if is_aggregate(node):
@@ -107,7 +111,7 @@ def _collect_calls(node: exp.Expr, calls_by_form: dict[Form, exp.Expr]) -> None:
 
 
 def _list_child_expressions(node: exp.Expr) -> list[exp.Expr]:
-    """Lists the children of a node; for a window function the arguments, the partition and the order."""
+    """Lists the children of a node; those of a window function are its arguments, its partition and its order."""
     if not isinstance(node, exp.Window):
         return list(node.iter_expressions())
     call = _unwrap_call(node.this)
@@ -140,10 +144,10 @@ def _lift_all(expressions: Sequence[exp.Expr], node: Node, lift: Lift) -> tuple[
 def _name_keys(
     written: Sequence[exp.Expr], lifted: Sequence[exp.Expr], names: Names
 ) -> tuple[dict[Form, str], list[tuple[str, exp.Expr]]]:
-    """Maps the form of each key in `written` to the column that holds it.
+    """Maps the form (see `get_form`) of each key in `written` to the name of the column that holds the key.
 
-    `lifted` are the same keys without subqueries. Also returns the new columns, with their expressions, for keys that
-    are no plain columns.
+    `lifted` are the same keys with subqueries replaced by columns. The second result has the new columns, as pairs of
+    name and expression, for keys that are no plain columns.
     """
     names_by_form: dict[Form, str] = {}
     computed = []
@@ -185,7 +189,8 @@ def _lift_above_groups(
 def _replace_calls(value: exp.Expr, known: Mapping[Form, str], kinds: frozenset[type[exp.Expr]]) -> exp.Expr:
     """Replaces keys and aggregate calls in an expression by the columns to which `known` maps their forms.
 
-    `kinds` are the classes of all keys and calls; nodes of other classes are not looked up. Literals are not replaced.
+    `kinds` are the sqlglot classes of all keys and calls; it saves the lookup of nodes of other classes. Literals are
+    not replaced.
     """
 
     def visit_node(node: exp.Expr) -> exp.Expr:
@@ -199,14 +204,14 @@ def _replace_calls(value: exp.Expr, known: Mapping[Form, str], kinds: frozenset[
 
 
 def _is_windows_own(call: exp.Expr) -> bool:
-    """Whether a call has an OVER clause, perhaps around a filter, `ignore nulls` or the like."""
+    """Whether a call has an OVER clause, perhaps after a clause such as FILTER or IGNORE NULLS."""
     while call.arg_key == "this" and isinstance(call.parent, _WRAPPERS):
         call = call.parent
     return call.arg_key == "this" and isinstance(call.parent, exp.Window)
 
 
 def list_columns_outside_queries(expression: exp.Expr) -> tuple[str, ...]:
-    """The columns that an expression reads outside of its subqueries."""
+    """Names of the columns that an expression reads outside of its subqueries."""
     return tuple(node.name for node in walk_outside_queries(expression) if isinstance(node, exp.Column))
 
 

@@ -1,7 +1,7 @@
 """Turns ROLLUP, CUBE and GROUPING SETS into one aggregate over rows that are repeated for each grouping set.
 
-Spark does the same. A copy has null in the keys that its grouping set lacks. It also has the number of the set, which
-distinguishes a null in a row from a null in a total. Without rows there are no groups, so there is no grand total.
+Spark does the same. Each copy of a row has null in the keys that its grouping set lacks, and the number of the grouping
+set, which distinguishes such a null from a null of the row. An input without rows gives no grand total either.
 """
 
 from __future__ import annotations
@@ -38,30 +38,33 @@ _Set = tuple[exp.Expr, ...]
 
 @dataclass(frozen=True)
 class GroupingSets:
-    """The grouping sets of a GROUP BY: the distinct `keys` of all sets, and for each set the positions of its keys."""
+    """Grouping sets of a GROUP BY.
+
+    `keys` are the distinct keys of all sets; `sets` has for each set the positions of its keys in `keys`.
+    """
 
     keys: tuple[exp.Expr, ...]
     sets: tuple[tuple[int, ...], ...]
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Value of `grouping_id()` of each set: one bit per key, the first key highest, 1 if the set lacks the key."""
+        """Value of `grouping_id()` for each set: one bit per key, the first key highest, 1 if the set lacks the key."""
         last = len(self.keys) - 1
         return tuple(
             sum(1 << (last - place) for place in range(len(self.keys)) if place not in one) for one in self.sets
         )
 
     def list_sets_with_key(self, place: int) -> tuple[int, ...]:
-        """Lists the distinct `numbers` of the sets that contain the key at position `place`."""
+        """Lists the distinct `numbers` of the grouping sets that contain the key at the position `place` in `keys`."""
         return tuple(dict.fromkeys(number for number, one in zip(self.numbers, self.sets, strict=True) if place in one))
 
 
 @dataclass(frozen=True)
 class Expanded:
-    """A tree whose rows are the input's rows, each repeated for each grouping set.
+    """Result of `expand_rows`: a tree whose rows are the input rows, each repeated for each grouping set.
 
     `keys` are the columns of the keys, null if the row's grouping set lacks the key. `number` is the column with the
-    number of the set. `groups` are the columns by which to group: they distinguish the groups of all sets.
+    value of `grouping_id()`. `groups` are the columns by which the aggregate must group.
     """
 
     node: Node
@@ -72,9 +75,9 @@ class Expanded:
 
 @dataclass
 class GroupingCalls:
-    """Collects the calls of `grouping` and `grouping_id` in a select, and replaces each by a column.
+    """Collects the calls of the SQL functions `grouping` and `grouping_id` in a select, and replaces them by columns.
 
-    Unless `is_allowed`, they are not replaced, and are refused later as functions that are not supported.
+    Unless `is_allowed`, calls are not replaced; a later check refuses them as functions that are not supported.
     """
 
     names: Names
@@ -82,7 +85,10 @@ class GroupingCalls:
     made: dict[Form, tuple[str, exp.Expr]] = field(default_factory=dict)
 
     def replace_calls(self, expression: exp.Expr) -> exp.Expr:
-        """Replaces the calls in an expression by columns, except in its subqueries, and adds the calls to `made`."""
+        """Replaces the calls of `grouping` and `grouping_id` in an expression by columns, and adds them to `made`.
+
+        Calls inside subqueries are not replaced.
+        """
 
         def visit_node(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Query):
@@ -96,9 +102,9 @@ class GroupingCalls:
         return transform_expression(expression, visit_node) if self.is_allowed else expression
 
     def list_values(self, grouping: GroupingSets, number: str) -> list[tuple[str, exp.Expr]]:
-        """Lists the column of each collected call with the expression that computes it.
+        """Lists the column of each collected call, with the expression that computes its value.
 
-        `number` is the column with the number of the grouping set.
+        `number` is the column with the value of `grouping_id()`.
         """
         return [(name, _compute_call_value(call, grouping, number)) for name, call in self.made.values()]
 
@@ -112,7 +118,10 @@ def has_grouping_sets(select: exp.Select) -> bool:
 
 
 def read_grouping_sets(clause: exp.Group, key: Callable[[exp.Expr], exp.Expr]) -> GroupingSets:
-    """Analyses a GROUP BY with ROLLUP, CUBE or GROUPING SETS; `key` resolves a written key to an expression."""
+    """Analyses a GROUP BY with ROLLUP, CUBE or GROUPING SETS; `key` resolves a key of SQL to an expression.
+
+    Raises NotMaintained for too many sets or keys, and for keys that can't be maintained.
+    """
     check_clause_args(clause, {"expressions", *_SUFFIXES})
     suffixes = [(kind, clause.args[name]) for name, kind in _SUFFIXES.items() if clause.args.get(name)]
     if not suffixes:
@@ -137,9 +146,10 @@ def read_grouping_sets(clause: exp.Group, key: Callable[[exp.Expr], exp.Expr]) -
 def expand_rows(
     node: Node, grouping: GroupingSets, keys: Sequence[str], output_columns: Iterable[str], names: Names
 ) -> Expanded:
-    """Repeats each row of `node` for each grouping set. Of the columns of `node` only `output_columns` are kept.
+    """Repeats each row of `node` for each grouping set.
 
-    `keys` are the columns of `node` that hold `grouping.keys`.
+    `keys` are the columns of `node` that hold `grouping.keys`. The result has copies of these, the columns that tell
+    the sets apart, and `output_columns` of `node`.
     """
     number = names.make_fresh("grouping_id", "bigint")
     numbers = grouping.numbers
@@ -170,7 +180,7 @@ def _build_number(number: int, of_type: str) -> exp.Expr:
 
 
 def _read_sets(part: exp.Expr) -> list[_Set]:
-    """Lists the grouping sets of one part of GROUP BY; a plain key is one set."""
+    """Lists the grouping sets of one part of GROUP BY; a plain key is one set with this key."""
     of_kind = _SETS.get(type(part))
     return [(unwrap_parens(part),)] if of_kind is None else of_kind(part.expressions)
 
@@ -201,7 +211,7 @@ _SETS: Mapping[type[exp.Expr], Callable[[Sequence[exp.Expr]], list[_Set]]] = {
 
 
 def _read_elements(part: exp.Expr) -> _Set:
-    """Returns the expressions of a tuple in parentheses, or the one expression without any."""
+    """Returns the expressions of a tuple such as `(a, b)`; any other expression is its only element."""
     return tuple(map(unwrap_parens, part.expressions)) if isinstance(part, exp.Tuple) else (unwrap_parens(part),)
 
 
@@ -238,10 +248,10 @@ def _find_key_index(key: exp.Expr, order: Sequence[Form]) -> int:
 
 
 def _check_keys(keys: Sequence[exp.Expr]) -> None:
-    """Raises NotMaintained if it is uncertain which expressions of the select list Spark identifies with a key.
+    """Raises NotMaintained if it is uncertain which expressions of the select list Spark replaces by a key.
 
-    Spark identifies `1 + a` with a key `a + 1`. Without grouping sets both have the same value anyway; here the key is
-    null in sets that lack it. Also raises for constants and for too many keys.
+    Spark replaces `1 + a` by a key `a + 1`. Without grouping sets both have the same value; with them the key is null
+    in the sets that lack it. Also raises for constants and for too many keys.
     """
     if len(keys) > _MOST_KEYS:
         raise NotMaintained("GROUPING_SETS", f"grouping sets of more than {_MOST_KEYS} keys")

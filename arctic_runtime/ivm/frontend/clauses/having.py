@@ -1,8 +1,8 @@
-"""Resolves HAVING: conditions on groups, in which names may be columns or aliases of the select list.
+"""Resolves HAVING: conditions on groups, in which a name may be a column or an alias of the select list.
 
-Spark first resolves every name as a column. It remains a column inside an aggregate, or inside an expression that is
-selected or grouped by; any other name becomes the alias. The other side of a comparison keeps its cast to the column's
-type.
+If a name is both, Spark first resolves it as the column. It remains the column inside an aggregate, and inside an
+expression that is selected or grouped by; elsewhere Spark then replaces it by the alias. If the name is compared with a
+value of another type, Spark has added a cast for the column's type by then, and keeps it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def resolve_having(
 
 @dataclass(frozen=True)
 class _Groups:
-    """The names and expressions that HAVING can refer to; `made` are the selected and the grouped expressions."""
+    """Names and expressions that HAVING can refer to; `made` are the selected and the grouped expressions."""
 
     made: tuple[exp.Expr, ...]
     items: Sequence[Item]
@@ -78,8 +78,8 @@ class _Groups:
     def resolve_condition(self, condition: exp.Expr) -> exp.Expr:
         """Resolves each name in a condition as a column or as an alias.
 
-        Spark also recognises expressions that only mean the same, such as `1 + a` for `a + 1`. If the result depends on
-        that, NotMaintained is raised.
+        Spark also identifies equivalent expressions, such as `1 + a` with `a + 1`. Raises NotMaintained if the result
+        depends on that.
         """
 
         def visit_node(node: exp.Expr) -> exp.Expr:
@@ -105,7 +105,7 @@ class _Groups:
     def _resolve_whole(self, node: exp.Expr, lookup: Lookup) -> exp.Expr | None:
         """Resolves `node` if it is a name or an aggregate, and copies it if it is a subquery.
 
-        Returns None for any other node: then its parts have to be resolved one by one.
+        Returns None for any other node, whose parts the caller has to resolve one by one.
         """
         if isinstance(node, exp.Query):
             return node.copy()
@@ -123,9 +123,9 @@ class _Groups:
         return alias
 
     def _check_type(self, node: exp.Expr, resolved: exp.Expr) -> None:
-        """Raises NotMaintained if `node` names an alias and a column of another type, to which Spark might keep a cast.
+        """Raises NotMaintained if the name `node` is both an alias and a column of another type.
 
-        `resolved` is the expression of the alias.
+        Spark might then keep a cast to the column's type. `resolved` is the expression of the alias.
         """
         parts = name_parts(node)
         own = None if parts is None else find_column(self.rows, parts)
@@ -148,7 +148,7 @@ class _Groups:
 
 
 def _walk_field_path(field: exp.Expr) -> Iterator[exp.Expr]:
-    """Yields a nested field, the fields that contain it, and last the column."""
+    """Yields a nested field, the fields that contain it from the inside out, and last the column."""
     yield field
     while isinstance(field, exp.Dot):
         field = field.this
@@ -156,7 +156,7 @@ def _walk_field_path(field: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _is_beside_whole_number(name: exp.Expr, of_type: str) -> bool:
-    """Whether `name` is compared to a whole literal that fits `of_type`, a type of exact numbers."""
+    """Whether `name` is compared with an integer literal whose value fits `of_type`, an integer or decimal type."""
     comparison = name.parent
     if not isinstance(comparison, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE):
         return False
@@ -169,5 +169,5 @@ def _is_beside_whole_number(name: exp.Expr, of_type: str) -> bool:
 
 
 def _get_comparable_kind(value: exp.Expr) -> type[exp.Expr]:
-    """Returns the class of an expression; all predicates have the same, as Spark turns `not a < b` into `a >= b`."""
+    """Returns the class of an expression; one class for all predicates, as Spark turns `not a < b` into `a >= b`."""
     return exp.Predicate if isinstance(value, exp.Predicate | exp.Not) else type(value)

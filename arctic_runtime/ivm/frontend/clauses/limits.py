@@ -1,6 +1,6 @@
-"""Turns LIMIT and OFFSET over an order without ties into a condition on the row number.
+"""Turns LIMIT and OFFSET of a query whose ORDER BY has no ties into a condition on the row number.
 
-With ties, or without an order, SQL leaves open which rows are returned, so NotMaintained is raised.
+With ties, or without an ORDER BY, SQL does not determine the rows of the result, so NotMaintained is raised.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def has_limit(query: exp.Query) -> bool:
 
 
 def derive_limited(query: exp.Query, derive: Callable[[exp.Query], Derived], names: Names) -> Derived:
-    """Builds the tree of a query with LIMIT or OFFSET; `derive` builds the tree of the query without them."""
+    """Builds the tree of a query with LIMIT or OFFSET; `derive` builds the tree of the query without these clauses."""
     least, most = _read_count(query, "offset"), _read_count(query, "limit")
     whole = query.copy()
     for part in ("limit", "offset", "order"):
@@ -54,7 +54,7 @@ def derive_limited(query: exp.Query, derive: Callable[[exp.Query], Derived], nam
 
 
 def is_number_of_limit(name: str) -> bool:
-    """Whether a column is the row number to which a LIMIT or OFFSET is applied."""
+    """Whether the column `name` of a tree is the row number that a LIMIT or OFFSET compares."""
     return name.startswith(f"{_NUMBER}#")
 
 
@@ -89,7 +89,7 @@ def _read_count(query: exp.Query, clause: str) -> int | None:
 
 
 def _resolve_order_item(part: exp.Expr, query: exp.Query) -> int | str | exp.Expr:
-    """Resolves an ORDER BY item to a position or a name in the select list, or to an expression to be added to it."""
+    """Resolves an ORDER BY item to a position or a name in the select list, or to an expression to add to that list."""
     written = unwrap_parens(part.this) if isinstance(part, exp.Ordered) else unwrap_parens(part)
     if isinstance(written, exp.Literal) and written.is_int:
         return int(written.name)
@@ -123,7 +123,7 @@ def _build_hidden_item(written: exp.Expr, query: exp.Select, aliases: Mapping[st
 
 
 def _collect_aliases(query: exp.Query) -> dict[str, exp.Expr]:
-    """Collects the expressions of a select list by their aliases, in lower case."""
+    """Maps the aliases in a query's select list, in lower case, to their expressions."""
     if not isinstance(query, exp.Select):
         return {}
     named = [part for part in query.expressions if isinstance(part, exp.Alias)]
@@ -131,7 +131,7 @@ def _collect_aliases(query: exp.Query) -> dict[str, exp.Expr]:
 
 
 def _list_plain_columns(query: exp.Query) -> set[str]:
-    """Names, in lower case, of columns that are selected without an alias."""
+    """Names, in lower case, of the columns that a query selects without an alias."""
     shown = query.expressions if isinstance(query, exp.Select) else []
     return {part.name.lower() for part in shown if isinstance(part, exp.Column)}
 

@@ -1,7 +1,8 @@
 """Refuses selects whose result may depend on the order of a subquery's rows.
 
-SQL guarantees only the order of the outermost query, and the tree has no order at all. But Spark mostly keeps the order
-of a subquery: `collect_list` collects sorted rows in their order, and `row_number` breaks ties by it.
+SQL guarantees only the order of the outermost query, and the operator tree has no order at all. But Spark mostly keeps
+the order of a subquery: over sorted rows `collect_list` returns a sorted list, and `row_number` breaks ties by the
+order. Such a result could not be maintained.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from arctic_runtime.ivm.frontend.scope import Context, ViewText
 _CLAUSES = ("order", "sort", "cluster", "distribute")
 
 _RANKS = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)
-"""Window functions whose result does not depend on the order of rows that compare equal."""
+"""Window functions whose result does not depend on the order of rows that are equal by ORDER BY."""
 
 
 def check_order(select: exp.Select, context: Context) -> None:
-    """Raises NotMaintained if aggregates or window functions of a select may depend on the order of a subquery."""
+    """Raises NotMaintained if aggregates or window functions of a select may depend on the ORDER BY of a subquery."""
     if any(map(_is_order_dependent, _list_own_parts(select))) and _is_ordered_below(select, context):
         raise NotMaintained(
             "NOT_REPEATABLE",
@@ -56,7 +57,7 @@ def _is_ordered_below(select: exp.Select, context: Context) -> bool:
 
 
 def _has_order(part: exp.Expr, context: Context) -> bool:
-    """Whether a query inside `part` is ordered, or a CTE or view that `part` reads."""
+    """Whether a query inside `part`, or a CTE or view that `part` reads, orders its rows."""
     for node in part.walk():
         if isinstance(node, exp.Query) and any(node.args.get(clause) for clause in _CLAUSES):
             return True

@@ -1,7 +1,7 @@
 """Analyses PIVOT and UNPIVOT in FROM.
 
-PIVOT groups by the columns that it does not name, and computes each aggregate once for each listed value. UNPIVOT
-repeats each row once for each listed column.
+PIVOT groups by the columns that do not occur in it, and computes each aggregate for each listed value. UNPIVOT repeats
+each row for each listed column.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from arctic_runtime.ivm.frontend.type_coercion import is_same
 _ARGS = {"expressions", "fields", "alias", "unpivot", "include_nulls"}
 _OF_OURS = {"columns", "default_on_null", "identify_pivot_strings", "prefixed_pivot_columns", "pivot_column_naming"}
 _OF_OURS |= {"value_columns_first"}
-"""Arguments that the parser adds by itself: expected names, and how other dialects write the same."""
+"""Arguments that sqlglot adds to a Pivot node by itself, which mean nothing for Spark."""
 
 
 def apply_pivots(rows: Rows, pivots: Sequence[exp.Pivot], names: Names) -> Rows:
@@ -124,10 +124,10 @@ def _read_aggregate(written: exp.Expr, rows: Rows) -> tuple[str, exp.Expr]:
 
 
 def _check_empty(calls: Sequence[exp.Expr], names: Names) -> None:
-    """Raises NotMaintained if the result of a call is not known for a pivot value that a group lacks.
+    """Raises NotMaintained if the result of a call is not known for a group that has no row with a pivot value.
 
-    Spark has two implementations of PIVOT. If all results are numbers or booleans, the missing result is null; else it
-    is the value of the call over no rows.
+    Spark has two implementations of PIVOT. If all results are numbers or booleans, the result for such a group is null;
+    otherwise it is the value of the call over no rows.
     """
     empty = [get_value_over_no_rows(call) for call in calls]
     is_simple = all(_is_simple(names.type_of(call)) for call in calls)
@@ -140,7 +140,7 @@ def _is_simple(of_type: str | None) -> bool:
 
 
 def _read_pivot_value(part: exp.Expr) -> tuple[exp.Expr, str]:
-    """Returns a value that PIVOT lists, and the name of its columns: its alias or its text."""
+    """Returns a value that PIVOT lists, and the name that its columns get: the value's alias or text."""
     value = part.this if isinstance(part, exp.PivotAlias) else part
     is_named = isinstance(part, exp.PivotAlias)
     if not isinstance(value, exp.Literal) or not (is_named or value.is_string or value.is_int):
@@ -149,7 +149,7 @@ def _read_pivot_value(part: exp.Expr) -> tuple[exp.Expr, str]:
 
 
 def _read_unpivot_column(part: exp.Expr, rows: Rows) -> Field:
-    """Resolves a column that UNPIVOT lists; returns its name in the result, and the column of the tree."""
+    """Resolves a column that UNPIVOT lists; returns its text in the result's name column, and its name in the tree."""
     written = part.this if isinstance(part, exp.PivotAlias) else part
     resolved = (
         resolve_names(written, lambda parts: find_column(rows, parts)) if isinstance(written, exp.Column) else None

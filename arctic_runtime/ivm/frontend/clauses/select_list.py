@@ -15,9 +15,9 @@ from arctic_runtime.model.columns import is_same_name
 
 @dataclass(frozen=True)
 class Item:
-    """One entry of a select list: an expression with its names.
+    """One entry of a select list: an expression with the names of the columns that it returns.
 
-    A generator has several names. An entry has none if Spark derives its name from the text.
+    Only a generator may return several columns. `names` is empty if Spark derives the name from the expression's text.
     """
 
     names: tuple[str, ...]
@@ -25,9 +25,10 @@ class Item:
 
 
 def resolve_alias(items: Sequence[Item], parts: tuple[str, ...]) -> exp.Expr | None:
-    """Resolves a name, given by its `parts`, that begins with an alias; None if no item has this alias.
+    """Returns the expression with the alias `parts[0]`, and selects the nested fields `parts[1:]`; None without one.
 
-    The result is in parentheses unless it is a column. Raises NotMaintained if different items have this alias.
+    The expression is in parentheses unless it is a column. Raises NotMaintained if several different expressions have
+    this alias.
     """
     same = [item.value for item in items if len(item.names) == 1 and is_same_name(item.names[0], parts[0])]
     values = list({get_form(value): value for value in same}.values())

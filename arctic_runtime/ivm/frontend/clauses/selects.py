@@ -1,4 +1,4 @@
-"""Analyses one select: conditions, groups, windows, generators and the select list."""
+"""Analyses one select: WHERE, groups, HAVING, window functions, generators and the select list."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _PARTS = frozenset(
 
 
 def build_shape(select: exp.Select, context: Context, outer: Lookup | None) -> Shape:
-    """Analyses a select up to its select list: builds the tree below it, and resolves its expressions over that tree.
+    """Analyses a select: builds the tree below its select list, and resolves the list's expressions over that tree.
 
     `context` includes the select's CTEs. `outer` resolves columns of the outer query; None if there is none.
     """
@@ -97,7 +97,7 @@ def build_shape(select: exp.Select, context: Context, outer: Lookup | None) -> S
 
 
 def _select_computed(values: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """Selects the expressions that are more than a column; in wide select lists these are few."""
+    """Returns the expressions in `values` that are not plain columns."""
     return [value for value in values if type(value) is not exp.Column]
 
 
@@ -109,7 +109,10 @@ def _is_distinct(select: exp.Select) -> bool:
 
 
 def _apply_where(select: exp.Select, rows: Rows, lookup: Lookup, context: Context) -> tuple[Node, list[exp.Expr]]:
-    """Applies WHERE to `rows`; returns the result and the conditions that also read columns of the outer query."""
+    """Applies WHERE to `rows`; returns the resulting tree, and the conjuncts that also read columns of the outer query.
+
+    These conjuncts are not applied.
+    """
     clause = select.args.get("where")
     condition = resolve_names(clause.this, lookup) if clause else None
     if condition is not None:
@@ -126,9 +129,9 @@ def _apply_where(select: exp.Select, rows: Rows, lookup: Lookup, context: Contex
 
 
 def check_functions_outside(expression: exp.Expr) -> None:
-    """Raises NotMaintained if an expression calls a function that is not supported.
+    """Raises NotMaintained if an expression calls a function that is not supported, outside of its subqueries.
 
-    Its subqueries are left out: they are checked when they are analysed.
+    Subqueries are checked when they are analysed.
     """
 
     def visit_node(node: exp.Expr) -> exp.Expr:
@@ -163,9 +166,10 @@ def _build_item(written: exp.Expr, lookup: Lookup) -> Item:
 
 
 def _with_aliases(rows: Rows, before: Sequence[Item], outer: Lookup | None) -> Lookup:
-    """Returns a lookup for a select item: it resolves names in FROM, else by aliases to its left, else in `outer`.
+    """Returns a lookup for an item of a select list, of which `before` are the items to its left.
 
-    `before` are the items to its left.
+    A name is resolved as a column of `rows`; failing that, as an alias of an item in `before`; and last by `outer`. The
+    lookup raises NotMaintained for a name that is both an alias and a column of the outer query.
     """
     known = list(before)
 
@@ -221,9 +225,9 @@ def _resolve_excepted(part: exp.Expr, fields: Sequence[tuple[str, str]], rows: R
 def _resolve_group_keys(
     select: exp.Select, items: Sequence[Item], rows: Rows, outer: Lookup | None
 ) -> tuple[exp.Expr, ...] | GroupingSets | None:
-    """Resolves the keys of GROUP BY by position, by alias or as expressions over `rows`; None without a GROUP BY.
+    """Resolves the keys of GROUP BY to expressions over `rows`; None without a GROUP BY.
 
-    `items` are the select list, whose positions and aliases keys may name. `outer` resolves columns of the outer query.
+    A key may be a position or an alias in the select list, `items`. `outer` resolves columns of the outer query.
     """
     clause = select.args.get("group")
     if clause is None:
@@ -246,9 +250,9 @@ def _resolve_group_keys(
 
 
 def _is_named(name: str, items: Sequence[Item], rows: Rows, outer: Lookup | None) -> bool:
-    """Whether a column or an alias is called `name`, which Spark then prefers to the keyword (`ALL`).
+    """Whether a column or an alias has the name `name`; Spark then prefers it to the keyword of that name (`ALL`).
 
-    Raises NotMaintained if the outer query has the name.
+    Raises NotMaintained if the outer query has a column of this name.
     """
     if outer is not None and outer((name,)) is not None:
         raise NotMaintained("UNRESOLVED", f"{name} in GROUP BY may be a column of the outer query")
@@ -319,7 +323,7 @@ def _build_groups(
 def _lift_select_list(
     node: Node, values: Sequence[exp.Expr], lookup: Lookup, context: Context
 ) -> tuple[Node, list[exp.Expr]]:
-    """Replaces subqueries and window functions in `values` by columns; returns `node` with these, and the values."""
+    """Replaces subqueries and window functions in `values` by new columns of `node`; returns `node` and the values."""
     values_out = []
     for value in values:
         lifted, node = lift_subqueries(value, node, lookup, context) if has_query(value) else (value, node)

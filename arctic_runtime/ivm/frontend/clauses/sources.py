@@ -40,7 +40,7 @@ _KINDS = {"": "inner", "INNER": "inner", "CROSS": "inner", "OUTER": "inner", "SE
 
 
 def read_from(select: exp.Select, context: Context) -> Rows:
-    """Builds the rows that a select reads: its FROM with joins and lateral views, or one row without FROM."""
+    """Builds the rows that a select reads: its FROM with joins and lateral views, or one empty row without FROM."""
     clause = select.args.get("from_")
     start = Rows(OneRow(), (), ()) if clause is None else _derive_from_item(clause.this, context)
     rows = _derive_joins(start, select.args.get("joins") or [], context)
@@ -50,10 +50,10 @@ def read_from(select: exp.Select, context: Context) -> Rows:
 
 
 def derive_generator(node: Node, generator: exp.Expr, names: Sequence[str], outer: bool, context: Names) -> Derived:
-    """Applies a generator to each row of `node`; returns the result and the fields of the generated columns.
+    """Applies a generator, such as `explode`, to each row of `node`; `fields` of the result are the generated columns.
 
-    `outer` keeps rows for which the generator returns none. Without `names` the columns are called as Spark calls them;
-    raises NotMaintained if that is not known.
+    `outer` keeps rows for which the generator returns no rows. Without `names` the generated columns have Spark's
+    default names; NotMaintained is raised if these are not known.
     """
     own = tuple(names) or _get_default_names(generator, context)
     made = tuple(context.make_fresh(name) for name in own)
@@ -111,7 +111,7 @@ def _derive_subquery(item: exp.Subquery, context: Context) -> Rows:
 
 
 def _is_joins(item: exp.Subquery) -> bool:
-    """Whether parentheses in FROM contain tables and joins instead of a query."""
+    """Whether parentheses in FROM contain tables and joins, as in `(a join b)`, and not a query."""
     return not isinstance(item.unnest(), exp.Query)
 
 
@@ -158,9 +158,10 @@ def _derive_view(name: str, view: ViewText, context: Context) -> Derived:
 
 
 def _get_stored_spelling(parts: tuple[str, str, str], name: str) -> TableName:
-    """Splits `name`, a full table name as stored, into catalog, schema and table.
+    """Splits `name`, the full name of a table in the catalog's spelling, into catalog, schema and table.
 
-    `parts` are the three levels as the query writes them, which differ only in case: their lengths show where to split.
+    `parts` are the three levels in the query's spelling, which may differ in case only; `name` is split by their
+    lengths, because a level may contain dots.
     """
     first, second = len(parts[0]), len(parts[0]) + 1 + len(parts[1])
     try:
@@ -211,9 +212,10 @@ def _derive_joins(rows: Rows, joins: Sequence[exp.Join], context: Context) -> Ro
 
 
 def _check_commas(joins: Sequence[exp.Join]) -> None:
-    """Raises NotMaintained for joins whose result differs because a comma is parsed as a cross join.
+    """Raises NotMaintained for a RIGHT, FULL or NATURAL join after a comma or a cross join.
 
-    A comma binds less than JOIN. That matters only before RIGHT, FULL and NATURAL joins.
+    Sqlglot parses a comma in FROM as a cross join, although JOIN binds tighter than a comma. Only for these joins does
+    the result depend on it.
     """
     crossed = False
     for join in joins:
@@ -264,7 +266,7 @@ def _resolve_on(join: exp.Join, lookup: Lookup) -> exp.Expr | None:
 
 
 def _pair_using_columns(left: Rows, right: Rows, join: exp.Join) -> tuple[tuple[Field, Field], ...]:
-    """Pairs the columns of both sides that USING or NATURAL merges."""
+    """Pairs each column of the left side that USING or NATURAL merges with its column of the right side."""
     names = [name.name for name in join.args.get("using") or []]
     if join.method == "NATURAL":
         names = [name for name, _ in left.visible if find_matching_fields(right.visible, name)]
@@ -284,7 +286,10 @@ def _build_using_conditions(using: Sequence[tuple[Field, Field]]) -> list[exp.Ex
 def _merge_using_columns(
     node: Join, left: Rows, right: Rows, using: Sequence[tuple[Field, Field]], side: str, names: Names
 ) -> Rows:
-    """Returns a join's rows with the columns merged by USING first; qualified names still reach both sides' columns."""
+    """Returns the rows of a join with USING: the columns of `*` begin with the merged columns.
+
+    Names with a qualifier still refer to the columns of both sides.
+    """
     dropped = {made for pair in using for _, made in pair}
     merged = [(pair[0][0], pair[1][1] if side == "RIGHT" else pair[0][1]) for pair in using]
     rest = [field for field in (*left.visible, *right.visible) if field[1] not in dropped]
@@ -310,9 +315,10 @@ def _get_same_type(pair: tuple[Field, Field], names: Names) -> str | None:
 
 
 def _mark_star_order(source: Source, merged: set[str]) -> Source:
-    """Sets `in_order` to False if a column that USING merges is not among the first of its source.
+    """Sets `in_order` of a source to False unless the columns that USING merges are its first columns.
 
-    In `t.*` Spark returns the merged columns first, so such a `t.*` is refused. `merged` are columns of the tree.
+    Spark returns the merged columns first for `t.*`, so `t.*` is refused unless they are the first anyway. `merged` are
+    columns of the tree.
     """
     places = [place for place, (_, made) in enumerate(source.fields) if made in merged]
     return replace(source, in_order=source.in_order and places == list(range(len(places))))
@@ -344,7 +350,7 @@ def _get_default_names(generator: exp.Expr, names: Names) -> tuple[str, ...]:
 
 
 def _strip_outer(generator: exp.Expr) -> tuple[exp.Expr, bool]:
-    """Replaces a generator such as `explode_outer` by the one without `outer`; returns whether it was an outer one."""
+    """Replaces `explode_outer` by `explode` and so on; also returns whether the generator was an outer one."""
     if isinstance(generator, exp.Anonymous) and generator.name.upper() == "INLINE_OUTER":
         return exp.Inline(this=generator.expressions[0].copy()), True
     if isinstance(generator, exp.PosexplodeOuter):

@@ -16,7 +16,7 @@ _SPECIFIED = ("partition_by", "order", "spec")
 
 
 def write_out(expression: exp.Expr, named: Sequence[exp.Window]) -> exp.Expr:
-    """Replaces window names, as in `sum(x) over w`, by the definitions in `named`, those of the WINDOW clause."""
+    """Replaces window names, as in `sum(x) over w`, by their definitions; `named` are those of the WINDOW clause."""
     known = {window.name.lower(): window for window in named}
 
     def visit_node(node: exp.Expr) -> exp.Expr:
@@ -33,7 +33,7 @@ def write_out(expression: exp.Expr, named: Sequence[exp.Window]) -> exp.Expr:
 
 
 def compute_windows(node: Node, expressions: Sequence[exp.Expr], names: Names) -> tuple[Node, tuple[exp.Expr, ...]]:
-    """Returns `node` with a column for each window function, and `expressions` with the functions replaced by these."""
+    """Adds a column to `node` for each window function in `expressions`, and replaces the functions by the columns."""
     calls = {
         get_form(part): part
         for expression in expressions
@@ -54,7 +54,7 @@ def compute_windows(node: Node, expressions: Sequence[exp.Expr], names: Names) -
 
 
 def _resolve_window_name(window: exp.Window, known: Mapping[str, exp.Window]) -> exp.Window:
-    """Replaces a window's name by its definition in `known`, which may again be the name of another window."""
+    """Replaces a window's name by its definition in `known`, which may in turn refer to another window by name."""
     definition = window
     followed: set[str] = set()
     while definition.args.get("alias"):
@@ -77,9 +77,9 @@ def _copy_parts(parts: Mapping[str, exp.Expr | list[exp.Expr]]) -> dict[str, exp
 def _compute_partitions(
     node: Node, calls: Sequence[exp.Window], names: Names
 ) -> tuple[Node, dict[Form, tuple[str, ...]]]:
-    """Adds columns for computed PARTITION BY expressions to `node`.
+    """Adds to `node` a column for each PARTITION BY expression that is no plain column.
 
-    Also returns the partition columns of each call, by the call's form.
+    The second result maps the form (see `get_form`) of each call to the names of its partition columns.
     """
     computed: dict[Form, tuple[str, exp.Expr]] = {}
     for call in calls:

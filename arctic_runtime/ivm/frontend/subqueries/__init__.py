@@ -1,1 +1,1 @@
-"""Turns subqueries in expressions into joins."""
+"""Turns subqueries in expressions, such as IN, EXISTS and scalar subqueries, into joins."""

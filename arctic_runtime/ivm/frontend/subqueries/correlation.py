@@ -1,4 +1,4 @@
-"""Conditions that compare rows of a subquery with the outer query."""
+"""Correlated conditions: conditions of a subquery that also read columns of the outer query."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from arctic_runtime.ivm.frontend.type_coercion import is_comparison_lossless
 
 @dataclass(frozen=True)
 class Correlated:
-    """The rows of a subquery, and the conditions `on` that join them to the outer query.
+    """Tree of a subquery, `node`, and its correlated conditions, `on`, by which it must be joined to the outer query.
 
     `keys` are the columns of `node` that these conditions compare.
     """
@@ -33,8 +33,8 @@ def split_correlation(
 ) -> Correlated:
     """Projects a subquery to `output_columns`, and to a key column for each expression compared with the outer query.
 
-    `conditions` are the comparisons. Rows with equal keys match the same outer rows. Raises NotMaintained for
-    conditions other than equalities of values.
+    `conditions` are the correlated conditions. Rows with equal keys match the same outer rows. Raises NotMaintained if
+    a condition is no equality of an expression over the subquery with one over the outer query.
     """
     inside = set(list_columns(node))
     keys: dict[str, exp.Expr] = {}
@@ -55,11 +55,11 @@ def split_correlation(
 def join_domain(
     node: Node, conditions: Sequence[exp.Expr], around: Node, names: Names
 ) -> tuple[Node, tuple[exp.Expr, ...]]:
-    """Joins a subquery's rows to each distinct combination of the outer columns that `conditions` read.
+    """Joins a subquery's rows, on `conditions`, to the distinct values of the outer columns that the conditions read.
 
-    It lets rows be grouped by the combination, whatever the conditions are. `around` is the outer query's tree. Returns
-    the join, which has the combinations as columns, and the conditions that remain for the outer query: each of these
-    columns equals the outer column, or both are null.
+    `around` is the outer query's tree. The join has these values as columns, so that the subquery can be grouped by
+    them, even if the conditions are no equalities. Also returns the conditions by which the result must be joined to
+    the outer query: each of the columns equals the outer column, or both are null.
     """
     inside = set(list_columns(node))
     read = tuple(dict.fromkeys(name for part in conditions for name in list_used_columns(part) if name not in inside))
@@ -78,9 +78,10 @@ def join_domain(
 
 
 def is_by_values(condition: exp.Expr, node: Node, names: Names) -> bool:
-    """Whether a condition compares an expression over `node` with one over the outer query, by a lossless equality.
+    """Whether a condition equates an expression over `node` with one over the outer query, of comparable types.
 
-    A condition that reads no columns of `node` counts as one.
+    The types must be such that a value equals at most one value of the other type. Also True for a condition that reads
+    no columns of `node`.
     """
     inside = set(list_columns(node))
     sides = match_correlation(condition, inside)
@@ -90,9 +91,9 @@ def is_by_values(condition: exp.Expr, node: Node, names: Names) -> bool:
 
 
 def match_correlation(condition: exp.Expr, inside: set[str]) -> tuple[exp.Expr, exp.Expr] | None:
-    """Returns the sides of an equality if one reads only columns in `inside` and the other none of them; else None.
+    """Returns the sides of an equality if one reads only columns in `inside`, and the other none of them; else None.
 
-    The side that reads columns in `inside` is first.
+    The side that reads columns in `inside` comes first.
     """
     if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
         return None
@@ -113,10 +114,10 @@ def match_correlation(condition: exp.Expr, inside: set[str]) -> tuple[exp.Expr, 
 
 
 def find_inner_side(condition: exp.Expr, inside: set[str], names: Names) -> exp.Expr | None:
-    """Returns the side of an equality with the outer query that reads the columns `inside`, those of the subquery.
+    """Returns the side of a correlated equality that reads the subquery, whose columns are `inside`.
 
-    None if the condition reads no `inside` columns. Raises NotMaintained if it is no equality, or compares types that
-    cannot be compared without loss.
+    None if the condition reads no column of the subquery. Raises NotMaintained if the condition is no such equality, or
+    if a value of one side may equal several values of the other, as with texts and numbers.
     """
     if inside.isdisjoint(list_used_columns(condition)):
         return None

@@ -1,7 +1,7 @@
-"""Turns `in` and `not in` over subqueries into joins, with nulls on either side.
+"""Turns IN and NOT IN over subqueries into joins, even if the value or rows of the subquery may be null.
 
-Neither `in` nor `not in` holds if the value is null and the subquery returns rows, or if it returns a null and not the
-value. Inside an expression Spark then evaluates both as false, not as null.
+In SQL, both IN and NOT IN are null if the value is null and the subquery returns rows, or if the subquery returns a
+null and not the value. Inside an expression Spark evaluates both as false in these cases.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from arctic_runtime.ivm.rewrite.nullability import find_never_null, is_never_nul
 
 @dataclass(frozen=True)
 class Membership:
-    """The two sides of an IN: the `values` on its left, and the subquery on its right."""
+    """The two sides of an IN: the expressions `values` on its left, and the subquery `derived` on its right."""
 
     derived: Derived
     values: tuple[exp.Expr, ...]
@@ -36,7 +36,7 @@ class Membership:
         return [exp.EQ(this=value.copy(), expression=made) for value, made in self.pairs]
 
     def list_nullable_sides(self, node: Node, names: Names) -> list[list[exp.Expr]]:
-        """Lists, for each compared pair, those of its two sides that may be null."""
+        """Lists for each pair of a value and a column of the subquery those of the two that may be null."""
         around, inside = (find_never_null(side_node, names.never_null) for side_node in (node, self.derived.node))
         return [
             [side for side, known in ((value, around), (made, inside)) if not is_never_null(side, known)]
@@ -45,7 +45,7 @@ class Membership:
 
 
 def exclude_members(node: Node, member: Membership, names: Names) -> Node:
-    """Restricts `node` to the rows for which `not in` is true, also if values or the subquery's rows may be null."""
+    """Restricts `node` to the rows for which NOT IN is true, even if values or rows of the subquery may be null."""
     nullable = member.list_nullable_sides(node, names)
     derived = member.derived
     if any(nullable) and len(nullable) == 1 and not derived.pending:
@@ -60,10 +60,10 @@ def exclude_members(node: Node, member: Membership, names: Names) -> Node:
 
 
 def build_containment(node: Node, member: Membership, written: exp.In, names: Names) -> tuple[exp.Expr, Node]:
-    """Joins the subquery of an IN to `node`; returns the condition that is true if the IN is, and the joined node.
+    """Joins the subquery of an IN to `node`; returns a condition that replaces the IN, and the joined node.
 
-    If `written`, the IN, is negated in its expression, the condition is also true if the IN is null, so that its
-    negation is false, as in Spark.
+    The condition is true if the IN is true, and otherwise false. If `written`, the syntax node of the IN, is below a
+    NOT, the condition is also true if the IN is null, so that its negation is false, as in Spark.
     """
     groups = split_correlation(member.derived.node, [*member.derived.pending, *member.equal], (), names)
     rows = names.make_fresh("rows", "bigint")
@@ -87,10 +87,11 @@ def build_containment(node: Node, member: Membership, written: exp.In, names: Na
 
 
 def _join_null_facts(member: Membership, nullable: list[exp.Expr], names: Names) -> tuple[Node, exp.Expr]:
-    """Builds a node with one row of counts: the subquery's rows, and those of them that are null.
+    """Builds a node with one row: the number of the subquery's rows, and the number of nulls among these.
 
-    `nullable` are the compared sides that may be null. Also returns the condition that a value without a match is
-    certainly no member. It is true if the subquery has no rows, or if neither its rows nor the value are null.
+    Also returns the condition under which NOT IN is true for a value that equals no row of the subquery: the subquery
+    has no rows, or neither the value nor a row is null. `nullable` are those of the two compared sides, the value and
+    the subquery's column, that may be null.
     """
     other = with_fresh_attributes(member.derived, names)
     (value,), own = member.values, build_column(other.fields[0][1])
@@ -104,9 +105,9 @@ def _join_null_facts(member: Membership, nullable: list[exp.Expr], names: Names)
 
 
 def _count_negations(written: exp.In) -> int:
-    """Counts the NOTs around a membership.
+    """Counts the NOTs around an IN in its expression.
 
-    Returns 2 if anything but AND, OR and parentheses is between the membership and the first NOT.
+    Returns 2 if anything but AND, OR and parentheses is between the IN and the innermost NOT.
     """
     negation_count = 0
     is_seen_through = True

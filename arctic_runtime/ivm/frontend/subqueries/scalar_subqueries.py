@@ -1,8 +1,8 @@
 """Turns scalar subqueries, which return one value, into joins.
 
-The subquery becomes the right side of a left join, grouped by the expressions that it is correlated by, or with one row
-for all outer rows. If it is not proven to return at most one row, its rows are counted, and an error is raised
-whenever Spark raises one.
+The subquery becomes the right side of a left join. A correlated subquery is grouped by the expressions that it compares
+with the outer query; any other has one row, which is joined to all outer rows. If it is not proven to return at most
+one row, the plan counts the rows, and raises an error when it is executed if Spark would raise one for the query.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def join_scalar_subquery(query: exp.Expr, node: Node, lookup: Lookup, context: C
 
 
 def _join_uncorrelated(derived: Derived, node: Node, names: Names) -> tuple[exp.Expr, Node]:
-    """Joins an uncorrelated subquery to every row; if it may return no row or several, it is aggregated to one."""
+    """Joins an uncorrelated scalar subquery to every row, aggregated to one row if it may return none or several."""
     if len(derived.fields) != 1:
         raise NotMaintained("UNRESOLVED", "a scalar subquery with more than one column")
     inner, name = derived.node, derived.fields[0][1]
@@ -68,11 +68,11 @@ def _join_uncorrelated(derived: Derived, node: Node, names: Names) -> tuple[exp.
 def _reduce_to_single_value(
     node: Node, keys: Sequence[str], name: str, names: Names, is_counted: bool
 ) -> tuple[Node, exp.Expr]:
-    """Aggregates `node` to one row for each group of `keys`; also returns the expression of the group's only value.
+    """Aggregates `node` to one row for each group of `keys`; also returns the expression of the group's value.
 
-    This is the value of the column `name`. If `is_counted`, the expression raises an error for a group of several rows.
-    It is evaluated after the join, so no error is raised for groups without an outer row. Raises NotMaintained if
-    values of the type have no order, or if the type is not known.
+    The value is that of the column `name`. If `is_counted`, the expression raises an error in Spark for a group of
+    several rows; it has to be evaluated after the join, so that a group without an outer row raises no error. Raises
+    NotMaintained if values of the column's type have no order, or if the type is not known.
     """
     of_type = names.types.get(name)
     if of_type is None or not has_order(of_type):
@@ -92,12 +92,16 @@ def _reduce_to_single_value(
 
 
 def has_order(of_type: str | None) -> bool:
-    """Whether values of a type are known to be ordered, so that `max` is defined for them."""
+    """Whether values of a type are known to have an order, so that `max` is defined for them."""
     return of_type is not None and not of_type.startswith(_WITHOUT_ORDER) and "collate" not in of_type
 
 
 def _join_picked_row(shape: Shape, node: Node, names: Names) -> tuple[exp.Expr, Node]:
-    """Joins a correlated subquery without aggregates; if no key identifies its row, rows are grouped and counted."""
+    """Joins a correlated scalar subquery without aggregates.
+
+    Unless an outer row is proven to match at most one row of the subquery, the rows are grouped, and counted so that
+    the plan raises an error if there are several.
+    """
     if any(is_generator(part) for part in walk_outside_queries(shape.items[0][1])):
         raise NotMaintained("SCALAR_SUBQUERY", "a generator such as explode in a correlated scalar subquery")
     derived = project_shape(shape, names)
@@ -113,7 +117,7 @@ def _join_picked_row(shape: Shape, node: Node, names: Names) -> tuple[exp.Expr, 
 
 
 def _join_correlated(shape: Shape, node: Node) -> tuple[exp.Expr, Node]:
-    """Joins a correlated aggregate; for outer rows without a group, aggregates have their values over no rows."""
+    """Joins a correlated scalar subquery that aggregates; outer rows without a group get the values over no rows."""
     inner = shape.node
     if shape.groups != "one" or not shape.plain or not isinstance(inner, Aggregate):
         raise NotMaintained(

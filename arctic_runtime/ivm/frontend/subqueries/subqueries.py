@@ -1,8 +1,7 @@
 """Turns subqueries in expressions into joins.
 
-A membership (`in`, `exists`) that is required becomes a semi join; a negated one becomes an anti join. A scalar
-subquery becomes the right side of a left join, grouped by the expressions that it is correlated by, or with one row
-for all.
+A conjunct of WHERE that is an IN or EXISTS becomes a semi join, and one that is NOT IN or NOT EXISTS an anti join. Any
+other subquery becomes the right side of a left join, and the expression reads its value from there.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def has_query(expression: exp.Expr) -> bool:
 
 
 def filter_by_subqueries(node: Node, conditions: Sequence[exp.Expr], lookup: Lookup, context: Context) -> Node:
-    """Restricts `node` to the rows for which all `conditions` hold; each of them contains a subquery."""
+    """Restricts `node` to the rows for which all `conditions` are true; each condition contains a subquery."""
     for condition in conditions:
         negated = isinstance(condition, exp.Not)
         bare = condition.this.unnest() if negated else condition
@@ -48,8 +47,9 @@ def filter_by_subqueries(node: Node, conditions: Sequence[exp.Expr], lookup: Loo
 def _filter_by_lifted(node: Node, lifted: Node, condition: exp.Expr) -> Node:
     """Restricts `node` to the rows for which a condition is true; its subqueries were replaced by columns of `lifted`.
 
-    `lifted` is `node` joined to these subqueries, whose columns only the condition reads. If these columns are the same
-    for all rows, their row becomes the right side of a semi join on the condition.
+    `lifted` is `node` joined to these subqueries, whose columns only the condition reads. If each subquery has one row
+    for all rows of `node`, as in `amount > (select avg(amount) …)`, the result is a semi join on the condition instead
+    of a filter of `lifted`.
     """
     values: list[Node] = []
     below = lifted
@@ -66,7 +66,7 @@ def _cross_join(left: Node, right: Node) -> Node:
 
 
 def lift_subqueries(expression: exp.Expr, node: Node, lookup: Lookup, context: Context) -> tuple[exp.Expr, Node]:
-    """Replaces the subqueries in an expression by columns; returns it, and `node` joined to the subqueries."""
+    """Replaces the subqueries in an expression by columns; also returns `node` joined to the subqueries."""
     if type(expression) is exp.Column or not any(map(_is_query, walk_parts(expression))):
         return expression, node
     holder = exp.Paren(this=expression.copy())
@@ -119,7 +119,7 @@ def _filter_by_exists(node: Node, subquery: exp.Exists, negated: bool, lookup: L
 
 
 def _strip_select_list(query: exp.Expr) -> exp.Expr:
-    """Replaces the select list below EXISTS by a constant, unless the query aggregates."""
+    """Replaces the select list of a subquery of EXISTS, which has no meaning, by a constant, unless it aggregates."""
     is_plain = (
         isinstance(query, exp.Select) and not query.args.get("group") and not collect_aggregate_calls(query.expressions)
     )

@@ -1,1 +1,1 @@
-"""Rules for each operator, in one module each."""
+"""Rules of incremental maintenance, one module per operator."""

@@ -1,4 +1,4 @@
-"""Groups: each group that a changed row is or was in is recomputed."""
+"""Rule of Aggregate: recomputes each group that contains or contained a changed row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DISTINCT: each distinct row of which a copy was added or removed is recomputed."""
+"""Rule of Distinct: recomputes each distinct row of which a copy was added or removed."""
 
 from __future__ import annotations
 

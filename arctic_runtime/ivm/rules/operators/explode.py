@@ -1,4 +1,4 @@
-"""Generators work on one row at a time, so changed rows are generated from changed input rows."""
+"""Rule of Explode: generates changed rows from changed input rows, because a generator reads one row at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def derive_either(node: Explode, names: Names, inputs: Inputs) -> Node:
 def _derive_generated(node: Explode, names: Names, inputs: Inputs, read: Read, read_rows: ReadRows) -> Node:
     """Derives the columns `names` of generated rows; omits the generator if none of its columns is in `names`.
 
-    `read` derives the input rows, `read_rows` those that exist before or after the changes; see `select_computed`.
+    `read` and `read_rows` derive the input rows; see `select_computed`.
     """
     own = tuple(name for name in names if name not in node.names)
     if len(own) == len(names):

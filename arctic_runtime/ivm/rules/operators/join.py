@@ -1,4 +1,4 @@
-"""Joins: the changes of each side are joined to the other; rows without a partner are derived or recomputed."""
+"""Rule of Join: joins the changes of each side to the other side; derives or recomputes rows without a partner."""
 
 from __future__ import annotations
 
@@ -69,10 +69,11 @@ def _derive_by_right(node: Join, inputs: Inputs) -> list[Node]:
 
 
 def _with_pads(pairs: Node, node: Join) -> Node:
-    """Adds to each changed pair of a left join its left row without a partner, with the opposite multiplicity.
+    """Adds to each changed pair of a left join the left row with nulls, with the opposite multiplicity.
 
-    `pairs` is a Z-set of the pairs; a left row has at most one partner. If one partner replaces another, the added and
-    the removed row without a partner cancel out. That way the left side is read only once.
+    `pairs` is a Z-set of the pairs of a left row with its partner, of which it has at most one. An added pair removes
+    the left row with nulls, and a removed pair adds it. If one partner replaces another, the two rows with nulls cancel
+    out. The left side is so read only once.
     """
     paired = f"{_PAIRED}{MULTIPLICITY}"
     weight = (
@@ -84,14 +85,14 @@ def _with_pads(pairs: Node, node: Join) -> Node:
 
 
 def _shows_unmatched(node: Join, names: Names) -> bool:
-    """Whether the columns `names` of a left join can show that a left row has no partner."""
+    """Whether `names` has columns of the right side of a left join, which are null for rows without a partner."""
     return node.kind == "left" and not set(names) <= set(list_columns(node.left))
 
 
 def _add_unmatched(rows: Node, node: Join, names: Names) -> Node:
-    """Adds to each of `rows` a copy without the partner's values, if the columns `names` can show the difference.
+    """Adds to each of `rows` a copy with nulls for the partner's values, if `names` has columns of the partner.
 
-    It reads the rows once; a union of both would read them twice at every join.
+    The copies are made by an `explode`, because a union would compute `rows` twice at every join.
     """
     if not _shows_unmatched(node, names):
         return rows
@@ -100,10 +101,10 @@ def _add_unmatched(rows: Node, node: Join, names: Names) -> Node:
 
 
 def _add_unmatched_where(rows: Node, node: Join, names: Names, paired: str, *more: tuple[str, exp.Expr]) -> Node:
-    """Returns each of `rows` twice: with the partner's values, and with nulls in their place.
+    """Returns each of `rows` twice: with the partner's values, and with nulls in place of these.
 
-    The column `paired` is true in the first copy and false in the second. The columns are `names` and `more`, which are
-    computed from each copy.
+    The result has the columns `names`, and the columns `more`, whose expressions may read the column `paired`, which is
+    true for the first copy and false for the second.
     """
     both = Explode(rows, exp.Explode(this=exp.Array(expressions=[exp.true(), exp.false()])), (paired,), False)
     own = list_columns(node.left)

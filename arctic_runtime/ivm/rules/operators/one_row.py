@@ -1,4 +1,4 @@
-"""The single row of a query without FROM: it never changes."""
+"""Rule of OneRow: the single row of a query without FROM never changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Projections work on one row at a time, so changed rows are computed from changed input rows."""
+"""Rule of Project: computes changed rows from changed input rows, because each expression reads one row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters work on one row at a time: changed rows are the changed input rows that fulfil the condition."""
+"""Rule of Filter: the changed rows are the changed input rows that fulfil the condition."""
 
 from __future__ import annotations
 

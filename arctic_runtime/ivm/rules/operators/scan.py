@@ -1,4 +1,4 @@
-"""Scans of sources, whose change rows are the origin of all changes."""
+"""Rule of Scan: the changed rows are read from the source's change rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def derive_delta(node: Scan, inputs: Inputs) -> Node:
 
 
 def derive_touched(node: Scan, names: Names, inputs: Inputs) -> Node:
-    """Derives the columns `names` of changed rows, also of rows that changed only in other columns."""
+    """Derives the columns `names` of changed rows, including rows that changed only in other columns."""
     return select_columns(derive_delta(node, inputs), names)
 
 

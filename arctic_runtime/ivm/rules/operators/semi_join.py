@@ -1,7 +1,7 @@
-"""Semi and anti joins: left changes are joined; for right changes, rows whose partners changed are recomputed.
+"""Rule of SemiJoin: joins left changes to the right side; recomputes left rows whose partners have changed.
 
-If the right side is a single row, as in `amount > (select avg(amount) …)`, all left rows are compared with its old and
-its new version. Nothing more is computed for left rows to which both versions give the same answer.
+If the right side is a single row, as in `amount > (select avg(amount) …)`, the condition is evaluated for all left rows
+with the old and with the new row. Only left rows for which the two results differ are changes.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def derive_delta(node: SemiJoin, inputs: Inputs) -> Node:
 
 
 def _derive_by_right(node: SemiJoin, inputs: Inputs) -> list[Node]:
-    """Derives the Z-set of the rows that changes on the right side add to or remove from a semi or anti join.
+    """Derives the Z-sets of the rows that changes on the right side add to or remove from a semi or anti join.
 
-    If a left row has at most one partner, a semi join adds and removes it with its partner, and an anti join does the
-    opposite.
+    If a left row has at most one partner, an added partner adds the row to a semi join and removes it from an anti
+    join; a removed partner does the opposite.
     """
     if has_single_row(node):
         return [_derive_membership_changes(node, inputs)]
@@ -51,9 +51,9 @@ def _derive_by_right(node: SemiJoin, inputs: Inputs) -> list[Node]:
 
 
 def derive_touched(node: SemiJoin, names: Names, inputs: Inputs) -> Node:
-    """Derives `names` of changed left rows and of left rows whose partners changed, or a superset.
+    """Derives the columns `names` of changed left rows and of left rows whose partners changed, or a superset.
 
-    Most changed left rows are included whether or not they have a partner.
+    Changed left rows are included whether or not they have a partner, unless a runtime filter excludes them.
     """
     node = close_condition(node, inputs)
     return require_term(
@@ -80,9 +80,9 @@ def derive_either(node: SemiJoin, names: Names, inputs: Inputs) -> Node:
 
 
 def is_judged_otherwise(node: Node) -> bool:
-    """Whether `node` is a filter, built here, for the left rows that a change of the single right row adds or removes.
+    """Whether `node` is the filter of `_derive_membership_changes`, whose result usually has few rows.
 
-    These are usually few rows.
+    The filter keeps the left rows that a change of the single right row adds or removes.
     """
     return isinstance(node, Filter) and node.condition == _IS_OTHERWISE
 
@@ -90,7 +90,7 @@ def is_judged_otherwise(node: Node) -> bool:
 def _derive_membership_changes(node: SemiJoin, inputs: Inputs) -> Node:
     """Derives the left rows that a change of the single row on the right adds or removes, as a Z-set.
 
-    The left side is read once, as it is now.
+    The current left side is read once.
     """
     left = select_partners_of_changed(at_new(node.left), node.right, node.on, inputs)
     rows = Join("left", left, _select_image_row(at_new(node.right), str), None)
@@ -109,16 +109,16 @@ _IS_OTHERWISE = exp.NEQ(this=build_column(_ACCEPTED), expression=build_column(na
 
 
 def _select_image_row(right: Node, named: _Named) -> Node:
-    """Selects the single row on the right and a flag that it exists; `named` renames old and new columns apart."""
+    """Selects the single row on the right with a column `_FOUND`, which is true; `named` renames all columns."""
     return project_columns(
         right, [*((named(name), build_column(name)) for name in list_columns(right)), (named(_FOUND), exp.true())]
     )
 
 
 def _build_match_condition(node: SemiJoin, named: _Named) -> exp.Expr:
-    """Builds the condition that the old or the new single row on the right is a partner; it is never null.
+    """Builds the condition that the old or the new single row on the right is a partner; its value is never null.
 
-    `named` maps the names of the right side's columns to those of the old or the new row.
+    `named` maps the names of the right side's columns to those of the old row, or to those of the new row.
     """
     on = (
         None

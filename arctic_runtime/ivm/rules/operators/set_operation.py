@@ -1,4 +1,4 @@
-"""INTERSECT and EXCEPT: each distinct row of which a copy was added or removed is recomputed."""
+"""Rule of SetOperation (INTERSECT, EXCEPT): recomputes each distinct row of which an input gained or lost a copy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def derive_touched(node: SetOperation, names: Names, inputs: Inputs) -> Node:
 
 
 def derive_either(node: SetOperation, names: Names, inputs: Inputs) -> Node:
-    """Derives the columns `names` from the left side, which has all rows of an intersection or a difference."""
+    """Derives the columns `names` from the left side alone, which has all rows of the result."""
     return derive_either_in_inputs(node, (node.left,), names, inputs)
 
 

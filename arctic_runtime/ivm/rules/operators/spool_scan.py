@@ -1,4 +1,4 @@
-"""Scans of spools: rows that are available when the plan is executed, and that never change."""
+"""Rule of SpoolScan: rows of a spool are computed before the plan is executed, and never change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UNION ALL: its changes are the changes of all inputs together."""
+"""Rule of UnionAll: the changes of the result are the changes of all inputs together."""
 
 from __future__ import annotations
 

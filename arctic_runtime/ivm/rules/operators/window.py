@@ -1,4 +1,4 @@
-"""Windows: each partition that a changed row is or was in is recomputed."""
+"""Rule of Window: recomputes each partition that contains or contained a changed row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def derive_delta(node: Window, inputs: Inputs) -> Node:
 
 
 def derive_touched(node: Window, names: Names, inputs: Inputs) -> Node:
-    """Derives the columns `names` of rows in changed partitions; omits the window if all of them are the child's."""
+    """Derives the columns `names` of rows in changed partitions, or a superset.
+
+    The window functions are not computed if all columns `names` are columns of the child.
+    """
     if set(names) <= set(node.partition):
         return require_term(inputs.derive_touched(node.child, names))
     partitions = _derive_affected_partitions(node, inputs)

@@ -20,21 +20,21 @@ from arctic_runtime.service.view.live_data import LiveService
 from arctic_runtime.thresholds import HttpThresholds
 
 NEXT_VERSION_HEADER = "arctic-next-version"
-"""The header with the version from which a client has to ask next; a snapshot id, as text."""
+"""Response header with the version from which a client has to request the next change rows; a snapshot id, as text."""
 
 _SUMMARY = "The change rows between two versions of a table, as a stream"
 _VERSION = "a version, by its number or the name of a savepoint; "
 
 
 class _Exports:
-    """Counts the exports that run, of which there are at most `most`."""
+    """Counts the exports that are running, of which at most `most` are allowed."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._running = 0
 
     def begin_export(self) -> None:
-        """Counts an export; raises HTTPException if there are too many."""
+        """Counts a new export; raises HTTPException if there are too many."""
         if self._running >= self._most:
             raise HTTPException(503, f"{self._running} clients read change rows already, which is the limit.")
         self._running += 1
@@ -58,7 +58,7 @@ class _ExportResponse(StreamingResponse):
 
 
 def build_change_routes(service: LiveService, thresholds: HttpThresholds) -> APIRouter:
-    """Builds the route of change rows."""
+    """Builds the route that streams change rows; `thresholds.exports` limits the number of concurrent streams."""
     router = APIRouter(prefix="/api")
     exports = _Exports(thresholds.exports)
 
@@ -83,7 +83,7 @@ def build_change_routes(service: LiveService, thresholds: HttpThresholds) -> API
         try:
             rows = await run_in_thread(service.requests.open_changes, table, start, end)
             parts = row_format.encode(rows.schema, rows.batches)
-            # Read before the status is sent, which could not tell of an error afterwards.
+            # Read before the status is sent, since later the status can't report an error.
             first = await run_in_thread(next, parts, b"")
         except BaseException:
             exports.end_export()
@@ -118,7 +118,7 @@ async def _stream_parts(first: bytes, parts: Iterator[bytes]) -> AsyncIterator[b
 
 
 def _describe_stream() -> dict[str, Any]:
-    """The OpenAPI entry of the response."""
+    """Returns the OpenAPI entry of the response that streams change rows."""
     schema = {"schema": {"type": "string", "format": "binary"}}
     version = {"description": "the version to ask from next", "schema": {"type": "string"}, "required": True}
     content = {known.media_type: schema for known in ROW_FORMATS.values()}

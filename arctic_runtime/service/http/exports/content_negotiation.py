@@ -6,9 +6,9 @@ from arctic_runtime.operations.row_formats import ROW_FORMATS, RowFormat
 
 
 def choose_format(accept: str) -> RowFormat | None:
-    """Returns the format of rows that an Accept header prefers; None if it accepts none of them.
+    """Returns the format of rows that an Accept header prefers; None if the header accepts none of the formats.
 
-    Among formats that a client accepts alike, the first one is chosen.
+    Among formats that the header accepts with the same weight, the first in `ROW_FORMATS` is chosen.
     """
     weights = {known: _weigh_type(known.media_type, accept) for known in ROW_FORMATS.values()}
     best = max(weights, key=lambda known: weights[known])
@@ -16,7 +16,7 @@ def choose_format(accept: str) -> RowFormat | None:
 
 
 def _weigh_type(media_type: str, accept: str) -> float:
-    """Returns the weight of a media type in an Accept header, from 0 to 1; the most exact range that fits counts."""
+    """Returns the weight of a media type in an Accept header, from 0 to 1, by the most specific range that matches."""
     ranges = (media_type, f"{media_type.split('/', maxsplit=1)[0]}/*", "*/*")
     weights: dict[str, float] = {}
     for part in accept.lower().split(","):

@@ -1,7 +1,7 @@
-"""Column lineage of a query: which source columns each result column, and the set of rows, depend on.
+"""Column lineage of a query: the source columns on which each result column, and the set of rows, depend.
 
 The terms are those of OpenLineage's column lineage facet: a use is direct if a value comes from the column, and
-indirect if the column decides which value or which rows there are.
+indirect if the column only determines which value or which rows the result has.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from arctic_runtime.model.names import TableName
 Kind = Literal["IDENTITY", "TRANSFORMATION", "AGGREGATION", "JOIN", "GROUP_BY", "FILTER", "WINDOW", "CONDITIONAL"]
 
 _DIRECT: tuple[Kind, ...] = ("IDENTITY", "TRANSFORMATION", "AGGREGATION")
-"""Kinds of direct uses; of two nested ones, the later one in this order is reported."""
+"""Kinds of direct uses; if one use is nested in another, the kind that is later in this order is reported."""
 
 _HASHES = frozenset(
     {"crc32", "hash", "mask", "md5", "md5digest", "sha", "sha1digest", "sha2", "sha2digest", "xxhash64"}
 )
-"""Functions whose result does not reveal their argument."""
+"""Names of functions whose result does not reveal their argument."""
 
 
 @dataclass(frozen=True, order=True)
@@ -54,7 +54,7 @@ class Origin:
 
 @dataclass(frozen=True, order=True)
 class Use:
-    """A use of a column; `is_masking` if the result does not reveal the column's values, as with a hash or a count."""
+    """A use of a column; `is_masking` is whether the result hides the column's values, as a hash or a count does."""
 
     kind: Kind
     is_masking: bool = False
@@ -64,7 +64,7 @@ class Use:
         return self.kind in _DIRECT
 
     def compose_with(self, inner: Use) -> Use:
-        """Returns the combined use of a column: by the use `inner` for a value, to which this use then applies."""
+        """Returns the use of a column that `inner` uses for a value, to which this use is then applied."""
         if not self.is_direct:
             return self
         if not inner.is_direct:
@@ -74,31 +74,31 @@ class Use:
 
 
 _OF_ONE_ROW = (exp.FirstValue, exp.Lag, exp.LastValue, exp.Lead, exp.NthValue)
-"""Window functions that return a value of a single row; sqlglot classifies them as aggregates."""
+"""Window functions that return the value of a single row; sqlglot classifies them as aggregates."""
 
 Uses = Mapping[Origin, frozenset[Use]]
 
 
 @dataclass(frozen=True)
 class ColumnLineage:
-    """Uses of source columns: those that compute each result column, and those that decide which rows exist."""
+    """Uses of source columns: by each result column (`columns`), and by the decision which rows exist (`rows`)."""
 
     columns: Mapping[str, Uses]
     rows: Uses
 
 
 def compute_column_lineage(tree: Node, outputs: Iterable[tuple[str, str]]) -> ColumnLineage:
-    """Computes the lineage of an analysed query; `outputs` are pairs of a result column and a column of `tree`.
+    """Computes the column lineage of an analysed query.
 
-    A column that is not listed as an origin has no influence on the result. Columns whose names Spark generates are
-    left out.
+    `outputs` are pairs of a result column and the column of `tree` that it is. A source column that is not listed has
+    no influence on the result. Result columns whose names Spark generates are left out.
     """
     lineage = _compute_lineage(tree)
     return ColumnLineage({name: lineage.columns[made] for name, made in outputs if name}, lineage.rows)
 
 
 _Found = ColumnLineage
-"""The lineage of a node, with column names of the tree."""
+"""The lineage of a node of the operator tree, with column names of the tree."""
 
 _AS_IT_IS = Use("IDENTITY")
 
@@ -171,7 +171,7 @@ def _combine_sides(left: _Found, right: _Found) -> _Found:
 
 
 def _add_deciding_uses(lineage: _Found, kind: Kind, *decided_by: Uses) -> _Found:
-    """Returns the lineage with a use of `kind` of each column in `decided_by` added to those that decide on rows."""
+    """Returns `lineage` with the columns in `decided_by` added, as uses of `kind`, to those that determine the rows."""
     decides = {origin: frozenset({Use(kind)}) for uses in decided_by for origin in uses}
     return replace(lineage, rows=_merge_uses((lineage.rows, decides)))
 
@@ -185,7 +185,7 @@ def _merge_uses(parts: Iterable[Uses]) -> Uses:
 
 
 def _compute_expression_uses(below: _Found, expression: exp.Expr) -> Uses:
-    """Returns the uses of source columns by an expression; `below` is the lineage of the columns that it reads."""
+    """Returns the uses of source columns by an expression; `below` is the lineage of the expression's input columns."""
     uses_by_origin: dict[Origin, frozenset[Use]] = {}
     for name, use in _walk_column_uses(expression):
         for origin, uses in below.columns[name].items():
@@ -196,7 +196,7 @@ def _compute_expression_uses(below: _Found, expression: exp.Expr) -> Uses:
 
 
 def _walk_column_uses(expression: exp.Expr) -> Iterator[tuple[str, Use]]:
-    """Yields each column that an expression reads, with its use there."""
+    """Yields each column that an expression reads, with the expression's use of the column."""
     waiting = [(expression, _AS_IT_IS)]
     while waiting:
         part, use = waiting.pop()
@@ -207,7 +207,7 @@ def _walk_column_uses(expression: exp.Expr) -> Iterator[tuple[str, Use]]:
 
 
 def _list_argument_uses(part: exp.Expr) -> Iterator[tuple[exp.Expr, Use]]:
-    """Yields the arguments of a call or operator, each with the use that it makes of the argument."""
+    """Yields the arguments of a call or operator, each with the use that the call or operator makes of it."""
     own = _use_by(part)
     for name, value in part.args.items():
         kind = _INDIRECT.get((type(part), name))
@@ -225,7 +225,7 @@ _INDIRECT: Mapping[tuple[type[exp.Expr], str], Kind] = {
     (exp.Window, "order"): "WINDOW",
     (exp.Window, "spec"): "WINDOW",
 }
-"""Arguments that decide on the result without being part of it."""
+"""Arguments that determine the result without being part of it, with the kind of their use."""
 
 
 def _use_by(part: exp.Expr) -> Use:

@@ -1,4 +1,4 @@
-"""Decides whether to send lineage, without loading OpenLineage, which most projects don't use."""
+"""Decides whether to send lineage, without importing OpenLineage, which most projects don't use."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ DEFAULT_NAMESPACE = "dbt-arctic"
 def build_lineage_emitter(reader: CatalogReader, project: str, warn: Callable[[str], None]) -> LineageEmitter | None:
     """Builds an emitter if OpenLineage is configured by the environment or a file; else returns None.
 
-    The file is `openlineage.yml` in the current folder or in `~/.openlineage`. `project` is the prefix of model names.
-    The namespace of jobs is OPENLINEAGE_NAMESPACE, else `dbt-arctic`. Raises ConfigError if the client is not
+    The file is `openlineage.yml` in the current folder or in `~/.openlineage`. `project` is the prefix of job names.
+    The namespace of jobs is OPENLINEAGE_NAMESPACE, else `dbt-arctic`. Raises ConfigError if OpenLineage's client is not
     installed, or can't read its configuration.
     """
     if not is_configured(os.environ, (Path.cwd(), Path.home() / ".openlineage")):

@@ -1,6 +1,6 @@
 """Names of tables in OpenLineage: by the location of their files, and by the catalog that lists them.
 
-They equal the names that OpenLineage's Spark integration gives to Iceberg tables.
+The names equal those that OpenLineage's Spark integration gives to Iceberg tables.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from arctic_runtime.catalog_kinds.registry import select_catalog_kind
 from arctic_runtime.model.names import TableName
 
 _SCHEMES: Mapping[str, str] = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
-"""URL schemes of Hadoop clients, with the scheme that OpenLineage uses for the same store."""
+"""URL schemes of Hadoop clients, with the scheme that OpenLineage uses for the same object store."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class DatasetName:
 
 
 def name_by_location(location: str) -> DatasetName:
-    """The dataset name for a storage location such as `s3://bucket/warehouse/ods/orders`."""
+    """Returns the dataset name for a storage location such as `s3://bucket/warehouse/ods/orders`."""
     url = urlsplit(location)
     if url.scheme in ("", "file"):
         return DatasetName("file", "/" + url.path.strip("/"))
@@ -34,7 +34,7 @@ def name_by_location(location: str) -> DatasetName:
 
 
 def name_by_catalog(table: TableName, properties: Mapping[str, str]) -> DatasetName:
-    """The dataset name of a table in the catalog with these `properties`, without their secrets."""
+    """Returns the dataset name of a table in the catalog with these `properties`; the name contains no secrets."""
     return DatasetName(_build_catalog_namespace(properties) or table.catalog, f"{table.schema}.{table.name}")
 
 

@@ -21,11 +21,11 @@ from arctic_runtime.service.telemetry.lineage.observed import ModelLineage
 from arctic_runtime.thresholds import LineageThresholds
 
 ObserveLineage = Callable[[FollowedModel], ModelLineage]
-"""Observes a model's lineage from the catalog; raises ArcticError if that fails."""
+"""Function that observes a model's lineage from the catalog; raises ArcticError if that fails."""
 
 
 class Client(Protocol):
-    """The methods of OpenLineageClient that are used here."""
+    """The methods of OpenLineageClient that LineageEmitter uses."""
 
     def emit(self, event: RunEvent) -> None: ...
 
@@ -35,8 +35,8 @@ class Client(Protocol):
 class LineageEmitter:
     """Sends a start and an end event for each refresh that a follower reports, in a thread of its own.
 
-    A call returns at once and raises nothing. If the receiver is too slow, or does not answer, events are dropped, and
-    `warn` is called once until it answers again.
+    A call returns at once and raises no error. If the receiver is too slow, or does not answer, events are dropped, and
+    `warn` is called once until the receiver answers again.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class LineageEmitter:
         thresholds: LineageThresholds,
         client: Client | None = None,
     ) -> None:
-        """Creates an emitter; without `client`, with one that reads the environment and `openlineage.yml`."""
+        """Creates an emitter; without `client`, creates one that reads the environment and `openlineage.yml`."""
         self._place = place
         self._observe = observe
         self._warn = warn
@@ -66,7 +66,7 @@ class LineageEmitter:
         self.close_emitter()
 
     def __call__(self, report: Report) -> None:
-        """Queues a report; reports other than those of refreshes that changed something, or failed, are ignored."""
+        """Queues the report of a refresh; reports other than of refreshes that failed or changed rows are ignored."""
         if report.status not in ENDS:
             return
         try:
@@ -75,7 +75,7 @@ class LineageEmitter:
             self._warn_once(f"{self._thresholds.queued_reports} events wait already, so later ones are left out")
 
     def close_emitter(self) -> None:
-        """Sends the queued reports, for some seconds at most; the rest is lost."""
+        """Sends the queued reports, for some seconds at most; drops the rest."""
         until = time.monotonic() + self._thresholds.close_seconds
         try:
             self._reports.put(None, timeout=self._thresholds.close_seconds)
@@ -96,7 +96,7 @@ class LineageEmitter:
                 self._is_failing = False
 
     def _get_lineage(self, report: Report) -> ModelLineage:
-        """Returns the lineage of a report's model; observed again if the model has changed or the cached one is old."""
+        """Returns the lineage of a report's model, from a cache unless the model has changed or the entry is old."""
         followed = report.followed
         known = self._known.get(followed.table)
         now = time.monotonic()

@@ -28,7 +28,10 @@ from arctic_runtime.service.telemetry.lineage.observed import Dataset, ModelLine
 
 PRODUCER = "urn:dbt-arctic"
 ENDS: Mapping[Status, RunState] = {"refreshed": RunState.COMPLETE, "failed": RunState.FAIL}
-"""Report statuses that become runs. Unchanged models make no run, and refreshes that lost a race are repeated."""
+"""Report statuses that are sent as OpenLineage runs, with the run state.
+
+Unchanged models are not sent, and neither are refreshes that lost a commit race, since they are repeated.
+"""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class JobPlace:
 
 
 def build_refresh_events(place: JobPlace, report: Report, lineage: ModelLineage) -> tuple[RunEvent, RunEvent]:
-    """Builds the start and end events of a refresh; the run id depends only on the report and `place`."""
+    """Builds the start and end events of a refresh; the run id depends only on the model and the start time."""
     job = _build_job(place, report)
     instant = report.began.astimezone(timezone.utc)
     run_id = str(generate_static_uuid(instant, f"{job.namespace}/{job.name}".encode()))

@@ -23,7 +23,7 @@ from arctic_runtime.service.telemetry.lineage.datasets import DatasetName, name_
 
 @dataclass(frozen=True)
 class Dataset:
-    """A table's names in OpenLineage, by location and in the catalog, and its columns."""
+    """A table's columns and its names in OpenLineage: by location (`name`) and in the catalog (`alias`)."""
 
     name: DatasetName
     alias: DatasetName
@@ -34,7 +34,7 @@ class Dataset:
 class ModelLineage:
     """The tables that a model reads, directly or through views (`inputs`), and its own table (`output`).
 
-    `output` is None if that table does not exist. `columns` is None if the query can't be analysed.
+    `output` is None if the model's table does not exist. `columns` is None if the query can't be analysed.
     """
 
     inputs: Mapping[TableName, Dataset] = field(default_factory=dict)
@@ -65,7 +65,10 @@ def _build_dataset(reader: CatalogReader, state: SourceState) -> Dataset:
 
 
 def _compute_columns(model: Model, upstreams: Upstreams, output: Dataset | None) -> ColumnLineage | None:
-    """Computes the column lineage of a model's query, with the column names of its table; None if not analysable."""
+    """Computes the column lineage of a model's query, with the column names of the model's table.
+
+    Returns None if the query can't be analysed.
+    """
     sources = {
         state.name: strip_change_columns(state.columns) for state in upstreams.states.values() if state is not None
     }
@@ -78,7 +81,7 @@ def _compute_columns(model: Model, upstreams: Upstreams, output: Dataset | None)
     of_views = {_name_changes(model, source): source for source in sources} if is_of_events else {}
 
     def select_known_uses(uses: Uses) -> Uses:
-        """Selects the uses of the sources' own columns; drops those of the columns that describe a change event."""
+        """Selects the uses of the sources' own columns; drops those of columns that only change events have."""
         named = {
             Origin(of_views.get(origin.table, origin.table), origin.column): kinds for origin, kinds in uses.items()
         }

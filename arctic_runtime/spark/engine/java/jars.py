@@ -31,7 +31,7 @@ JAVA_OLDEST = 17
 JAVA_NEWEST = 22
 """The oldest and the newest version of Java that Spark works with.
 
-Hadoop needs a security manager, which newer ones lack."""
+Hadoop needs a security manager, which newer versions lack."""
 
 JAVA_COMMANDS = {
     "apt-get": "apt-get update && "
@@ -182,7 +182,7 @@ GROUPS: Mapping[str, tuple[Jar, ...]] = MappingProxyType(
         ),
     }
 )
-"""JARs that are only needed for some purposes, by the name of their group. Spark has all their other dependencies."""
+"""JARs that only some uses need, such as Kafka, by the name of their group; Spark contains their other dependencies."""
 
 UNRECORDED: Mapping[str, str] = MappingProxyType(
     {
@@ -433,7 +433,7 @@ def _build_unrecorded_error(name: str) -> ConfigError:
 def _build_no_java_error(others: Sequence[Java]) -> ConfigError:
     """Builds the error for a machine without a Java that can run Spark; `others` are the unsuitable ones."""
     home = os.environ.get("JAVA_HOME")
-    versions_found = ", ".join(f"{java.version or 'no version'} at {java.executable}" for java in others) or "none"
+    unsuitable = ", ".join(f"{java.version or 'no version'} at {java.executable}" for java in others) or "none"
     return ConfigError(
         f"{'No installed Java can run Spark' if others else 'Java is missing'}.",
         where=f"{f'JAVA_HOME={home}, ' if home else ''}PATH and the usual places",
@@ -441,7 +441,7 @@ def _build_no_java_error(others: Sequence[Java]) -> ConfigError:
             f"Java {_JAVA_NEEDED}: Spark needs {JAVA_OLDEST} at least, and does not start with one newer than "
             f"{JAVA_NEWEST}"
         ),
-        actual=versions_found,
+        actual=unsuitable,
         fix=f"{format_install_command()}; it can be installed beside another Java",
     )
 

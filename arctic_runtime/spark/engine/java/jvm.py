@@ -78,7 +78,7 @@ garbage of the next busy moment to the old generation.
 """
 
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-"""Units of sizes of memory, as powers of two."""
+"""Exponents of two by the units of memory sizes in Spark's settings, such as 20 for `m`."""
 
 LASTING_SETTINGS: Mapping[str, str] = {"spark.cleaner.periodicGC.interval": "2min"}
 """Settings of a Spark that runs for days: how often it requests a full garbage collection.
@@ -86,7 +86,8 @@ LASTING_SETTINGS: Mapping[str, str] = {"spark.cleaner.periodicGC.interval": "2mi
 This also removes broadcasts and shuffles of finished queries."""
 
 _LASTING_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2", "MALLOC_TRIM_THRESHOLD_": "131072"}
-"""Environment of such a Spark: threads share the freed memory that the C library keeps, and more is given back."""
+"""Environment variables of a Spark that runs for days, by which the C library returns more freed memory to the system.
+"""
 
 
 def launch_jvm(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGateway:
@@ -259,8 +260,8 @@ def list_class_path(settings: Mapping[str, str]) -> list[str]:
 def build_jar_settings(profile: Profile) -> dict[str, str]:
     """Builds the setting by which Spark gets its JARs: for an embedded Spark the class path, else `spark.jars`.
 
-    An embedded Spark starts faster this way. For it, groups of further JARs are not included: `spawn_jvm` puts them
-    last on the class path, so that the class-data archive is valid with and without them.
+    An embedded Spark starts faster with a class path. Its setting does not include groups of further JARs: `spawn_jvm`
+    puts these last on the class path, so that the class-data archive is valid with and without them.
     """
     groups = {} if profile.is_local else {JARS_SETTING: ",".join(profile.jar_groups)}
     paths = [str(path) for path in (*jars.resolve_jar_paths(), *jars.group_paths(groups))]

@@ -1,4 +1,4 @@
-"""The state of Spark in this process, which can have only one."""
+"""The state of Spark in this process; a process can have only one Spark."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ METHOD = "method"
 
 @dataclass
 class SparkProcess:
-    """The state of Spark in this process, which can have only one, and of the JVM, which outlives its Spark context.
+    """The state of the one Spark that this process can have, and of its JVM, which outlives the Spark context.
 
     `settings` and `root`, the first session, are those of the running Spark. `server` is the url of a Spark Connect
     server, `lent` are this process's sessions on it. `thresholds` are those of the profile for which Spark was started
     or connected. `ended` is the error by which the end of Spark was noticed. `is_lasting` says that Spark, once
-    started, runs for days. Values are None or empty before that.
+    started, runs for days. Before Spark is started, fields are None or empty.
     """
 
     lock: threading.RLock = field(default_factory=threading.RLock)

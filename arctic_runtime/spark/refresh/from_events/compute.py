@@ -20,7 +20,10 @@ from arctic_runtime.spark.refresh.inputs import Computed, RefreshInputs
 
 
 def compute_from_events(inputs: RefreshInputs) -> Computed:
-    """Checks the events that the query returns, and computes the change rows by which they change the stored rows."""
+    """Checks the events that the query returns, and computes the change rows by which these events change stored rows.
+
+    Raises DataError or ConfigError if the events are not valid, such as for a null in the key.
+    """
     model, state, shape = inputs.model, inputs.context.state, inputs.shape
     last = None if inputs.decision.mode in ("create", "full") else find_last_run(state.changes)
     declared = (last.declared if last else None) or Declared()
@@ -51,7 +54,10 @@ def compute_from_events(inputs: RefreshInputs) -> Computed:
 
 
 def _list_keys_to_empty(inputs: RefreshInputs, events: DataFrame) -> DataFrame:
-    """Returns the keys that a truncation may delete: those of all stored rows and of the run's other events."""
+    """Returns the keys that a truncation, an event that empties the table, may delete.
+
+    These are the keys of all stored rows, and of the other events that the run reads.
+    """
     made = inputs.select_key(events.where(~is_truncation(inputs.model, events)))
     old = inputs.read_rows()
     return made if old is None else made.unionAll(inputs.select_key(old))

@@ -1,4 +1,7 @@
-"""Computes change rows of tables without history: compares the net event of each key with its stored row."""
+"""Computes change rows of tables without history: compares the net event of each key with the key's stored row.
+
+The net event of a key has the combined effect of all events of the key that a run reads.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,10 @@ def compute_net_rows(inputs: RefreshInputs, window: EventWindow) -> DataFrame:
 
 
 def _net_events(inputs: RefreshInputs, rules: EventRules, window: EventWindow) -> DataFrame:
-    """Computes the net event of each key in `window`, after late events are handled as `rules` demand.
+    """Computes the net event of each key in `window`, with the combined effect of the key's events.
 
-    Late events are dropped, or the rows of their keys are recomputed from all their events.
+    Late events, which come after newer ones of their key, are handled as `rules` say: they are dropped, applied like
+    other events, or the row of their key is recomputed from all events that the key ever had.
     """
     events, last = window.events, window.last
     if last is None:
@@ -57,9 +61,9 @@ def _net_events(inputs: RefreshInputs, rules: EventRules, window: EventWindow) -
 
 
 def _recompute_keys(inputs: RefreshInputs, rules: EventRules, window: EventWindow, keys: DataFrame) -> DataFrame:
-    """Computes the net events of `window`, but those of `keys` from all events that were ever read.
+    """Computes the net event of each key in `window`; for the keys in `keys`, from all events that were ever read.
 
-    The latter have the flag `reset`, since they do not depend on stored values.
+    The net events of `keys` have the flag `reset`, since they do not depend on stored values.
     """
     model, shape = inputs.model, inputs.shape
     assert window.last is not None

@@ -21,10 +21,10 @@ from arctic_runtime.spark.tables.rows.frames import read_table, to_column
 def read_seen_places(
     spark: SparkSession, model: Model, changes: ChangeTableState, upstreams: Upstreams, offsets: Mapping[str, Version]
 ) -> DataFrame:
-    """Reads the places in event order of all change rows and all events that were ever read.
+    """Reads the keys and `sequence_by` values of all change rows of a table, and of all events that were ever read.
 
-    The columns are those of the key, and `_seq` with the place, a value of `sequence_by`. `offsets` has the versions up
-    to which the upstreams were read.
+    The columns are those of the key, and `_seq` with the value of `sequence_by`. `offsets` has the versions up to which
+    the upstreams were read.
     """
     sequence = model.config.sequence_by
     assert changes.newest is not None
@@ -39,9 +39,10 @@ def read_seen_places(
 def read_past_events(
     spark: SparkSession, model: Model, upstreams: Upstreams, history: History, versions: Mapping[str, Version]
 ) -> DataFrame:
-    """Runs the query over all rows of its sources up to `versions`; a source that is not in `versions` counts as empty.
+    """Runs the model's query over all rows of its sources up to `versions`, by the names of the sources.
 
-    `history` names the views that the query reads, so that several results can be read together.
+    A source that is not in `versions` counts as empty. `history` is a part of the names of the temporary views that the
+    query reads, so that results with different names can be read together.
     """
     windows = {source: Window(source, None, version) for source, version in versions.items()}
     unread: Narrowed = {source: _no_rows for source in list_changes_read(model.sql) if str(source) not in versions}

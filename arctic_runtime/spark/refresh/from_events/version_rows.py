@@ -22,7 +22,10 @@ from arctic_runtime.spark.tables.rows import marks
 
 
 def compute_version_rows(inputs: RefreshInputs, window: EventWindow) -> DataFrame:
-    """Computes the change rows by which the events of `window` change versions; reads only versions they may change."""
+    """Computes the change rows by which the events of `window` open, close or change versions of rows.
+
+    Except in a full refresh, it reads only the stored versions that these events may change.
+    """
     model, shape, events = inputs.model, inputs.shape, window.events
     if model.config.valid_time:
         bitemporal.check_valid_times(model, events)
@@ -41,7 +44,10 @@ def compute_version_rows(inputs: RefreshInputs, window: EventWindow) -> DataFram
 
 
 def _recompute_versions(inputs: RefreshInputs, events: DataFrame) -> DataFrame:
-    """Computes the change rows that turn all stored versions into those computed from all `events` of the table."""
+    """Computes the change rows of a full refresh: they turn all stored versions into those computed from `events`.
+
+    `events` has all events that the upstreams of the table still have.
+    """
     model, shape = inputs.model, inputs.shape
     check_history_is_kept(model, inputs.upstreams.states)
     versions, stored = fold_to_versions(events, shape, model), inputs.read_all_rows()
@@ -57,9 +63,9 @@ def _record_versions(inputs: RefreshInputs, images: DataFrame) -> DataFrame:
 
 
 def find_earlier_events(inputs: RefreshInputs, window: EventWindow, last: RunSummary) -> DataFrame | None:
-    """Reads the events of earlier runs on which the events of this run depend; None if there are none.
+    """Reads the events of earlier runs without which this run can't apply its events; None if there are none.
 
-    Also returns None after a restore, since it undid some of these events.
+    Also returns None if the table was restored, since the restore has undone some of the earlier events.
     """
     if last.restored is not None:
         return None

@@ -12,7 +12,7 @@ from arctic_runtime.spark.events.profile import Profile
 
 @dataclass(frozen=True)
 class EventWindow:
-    """The events of a run after their checks, with their profile; `last` is the summary of the run before.
+    """The change events that a run reads, after their checks, with counts of them, and the summary of the last run.
 
     `last` is None if all events are read, by a first run or a full refresh.
     """

@@ -1,9 +1,8 @@
 """Updates the aggregate state of a table: counts, sums, minimums and maximums per group, in a table of its own.
 
 A run writes the state before it publishes the change rows, and the commit of the change rows names the snapshot of the
-state. So if the run dies between the two, the state that the last commit names still exists.
-
-A group that lost its minimum or maximum is recomputed from the sources, which are read only if there is such a group.
+state. So if the run dies between the two, the state that the last commit names still exists. If the row with a group's
+minimum or maximum was deleted, the group is recomputed from the sources, which are read only in this case.
 """
 
 from __future__ import annotations
@@ -48,14 +47,15 @@ Register = Callable[[Sequence[Node]], None]
 _BEFORE, _AFTER = "__arctic_totals_before", "__arctic_totals_after"
 _LOST = "__arctic_is_lost"
 _MOST_BEHIND = 34
-"""Decimal places that a sum of decimals keeps for certain when it is combined with a zero."""
+"""Maximum number of decimal places of a stored sum with which later additions of decimals lose no digits."""
 
 
 @dataclass(frozen=True)
 class Followed:
-    """Result rows of the groups that changed, and maybe of others, after (`now`) and before the changes.
+    """Result rows of groups, after the changes (`now`) and before the changes (`before`).
 
-    The columns are those of the query's operator tree. If `before` is None, `now` has the rows of all groups.
+    They contain all groups that changed, and maybe others. The columns are those of the query's operator tree. If
+    `before` is None, `now` has the rows of all groups.
     """
 
     now: DataFrame
@@ -67,9 +67,9 @@ def update_aggregate_state(
 ) -> Followed | None:
     """Updates or creates the stored aggregate state, and returns the result rows of the groups that changed.
 
-    Returns None if the state can't be kept, since it has too many groups or a type that can't be added up exactly.
-    `register` creates the views of sources that operator trees read, and `hold` caches rows that are read several
-    times. An updated state is written in a `background` thread.
+    Returns None if the state can't be kept, since it has too many groups or a column of a type for which sums depend on
+    the order of addition. `register` creates the views of sources that operator trees read, and `hold` caches rows that
+    are read several times. An updated state is written in a `background` thread.
     """
     spark, thresholds = context.spark, context.thresholds.incremental
     before = _read_stored_state(context, plan)
@@ -110,10 +110,10 @@ def find_plan(model: Model, upstreams: Upstreams, fingerprint: str) -> Aggregate
 
 
 def find_differing_groups(spark: SparkSession, model: Model, snapshot: int, plan: AggregateState) -> DataFrame:
-    """Returns the groups whose stored state differs from the recomputed one.
+    """Returns the groups whose stored aggregate state differs from a newly computed one.
 
-    `snapshot` is that of the stored state. The result has the group's keys, and structs of the `kept` and the
-    `computed` values. The views that `plan.state` reads must exist.
+    `snapshot` is the snapshot id of the stored state. The result has the columns of the group's key, and the structs
+    `kept` and `computed` with the stored and the newly computed values. The views that `plan.state` reads must exist.
     """
     stored = read_state(spark, model, snapshot, plan)
     made = cast_like(spark.sql(render_sql(plan.state)), stored)
@@ -126,7 +126,7 @@ def find_differing_groups(spark: SparkSession, model: Model, snapshot: int, plan
 
 
 def _compute_state(spark: SparkSession, plan: AggregateState) -> DataFrame | None:
-    """Computes the state of all groups; None if it would have sums that depend on the order of addition."""
+    """Computes the aggregate state of all groups; None if Spark can't, or if sums depend on the order of addition."""
     try:
         made = spark.sql(render_sql(plan.state))
     except AnalysisException:
@@ -136,7 +136,7 @@ def _compute_state(spark: SparkSession, plan: AggregateState) -> DataFrame | Non
 
 
 def _read_stored_state(context: Context, plan: AggregateState) -> DataFrame | None:
-    """Reads the state that the newest run has stored; None if it has stored none, or that of another plan."""
+    """Reads the aggregate state that the newest run has stored; None if it has stored none, or one for another plan."""
     state = context.state
     last = find_last_run(state.changes)
     if state.aggregate_state is None or last is None or last.aggregate_state != hash_state(plan):
@@ -152,10 +152,10 @@ def read_state(spark: SparkSession, model: Model, snapshot: int, plan: Aggregate
 def _apply_changes(
     before: DataFrame, moved: DataFrame, plan: AggregateState, register: Register, materialize: Hold
 ) -> DataFrame:
-    """Returns the state after the changes; groups that lost a minimum or maximum are recomputed from the sources.
+    """Returns the aggregate state after the changes; recomputes groups that lost a minimum or maximum from the sources.
 
-    `before` is the state before, `moved` are the changes per group. `register` creates the views of sources that
-    operator trees read; `materialize` computes rows at once, so that they are not recomputed for each use.
+    `before` is the state before the changes, `moved` has the changes per group. `register` creates the views of sources
+    that operator trees read; `materialize` computes rows at once, so that they are not recomputed for each use.
     """
     added = _add_changes(before, moved, plan)
     if not plan.extremes:
@@ -175,8 +175,8 @@ def _apply_changes(
 def _materialize_small(rows: DataFrame, most: int, hold: Hold) -> DataFrame:
     """Computes `rows` at once and keeps them in the driver, if there are at most `most` and no nested types.
 
-    Otherwise `hold` caches them. Caching alone would not do for small ones: Spark drops cached rows as soon as the
-    state is written, and would recompute them for each later use.
+    Otherwise `hold` caches them. For few rows a cache would not be enough: Spark drops cached rows as soon as the state
+    table, from which they are computed, is written, and would recompute them for each later use.
     """
     if any("<" in kind for _, kind in rows.dtypes):
         return hold(rows)
@@ -185,7 +185,7 @@ def _materialize_small(rows: DataFrame, most: int, hold: Hold) -> DataFrame:
 
 
 def _add_changes(before: DataFrame, moved: DataFrame, plan: AggregateState) -> DataFrame:
-    """Adds the changes `moved` to the state `before`, in its types; drops groups that have no rows left.
+    """Adds the changes `moved` to the state `before`, with the types of `before`; drops groups without remaining rows.
 
     If the state has minimums or maximums, the column _LOST says whether the group may have lost one.
     """
@@ -215,7 +215,7 @@ _EXTREMES: Mapping[str, LiteralString] = {"min": "min({part})", "max": "max({par
 def _is_lost(kind: str, name: str, gone: str) -> Expression:
     """Builds the condition that a group may have lost its minimum or maximum (`kind`) by removed rows.
 
-    `name` is the column of the value over the remaining rows, as far as known, `gone` that over the removed rows.
+    `name` is the column of the minimum or maximum over the stored and added rows, `gone` that over the removed rows.
     """
     is_beyond = to_column(name) < to_column(gone) if kind == "min" else to_column(name) > to_column(gone)
     return to_column(gone).isNotNull() & ~F.coalesce(is_beyond, F.lit(False))
@@ -228,7 +228,7 @@ def cast_like(rows: DataFrame, stored: DataFrame, more: Mapping[str, str] | None
 
 
 def _select_changed_groups(rows: DataFrame, moved: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Selects the rows of a state whose group is in `moved`, the changes per group.
+    """Selects from `rows`, an aggregate state, the groups that are in `moved`, the changes per group.
 
     `keys` are the columns of the group; nulls in them equal each other.
     """
@@ -239,7 +239,7 @@ def _select_changed_groups(rows: DataFrame, moved: DataFrame, keys: Sequence[str
 
 
 def _compute_result_rows(spark: SparkSession, rows: DataFrame, result: Node, view: str) -> DataFrame:
-    """Computes result rows of the query from the state `rows`, by the operator tree `result`.
+    """Computes result rows of the query from `rows`, an aggregate state, by the operator tree `result`.
 
     `view` is the name of the temporary view that it creates for the state.
     """
@@ -248,7 +248,7 @@ def _compute_result_rows(spark: SparkSession, rows: DataFrame, result: Node, vie
 
 
 def _write_state(context: Context, rows: DataFrame) -> None:
-    """Replaces the stored state by `rows`; earlier states can still be read by their snapshots."""
+    """Replaces the stored aggregate state by `rows`; earlier states can still be read at their snapshots."""
     table = context.model.table.totals
     columns_renamed = rows.toDF(*[f"total_{place}" for place in range(len(rows.columns))])
     write_internal_table(

@@ -58,7 +58,7 @@ class QueryComputation:
 
     @property
     def _needs_old(self) -> bool:
-        """Whether change rows need values that only the table has: columns missing in the query, or closed versions."""
+        """Whether change rows need data that only the table has: columns that the query lacks, or closed versions."""
         config = self.inputs.model.config
         return self.inputs.shape.keeps_more or (config.has_history and not config.keep_deleted)
 
@@ -67,6 +67,7 @@ class QueryComputation:
         return versions.to_entity_shape(self.inputs.model.config, self.inputs.shape)
 
     def follow(self, increment: Increment) -> Computed:
+        """Computes the change rows from changes of the sources, by the strategy of the incremental plan `increment`."""
         inputs = self.inputs
         if not isinstance(increment.maintenance, AggregateState):
             self._register(increment, increment.trees)
@@ -116,8 +117,8 @@ class QueryComputation:
     def _follow_state(self, increment: Increment, plan: AggregateState) -> Computed:
         """Updates the aggregate state, and computes the change rows of the groups whose state changed.
 
-        If no state is stored, computes those of all groups. If the state can't be kept, computes the change rows
-        without it.
+        If no state is stored, computes the change rows of all groups. If the state can't be kept, computes the change
+        rows without it, and records for later runs that it can't be kept.
         """
         inputs = self.inputs
         update = totals.update_aggregate_state(
@@ -159,7 +160,10 @@ class QueryComputation:
         return collect_statistics(inputs.upstreams, inputs.decision.windows, inputs.thresholds.joins)
 
     def _are_most(self, old: DataFrame | None, count: int) -> bool:
-        """Whether most rows of the table may change: `old` are the stored rows of the `count` affected keys."""
+        """Whether a share of the table's rows above the threshold `affected_share` may change.
+
+        `old` has the stored rows of the affected keys, `count` is the number of these keys.
+        """
         base = self.inputs.context.state.base
         if old is None or base is None:
             return False
@@ -169,14 +173,14 @@ class QueryComputation:
     def _look_up(self, added: DataFrame, changed: DataFrame) -> Computed:
         """Computes change rows by a comparison of `added` rows with the stored rows whose keys are in `changed`.
 
-        It is needed if only the table has some values, such as those of columns that the query no longer has. `changed`
-        has the keys of all added and removed rows, and has to be cached.
+        This is needed if only the table has some values, such as those of columns that the query no longer returns.
+        `changed` has the keys of all added and removed rows, and has to be cached.
         """
         key = [to_column(part) for part in self.inputs.model.config.entity_key]
         return self._diff(added, self._read_old(changed.select(*key), changed.count()))
 
     def _read_old(self, keys: DataFrame, count: int | None) -> DataFrame | None:
-        """Reads the table's rows with one of `keys`; `count` is the number of keys, None if unknown.
+        """Reads the table's rows whose key is in `keys`; `count` is the number of keys, None if unknown.
 
         The columns of `keys` have the names of the table's key columns.
         """
@@ -201,7 +205,7 @@ class QueryComputation:
         return Computed(rows, RunSummary(high_watermark=time.isoformat()), is_gathered)
 
     def _follow_versions(self, images: DataFrame) -> Computed:
-        """Computes the change rows of versions from `images`, pairs of the query's rows after and before a change."""
+        """Computes the change rows of versions from `images`, pairs of a new (a0…) and an old (b0…) query row."""
         inputs = self.inputs
         held, time = inputs.cache(images), self._time
         places = versions.Positions.find(inputs.model.config, inputs.shape)

@@ -1,4 +1,4 @@
-"""Finds texts that Spark would convert to timestamps of the day of the run, since they have a time but no date."""
+"""Searches for texts with a time but no date, such as `10:15`, which Spark converts to times of the current day."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def find_day_texts(
     follows: bool,
     thresholds: PruningThresholds,
 ) -> str | None:
-    """Finds the first upstream with times without a date in text columns that the query converts to timestamps.
+    """Returns an explanation if an upstream has times without a date in text that the query converts to timestamps.
 
-    Returns an explanation that names the upstream and the columns; None if there is none. An incremental run
-    (`follows`) searches only changed rows: if others had such texts, the run would not be incremental. Runs one Spark
-    job for each upstream with such columns.
+    The explanation names the first such upstream and its columns; it is None if there is none. An incremental run
+    (`follows`) searches only changed rows, since earlier runs have searched the others. Runs one Spark job for each
+    upstream with text columns that the query converts.
     """
     for name, state in upstreams.states.items():
         asked = (

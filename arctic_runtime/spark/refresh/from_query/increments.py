@@ -37,9 +37,9 @@ from arctic_runtime.thresholds import Thresholds
 def register_images(sources: SourceWindows, trees: Iterable[Node], hold: Hold | None = None) -> None:
     """Creates the temporary views of sources and their changes that the operator trees `trees` read.
 
-    If they read large tables, changed rows get a filter with the bounds of their join columns. From this, Spark derives
-    which rows of the large tables can match, and skips files without any. `hold` caches changed rows that are read
-    several times; None caches none.
+    If the trees read large tables, changed rows get a filter with the lowest and highest values of their join columns.
+    From this, Spark derives which rows of the large tables can match, and skips files without such rows. `hold` caches
+    changed rows that are read several times; None caches none.
     """
     trees = tuple(trees)
     read = [scan for tree in trees for scan in list_scans(tree)]
@@ -50,7 +50,10 @@ def register_images(sources: SourceWindows, trees: Iterable[Node], hold: Hold | 
 
 
 def register_spools(spark: SparkSession, values: Iterable[Spool], hold: Hold) -> None:
-    """Creates the temporary views of spools, and computes their rows at once, so that Spark knows their number."""
+    """Creates the temporary views of spools, which are parts of a plan that are computed once and read several times.
+
+    The distinct rows of a spool are computed at once, so that Spark knows their number.
+    """
     for one in values:
         rows = hold(spark.sql(render_sql(one.rows)).distinct())
         rows.count()
@@ -63,15 +66,18 @@ def _is_large_read(read: Iterable[Scan], upstreams: Upstreams, thresholds: Thres
 
 
 def has_maps(query: DataFrame) -> bool:
-    """Whether the query has columns with maps, which Spark can't compare, so that equal rows would not cancel out."""
+    """Whether the query has columns with maps, which Spark can't compare.
+
+    Without a comparison, added and removed rows that are equal can't cancel out.
+    """
     return any(has_map(read_type(type_of(field.dataType))) for field in query.schema.fields)
 
 
 def compute_deltas(spark: SparkSession, changes: Node, increment: Increment, query: DataFrame) -> DataFrame:
     """Computes the rows added to and removed from the query's result, with their multiplicity, 1 or -1.
 
-    The columns are those of `query`. One term of the plan may add a row that another one removes, and `Explode` may
-    give equal rows before and after a change; such rows cancel out here.
+    The result has the columns of `query` and the multiplicity. If one term of the plan adds a row that another term
+    removes, or if `Explode` returns equal rows before and after a change, these rows cancel out.
     """
     delta_rows = spark.sql(render_sql(changes))
     if any(isinstance(node, UnionAll | Explode) for node in walk_tree(changes)):
@@ -80,10 +86,10 @@ def compute_deltas(spark: SparkSession, changes: Node, increment: Increment, que
 
 
 def compute_pairs(spark: SparkSession, pairs: Node, increment: Increment, query: DataFrame) -> DataFrame:
-    """Computes pairs of result rows after and before the changes.
+    """Computes pairs of a new and an old result row, after and before the changes.
 
-    They have the columns of `query`, the same columns named by `name_before`, and the flags HAS_AFTER and HAS_BEFORE,
-    whether each row exists.
+    The result has the columns of `query` for the new row, the same columns named by `name_before` for the old row, and
+    the flags HAS_AFTER and HAS_BEFORE, whether each of the two rows exists.
     """
     pair_rows = spark.sql(render_sql(pairs))
     was = _list_outputs(pair_rows, increment, query, name_before)
@@ -118,7 +124,8 @@ def _list_outputs(
 ) -> list[Sql]:
     """Builds the expressions that select the columns of `query` from `rows`, the result of an operator tree.
 
-    `named` changes the names on both sides. Raises NotMaintained if number, names or types of the columns differ.
+    `named` converts the names of both, such as to those of old rows. Raises NotMaintained if number, names or types of
+    the columns differ.
     """
     fields = query.schema.fields
     if len(fields) != len(increment.outputs):

@@ -1,8 +1,9 @@
 """Checks that our parser understands a query as Spark does, before the query is refreshed incrementally.
 
-Incremental plans are built from our own operator tree of a query, which would give wrong rows if it meant something
-else than the text. So SQL is generated from our parse of the text, and Spark's plans of both are compared: first the
-analyzed plans, and if Spark does not consider them the same, the optimized plans as texts.
+Incremental plans are built from an operator tree that our own parser makes of a query. If Spark understood the query
+differently, the plans would compute wrong rows. So SQL is generated from our parse of the text, and Spark's plans of
+this SQL and of the original text are compared: first the analyzed plans, and if Spark does not consider them the same,
+the optimized plans as texts.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ _CHECKED = "arctic_checked"
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether Spark makes the same plan of a query and of its regenerated text; `because` is the difference if not."""
+    """Whether Spark makes the same plan of a query and of the SQL generated from our parse of it.
+
+    If not, `because` describes the difference.
+    """
 
     is_same: bool
     because: str = ""
@@ -89,8 +93,9 @@ def _check_verdict(verdict: Verdict, what: str) -> None:
 def compare_with_spark(spark: SparkSession, sql: str, at: TableName | None = None) -> Verdict:
     """Compares how Spark and our parser understand the query `sql`.
 
-    In the regenerated SQL, names of tables are completed by the catalog and the schema of `at`; None leaves them.
-    Raises NotMaintained if our parser rejects the query, and Spark's own error if Spark does.
+    In the SQL that is generated from our parse, names of tables are completed by the catalog and the schema of `at`;
+    None leaves them as they are. Raises NotMaintained if our parser rejects the query, and Spark's own error if Spark
+    rejects it.
     """
     query = parse_query(sql)
     if at is not None:
@@ -158,7 +163,10 @@ def _find_first_difference(one: list[str], other: list[str]) -> str:
 
 
 def _split_at_commas(line: str) -> list[str]:
-    """Splits the bracketed list in `line`, or all of `line` without one, at commas outside of nested parentheses."""
+    """Splits the list in square brackets in `line` at its commas, except commas inside nested parentheses.
+
+    A line without such a list is split as a whole.
+    """
     pieces, depth = [""], 0
     for character in line.partition("[")[2].rpartition("]")[0] or line:
         depth += (character in "([{") - (character in ")]}")
@@ -171,7 +179,7 @@ def _split_at_commas(line: str) -> list[str]:
 
 @contextmanager
 def _use_namespace(spark: SparkSession, table: TableName) -> Iterator[None]:
-    """Until the block ends, makes the catalog and the schema of `table` the current ones of the Spark session."""
+    """Makes the catalog and the schema of `table` the current ones of the Spark session until the `with` block ends."""
     catalog, schema = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
     spark.sql(fill_statement("USE {schema}", schema=quote_name(table.catalog, table.schema)))
     try:
@@ -205,7 +213,7 @@ def _complete_names(query: exp.Query, at: TableName) -> None:
 
 
 def _has_shadowed_cte(query: exp.Query) -> bool:
-    """Whether a WITH defines a name that an enclosing WITH also defines, which Spark resolves in one of two ways."""
+    """Whether a WITH defines a name that an enclosing WITH also defines; a Spark setting decides which one is used."""
     return any(
         _list_names(clause.expressions) & _list_names(_list_inner_ctes(clause)) for clause in query.find_all(exp.With)
     )

@@ -1,4 +1,4 @@
-"""Creates semi-join reducers: the rows of a large source that a plan can need, read once for all terms of the plan."""
+"""Creates semi-join reducers: views of the rows of a large source that a plan can need, each read only once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _FOUND = "__arctic_found_"
 class _Sought:
     """Distinct values by which rows of a source are looked up; a row matches if its columns `fields` equal one of them.
 
-    The columns of `values` are named as `match_key` expects. Nulls equal each other if `null_safe`.
+    `values` has one row per value, with columns named as `match_key` expects; `count` is the number of its rows. Nulls
+    equal each other if `null_safe`.
     """
 
     fields: tuple[str, ...]
@@ -40,7 +41,7 @@ class _Sought:
 
     @cached_property
     def build_nearby_condition(self) -> Expression:
-        """A condition that all matching rows of the source meet, and by which Iceberg skips files."""
+        """Condition on the source that all matching rows meet, so that Iceberg can skip files without such rows."""
         known_bounds = collect_bounds(self.values.toDF(*self.fields), self.count, self.thresholds)
         return F.lit(False) if known_bounds is None else F.expr(write_expression(build_bounds_condition(known_bounds)))
 
@@ -48,7 +49,8 @@ class _Sought:
 def register_reducers(sources: SourceWindows, reducers: Iterable[SemiJoinReducer], hold: Hold) -> None:
     """Creates the temporary views of semi-join reducers; the views that their lookups read must exist already.
 
-    If there are more lookup values than an executor can hold, the views have all rows of the source.
+    If there are more lookup values than the threshold `reducer_values`, the views have all rows of the source that meet
+    the reducer's condition.
     """
     spark, thresholds = sources.spark, sources.thresholds
     for part in reducers:
@@ -67,7 +69,7 @@ def register_reducers(sources: SourceWindows, reducers: Iterable[SemiJoinReducer
 def _collect_lookups(
     spark: SparkSession, lookups: Iterable[Lookup], thresholds: PruningThresholds, hold: Hold
 ) -> Iterator[_Sought]:
-    """Computes the values for which `lookups` search; those of lookups by the same columns are combined."""
+    """Computes the values for which `lookups` search in a source; lookups by the same columns are combined to one."""
     together: dict[tuple[str, ...], list[Lookup]] = {}
     for one in lookups:
         together.setdefault(one.fields, []).append(one)
@@ -82,7 +84,8 @@ def _hold_matching_rows(
 ) -> DataFrame:
     """Selects the columns `fields` of rows that meet `where` and match a value in `sought`, computes and caches them.
 
-    They are computed at once: then Spark knows their number, and filters a base table before it is merged with changes.
+    They are computed at once, so that Spark knows their number, and filters the rows of a base table before it merges
+    them with unmerged changes.
     """
     matching = hold(_select_matching_rows(rows.select(*map(to_column, fields)).where(where), sought))
     matching.count()
@@ -103,7 +106,10 @@ def _select_matching_rows(rows: DataFrame, sought: Sequence[_Sought]) -> DataFra
 
 
 def _register_images(spark: SparkSession, part: SemiJoinReducer, rows: DataFrame) -> None:
-    """Creates the views of a reducer's images of its source, from its current `rows` and the changes of the source."""
+    """Creates the views of a reducer: the source's rows after the changes (`new`), before them (`old`), or `either`.
+
+    They are computed from `rows`, the matching rows after the changes, and from the changes of the source.
+    """
     shown: dict[Image, DataFrame] = {"new": rows}
     if part.changes is not None:
         assert part.whole.key is not None

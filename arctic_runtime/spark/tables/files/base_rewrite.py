@@ -1,4 +1,7 @@
-"""Rewrites the base table with its unmerged changes, bucket by bucket and without a shuffle of the base table."""
+"""Rewrites all rows of a base table, merged with the unmerged changes, in parts, without a shuffle of the base table.
+
+A part is a range of buckets, by which the base table is partitioned.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +42,16 @@ from arctic_runtime.spark.tables.rows.frames import (
 )
 
 CHANGED = f"{OWN_PREFIX}changed"
-"""Name of the column with the action of a change in joined rows; with a number, a column of the change."""
+"""Name of the column with a change row's action after the join with the base table.
+
+Followed by a column's position, it is the name of the change row's value of that column."""
 
 
 def rewrite_base(step: RewriteBase, context: Context) -> None:
-    """Writes the parts of a base rewrite that are left, then publishes them; calls `context.tell` after each part.
+    """Writes the remaining parts of a base rewrite, then publishes all parts; calls `context.tell` after each part.
 
-    If the table is one part, this is one commit, for which Iceberg checks that the base table is as observed. Raises
-    CommitConflict if the base table has changed; the written parts are then lost.
+    If the table is one part, the rewrite is one commit, for which Iceberg checks that the base table is unchanged.
+    Raises CommitConflict if the base table has changed; the written parts are then lost.
     """
     if len(step.ranges) == 1:
         _write_part(
@@ -64,8 +69,8 @@ def rewrite_base(step: RewriteBase, context: Context) -> None:
 def _rewrite_by_parts(step: RewriteBase, context: Context) -> None:
     """Writes the remaining parts to a branch, one commit each, then publishes the branch.
 
-    Written parts stay on the branch after a failure. It does no harm if a part is written twice, even by two processes
-    at the same time: it replaces the rows of its buckets by the same rows.
+    Written parts stay on the branch after a failure, so that a later rewrite continues from them. A part may be written
+    twice, even by two processes at the same time, since both replace the rows of its buckets by the same rows.
     """
     spark, branch = context.spark, step.table.to_branch_parts(step.branch)
     create = fill_statement(
@@ -110,9 +115,9 @@ def _check_all_done(step: RewriteBase, context: Context) -> None:
 def _write_part(
     step: RewriteBase, part: BucketRange, context: Context, to: Sequence[str], more: Mapping[str, str]
 ) -> None:
-    """Replaces the files in the buckets of a part by merged ones, in one commit to the table or branch `to`.
+    """Replaces the files in the buckets of a part by files with merged rows, in one commit to the table or branch `to`.
 
-    `more` are further options of the writer.
+    `more` are further options of the DataFrame writer.
     """
     rows, is_within = _merge_part(step, part, context, to), _build_part_condition(step, part, context)
     options = {
@@ -131,7 +136,7 @@ def _write_part(
 
 
 def _merge_part(step: RewriteBase, part: BucketRange, context: Context, base_parts: Sequence[str]) -> DataFrame:
-    """Computes the rows of a part after the merge, with the columns that the base table has now.
+    """Computes the rows of a part after the merge with unmerged changes, with the base table's current columns.
 
     Each row stays in the task of its bucket. `base_parts` is the name of the table or branch to read from.
     """
@@ -162,9 +167,10 @@ def _read_newest_changes(step: RewriteBase, part: BucketRange, context: Context)
 def _join_changes(
     base: DataFrame, changes: DataFrame, step: RewriteBase, columns: Sequence[Column], context: Context
 ) -> DataFrame:
-    """Joins base rows and change rows on the key, by a full outer join, as `step.meeting` says: by sort or by hash.
+    """Joins base rows and change rows on the key, by a full outer join.
 
-    For a hash join, the side with fewer rows is hashed.
+    `step.meeting` chooses a sort-merge join or a shuffled hash join; in a hash join, the side with fewer rows is
+    hashed.
     """
     places = {column_kept.name.lower(): place for place, column_kept in enumerate(columns)}
     pairs = [to_column(part) == F.col(f"{CHANGED}{places[part.lower()]}") for part in context.model.config.primary_key]
@@ -188,7 +194,7 @@ def _build_part_condition(step: RewriteBase, part: BucketRange, context: Context
 
 
 def _sort_by_partition(rows: DataFrame, step: RewriteBase, catalog: str) -> DataFrame:
-    """Sorts rows within tasks by the step's order; first by partition and bucket if the table has partitions.
+    """Sorts rows within tasks by the step's order; if the table has partitions, by partition and bucket before that.
 
     So a task writes one file at a time.
     """

@@ -1,6 +1,7 @@
-"""Changes the number of buckets in which hash nodes are stored: prepares partition specs, and rewrites files.
+"""Splits and merges buckets of a base table: rewrites files under a partition spec with another number of buckets.
 
-The number is 2^depth, where depth is that of the hash node in the hash tree.
+Buckets are the nodes of a binary tree, the hash tree: a split gives a node two children, a merge removes them. The
+files of a node of depth d are stored under a partition spec with 2^d buckets.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from arctic_runtime.spark.tables.files.file_rewrite import rewrite_files
 
 
 def resize_buckets(step: ResizeBuckets, context: Context) -> None:
-    """Rewrites the files of hash nodes with another number of buckets, in one commit after preparing partition specs.
+    """Rewrites the files of a step's hash nodes under a partition spec with another number of buckets.
 
-    If the process dies in between, new files of the table have another number of buckets than its old ones, which is
-    correct for readers and writers. Raises CommitConflict if another writer was faster.
+    The specs are prepared before the files are rewritten in one commit. If the process dies in between, new files of
+    the table have another number of buckets than old files, which is correct for readers and writers. Raises
+    CommitConflict if another writer was faster.
     """
     rewrite_files(_build_rewrite(step, context), context)
 
@@ -48,9 +50,9 @@ def _build_rewrite(step: ResizeBuckets, context: Context) -> RewriteFiles:
 
 
 def _prepare_spec(step: ResizeBuckets, context: Context, reader: CatalogReader) -> int:
-    """Returns the id of the partition spec with the step's depth; creates it if it is missing.
+    """Returns the id of the partition spec with 2^`step.depth` buckets; creates it if it is missing.
 
-    Afterwards the spec with the step's `default_depth` is the table's default.
+    Afterwards the spec with 2^`step.default_depth` buckets is the table's default.
     """
     model = context.model
     for depth in (step.depth, step.default_depth):
@@ -88,17 +90,17 @@ def _make_default(step: ResizeBuckets, specs: Specs, depth: int, context: Contex
 
 
 def _find_spec_of_depth(specs: Specs, depth: int, model: Model) -> int | None:
-    """Returns the id of the newest spec with 2^`depth` buckets, and otherwise the fields of the default spec.
+    """Returns the id of the newest partition spec with 2^`depth` buckets; None if there is none.
 
-    Returns None if there is none.
+    All fields of the spec except the bucket must be those of the default spec.
     """
     wanted = _list_other_transforms(specs, specs.default, model), 1 << depth
-    specs_found = (
+    matching = (
         spec
         for spec in specs.transforms
         if (_list_other_transforms(specs, spec, model), _get_bucket_count(specs, spec, model)) == wanted
     )
-    return max(specs_found, default=None)
+    return max(matching, default=None)
 
 
 def _list_other_transforms(specs: Specs, spec: int, model: Model) -> list[Transform]:

@@ -18,10 +18,10 @@ _NEWEST, _LAST, _TOP = "__arctic_newest", "__arctic_last", "__arctic_top"
 
 
 def compact_changelog(step: CompactChangelog, context: Context) -> None:
-    """Deletes the replaced change rows in one commit.
+    """Deletes change rows that a newer change row of their key has replaced, up to a version, in one commit.
 
-    First it sets the property COMPACTED_UNTIL to the version up to which rows may be missing, so that readers that lag
-    behind raise an error. Raises CommitConflict if the change table has changed.
+    Before that, sets the property COMPACTED_UNTIL to this version, up to which rows may be missing; a reader that has
+    not read up to it raises an error. Raises CommitConflict if the change table has changed.
     """
     set_properties("changelog_compaction.mark", context.spark, step.table, {COMPACTED_UNTIL: format_ages([step.until])})
     swap_in(context.attempt, step.table, step.expected, lambda on: _delete_change_rows(step, context, on))

@@ -30,7 +30,7 @@ ANY_COUNT = 2**31 - 1
 
 
 def rewrite_files(step: RewriteFiles, context: Context) -> None:
-    """Rewrites the data files of a step on a branch, then publishes it.
+    """Rewrites the data files of a step on a branch, then publishes the branch.
 
     Raises CommitConflict if the table has changed.
     """
@@ -52,9 +52,9 @@ def rewrite_files(step: RewriteFiles, context: Context) -> None:
 
 
 def _stamp_merged_version(spark: SparkSession, branch: tuple[str, ...], merged: Version) -> None:
-    """Adds a commit without rows to a branch, with the version up to which the base table is merged in its summary.
+    """Adds a commit without rows to a branch; its summary has the version up to which changes are merged into the base.
 
-    The newest snapshot needs this entry, and the procedure can't set it on its own commit.
+    The newest snapshot needs this entry, and the procedure `rewrite_data_files` can't add it to its own commit.
     """
     writer = (
         spark.table(quote_name(*branch))
@@ -68,7 +68,8 @@ def _stamp_merged_version(spark: SparkSession, branch: tuple[str, ...], merged: 
 def _write_rewrite_call(step: RewriteFiles, context: Context) -> Sql:
     """Builds the call of the procedure without its closing parenthesis, so that the branch can be added.
 
-    The step's files are selected by a condition on rows. If it covers more files, that only costs time.
+    The step's files are selected by a condition on rows. The condition may cover other files too, whose rewrite only
+    costs time.
     """
     model = context.model
     order = sort_order(model) if step.table == model.base and (step.way == "sort" or model.config.sort_key) else Sql("")
@@ -142,9 +143,10 @@ def _write_partition_condition(catalog: str, partition_value: PartitionValue) ->
 
 
 def _list_other_depth_conditions(model: Model, node: FileGroup, buckets: Sequence[int]) -> list[Sql]:
-    """Builds conditions that a row is in a hash node, one for each other number of buckets in `buckets`.
+    """Builds conditions that a row is in the hash node (bucket) `node`, one for each other number of buckets.
 
-    By these, Iceberg also finds the node's files that were written with such a number.
+    `buckets` has the numbers of buckets with which files of the table were written. By these conditions Iceberg can
+    also skip files that were written with such a number.
     """
     for value in node.partition:
         is_node = value.transform.is_bucket_of(model.config.hash_key)

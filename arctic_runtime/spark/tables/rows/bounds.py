@@ -21,16 +21,16 @@ EVERYWHERE, NOWHERE = Sql("true"), Sql("false")
 
 @dataclass(frozen=True)
 class Ranges:
-    """Computes, by aggregates, the ranges of column values over those rows of a query that meet the condition `among`.
+    """Computes, by aggregates, the range of values of each column over the rows of a query that meet `among`.
 
-    `values` has the columns by name, each as a SQL expression with its type.
+    `among` is a SQL condition. `values` has the columns by name, each as a SQL expression with its type.
     """
 
     values: Mapping[str, tuple[Sql, str]]
     among: Sql = EVERYWHERE
 
     def build_aggregates(self) -> list[Sql]:
-        """Builds the aggregates to compute over the query's rows; `read_bounds` takes their values."""
+        """Builds the aggregates to compute over the query's rows; `read_bounds` converts their values to bounds."""
         aggregates = [count_where(self.among, _ROWS)]
         for place, (value, kind) in enumerate(self.values.values()):
             one = {"among": self.among, "value": value}
@@ -45,7 +45,7 @@ class Ranges:
         return aggregates
 
     def read_bounds(self, row: Mapping[str, Any]) -> tuple[Bound, ...] | None:
-        """Converts a row with the values of the aggregates to bounds; None if no row of the query met the condition."""
+        """Converts `row`, the values of the aggregates, to bounds; None if no row of the query met the condition."""
         if not row[_ROWS]:
             return None
         return tuple(
@@ -64,12 +64,12 @@ def compute_pruning_bounds(
     thresholds: PruningThresholds,
     known: tuple[Bound, ...] | None = None,
 ) -> Sequence[Bound] | None:
-    """Computes bounds that contain all rows of a table which equal a row of `rows`; None if there can't be such rows.
+    """Computes bounds that contain all rows of a table with the same values as a row of `rows`.
 
     `rows` has the compared columns of the table, and about `count` rows; a null is an unknown value. `table_rows` is
-    the number of the table's rows. The bounds are empty if pruning is not worthwhile, such as for a small table.
-    `known` are ranges that were computed before; they are used if there are too many rows for IN-lists. Otherwise this
-    runs one Spark job.
+    the number of the table's rows. Returns None if `rows` has no rows, and no bounds if pruning is not worthwhile, such
+    as for a small table. `known` are ranges that were computed before; they are used if there are too many rows for
+    IN-lists. Otherwise this runs one Spark job.
     """
     if count == 0:
         return None
@@ -93,7 +93,7 @@ def write_nearby_condition(bounds: Sequence[Bound] | None, alias: str | None = N
 
 
 def list_location_columns(model: Model) -> dict[str, Sql]:
-    """Returns, by name, the key and partition columns of a replaced row, as expressions over its change row.
+    """Returns expressions over a change row for the key and partition columns of the row that it replaces, by name.
 
     Partition columns outside the key are taken from `_before`.
     """
@@ -124,7 +124,7 @@ def is_scanned(table_rows: int, thresholds: PruningThresholds) -> bool:
 def collect_bounds(rows: DataFrame, count: int, thresholds: PruningThresholds) -> tuple[Bound, ...] | None:
     """Computes an IN-list or a range for each column of `rows` whose type allows it; None if there are no rows.
 
-    IN-lists are used if `count`, the approximate number of rows, is small enough.
+    `count` is the approximate number of rows; up to the threshold `in_list_values`, IN-lists are computed.
     """
     types = {field: kind for field, kind in rows.dtypes if is_bounded(kind)}
     return _collect_value_lists(rows, types) if count <= thresholds.in_list_values else _collect_ranges(rows, types)

@@ -1,8 +1,8 @@
-"""Converts places in the order of events, which are values of `sequence_by`, to texts and back.
+"""Converts values of `sequence_by`, by which events are ordered, to texts and back.
 
 The texts mean the same in every time zone: a timestamp is written in UTC, with a `Z` at the end. Earlier versions wrote
-it in the time zone of their session, without the zone; such a text is not exact, and may mean any instant within
-`UNKNOWN_ZONE` of it.
+timestamps in the time zone of their session, without the zone; such a text is not exact, and may mean any instant up to
+`UNKNOWN_ZONE` before or after it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from arctic_runtime.errors import ConfigError
 
 UNKNOWN_ZONE = "18:00"
-"""The largest offset from UTC that a time zone can have in Spark."""
+"""The largest offset from UTC, in hours and minutes, that a time zone can have in Spark."""
 
 
 def write_sequence_text(place: Expression, kind: str) -> Expression:

@@ -1,1 +1,1 @@
-"""Commands of `arctic` besides its operations: audit, ingest, run, serve and spark."""
+"""The commands of `arctic` that are not operations on tables: audit, ingest, run, serve and spark."""

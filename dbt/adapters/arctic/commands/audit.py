@@ -1,4 +1,4 @@
-"""The command `arctic audit`: names the rows that incremental models got wrong, and writes nothing."""
+"""The command `arctic audit`: reports the rows that incremental models have wrong, and writes nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _read_limit(text: str) -> int:
 
 
 def perform_command(options: argparse.Namespace) -> Answer:
-    """Audits the selected incremental models; raises ConfigError if there are none, or none has a table."""
+    """Audits the selected incremental models; raises ConfigError if none is selected, or if none has a table."""
     from dbt.adapters.arctic.project.loaded_project import Location
 
     options.json = options.json or options.format == "json"
@@ -111,7 +111,7 @@ def _build_missing_error(audited: AuditedProject, profile: Profile) -> ConfigErr
 
 @contextmanager
 def _forbid_writes() -> Iterator[None]:
-    """For the duration of the context, every effect on a catalog or on storage is refused before it happens."""
+    """Refuses every effect on a catalog or on storage with a ConfigError until the context ends."""
 
     @contextmanager
     def refuse_effect(name: str) -> Iterator[None]:
@@ -127,7 +127,7 @@ def _forbid_writes() -> Iterator[None]:
 
 
 def _check_warehouse(profile: Profile) -> None:
-    """Raises ConfigError if the embedded catalog does not exist, which would be created by opening it."""
+    """Raises ConfigError if the embedded catalog does not exist, since opening it would create it."""
     if profile.sqlite_file is not None and not profile.sqlite_file.exists():
         raise ConfigError(
             "the warehouse has no catalog.",

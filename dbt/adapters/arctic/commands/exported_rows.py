@@ -1,4 +1,4 @@
-"""Writes the rows of an operation's answer to a file or to standard output, in a format for programs."""
+"""Writes the rows of an operation to a file or to standard output, in a format for programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT = "text"
 
 
 def add_arguments(command: ArgumentParser) -> None:
-    """Adds the options of a command whose rows can be exported."""
+    """Adds the options `--format` and `--output` to a command whose rows can be exported."""
     formats = (TEXT, *sorted(ROW_FORMATS))
     command.add_argument(
         "--format",
@@ -29,7 +29,7 @@ def add_arguments(command: ArgumentParser) -> None:
 
 
 def choose_format(options: Namespace) -> RowFormat | None:
-    """Returns the format in which a user wants the rows; None for the usual answer.
+    """Returns the format for programs that a user chose for the rows; None for the usual output for people.
 
     Raises ConfigError for options that exclude each other.
     """

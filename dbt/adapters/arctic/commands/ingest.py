@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def perform_command(options: argparse.Namespace) -> Answer:
     """Ingests until no events are left (`--once`) or a signal ends it; raises the errors of ingestion.
 
-    With `--replay-dead` it applies dead letters instead, and with `--discover` it prints YAML; both end after that.
+    With `--replay-dead` it applies dead letters instead, and with `--discover` it prints YAML for dbt sources.
     """
     from arctic_runtime.ingest.connectors import with_jars
     from arctic_runtime.spark.engine.session_pool import get_pool
@@ -113,7 +113,7 @@ def _to_discover(known: Sequence[IngestSource], names: Sequence[str]) -> Sequenc
 
 
 def _discover_tables(sources: Sequence[IngestSource]) -> Answer:
-    """Answers with the YAML that declares all tables of the sources' databases; the answer's data are these tables."""
+    """Builds the answer with the YAML that declares all tables of the sources' databases; its data are these tables."""
     from arctic_runtime.ingest.connectors import list_source_tables
 
     tables_by_source = [(source, list_source_tables(source)) for source in sources]
@@ -128,9 +128,9 @@ def _discover_tables(sources: Sequence[IngestSource]) -> Answer:
 
 @dataclass(frozen=True)
 class Resync:
-    """The `sources` to ingest, and which of their tables are loaded again from a new snapshot.
+    """The `sources` to ingest, and the tables of these sources that are loaded again from a new snapshot.
 
-    Those are all tables if `is_full`, else `tables`, by source name.
+    The latter are all tables if `is_full`, else `tables`, by source name.
     """
 
     sources: tuple[IngestSource, ...]
@@ -155,7 +155,10 @@ def parse_resync(known: Sequence[IngestSource], names: Sequence[str], values: Se
 
 
 def _find_table(sources: Sequence[IngestSource], value: str) -> tuple[str, str]:
-    """Returns the source's name and the table's name for `value`, written as SOURCE.TABLE or TABLE."""
+    """Returns the names of the source and the table that `value` names, written as SOURCE.TABLE or TABLE.
+
+    Raises ConfigError if no table or several tables match.
+    """
     tables = [(source.name, table.name) for source in sources for table in source.tables]
     matches = [candidate for candidate in tables if value in (candidate[1], ".".join(candidate))]
     if len(matches) == 1:
@@ -186,7 +189,7 @@ def _choose_sources(sources: Sequence[IngestSource], names: Sequence[str]) -> Se
 
 
 def _replay_dead_letters(sources: Sequence[IngestSource], reader: CatalogReader, session: Callable[[], Any]) -> Answer:
-    """Applies the dead letters of sources; the answer has the counts of each table's dead letters by outcome."""
+    """Applies the dead letters of sources; the answer has the number of dead letters by table and outcome."""
     from arctic_runtime.ingest.connectors import connect
     from arctic_runtime.ingest.dead_letters.replay import replay_dead_letters
 
@@ -221,8 +224,8 @@ def _build_job(source: IngestSource, reader: CatalogReader, session: Callable[[]
 def run_jobs(jobs: Sequence[Ingestion], once: bool, resync: Resync) -> list[TablesWait]:
     """Ingests in parallel, one thread per job; if one fails, the others stop after their current batches.
 
-    With `once` a job ends when no events are left. `resync` says which tables get a new snapshot. Returns the
-    TablesWait errors of jobs that have ended while some of their tables wait. Raises other errors.
+    With `once` a job ends when no events are left. `resync` has the tables that get a new snapshot. Returns the
+    TablesWait errors of jobs that have ended while a user has to load some of their tables again. Raises other errors.
     """
     with ThreadPoolExecutor(len(jobs), "source") as pool:
         futures = [
@@ -242,6 +245,6 @@ def run_jobs(jobs: Sequence[Ingestion], once: bool, resync: Resync) -> list[Tabl
 
 
 def _stop_jobs(jobs: Sequence[Ingestion]) -> None:
-    """Asks all jobs to stop, in threads of their own, as a stop may take a while and signal handlers must not wait."""
+    """Requests in new threads that all jobs stop, as that may take a while and signal handlers must not wait."""
     for job in jobs:
         threading.Thread(target=job.stop, daemon=True).start()

@@ -1,4 +1,4 @@
-"""Output of `arctic ingest` about batches: as JSON, as one line per batch, or as one updated line per source."""
+"""Prints the batches of `arctic ingest`: as JSON, as one line per batch, or as one updated line per source."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from arctic_runtime.ingest.job.reports import BatchReport
 
 Say = Callable[[str, "BatchReport"], None]
-"""Shows a batch of the source with this name; may be called by several threads."""
+"""Shows a batch of the source with the given name; may be called by several threads."""
 
 _SIGNS = {"insert": "+", "upsert": "+", "update": "~", "delete": "-"}
 _RATE_SECONDS = 10.0
-"""Length of the period over which the rate of events is computed."""
+"""Length in seconds of the recent period over which the rate of events is computed."""
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def format_line(source: str, batch: BatchReport) -> str:
 
 
 def format_json_line(source: str, batch: BatchReport) -> str:
-    """Formats a batch as a line of JSON; up to `progress.position` of the source, all its tables are complete."""
+    """Formats a batch as a line of JSON; all tables of the source have all events up to its `progress.position`."""
     progress_made = batch.progress
     shown = {
         "position": batch.position.text,
@@ -103,7 +103,7 @@ def format_json_line(source: str, batch: BatchReport) -> str:
 
 @contextmanager
 def show_in_place(sources: Sequence[str], console: Console | None = None) -> Iterator[Say]:
-    """Yields a function that updates a source's line on a terminal after a batch; other output is printed above."""
+    """Yields a function that updates the source's line on a terminal after a batch; other output is printed above."""
     totals = {source: Totals() for source in sources}
     lock = threading.Lock()
 
@@ -123,7 +123,10 @@ def show_in_place(sources: Sequence[str], console: Console | None = None) -> Ite
 
 @dataclass
 class Totals:
-    """Totals of a source since the process began. Times are seconds of a monotonic clock."""
+    """Totals of a source since the process began. Times are seconds of a monotonic clock.
+
+    `rows` are the changed rows by table and action, and `last` is the newest batch.
+    """
 
     events: int = 0
     rows: dict[str, Counter[str]] = field(default_factory=dict)
@@ -132,7 +135,7 @@ class Totals:
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
 
     def add_batch(self, batch: BatchReport, now: float) -> None:
-        """Adds a batch that ended at `now`."""
+        """Adds a batch that ended at the time `now`."""
         self.events += batch.count
         self.dead += sum(table.dead for table in batch.tables)
         for table in batch.tables:
@@ -141,13 +144,13 @@ class Totals:
         self.last = batch
 
     def compute_rate(self, now: float) -> float:
-        """Events per second in the recent past, or in the last batch if that took longer."""
+        """Returns the events per second in the last ten seconds, or in the last batch if that took longer."""
         while len(self._recent) > 1 and self._recent[0][0] < now - _RATE_SECONDS:
             self._recent.popleft()
         return sum(count for _, count in self._recent) / max(now - self._recent[0][0], 1e-3) if self._recent else 0.0
 
     def describe_totals(self, now: float) -> str:
-        """Formats the totals in a line for people, the most important first, since a terminal cuts the end."""
+        """Formats the totals in a line for people, the most important parts first, since a terminal cuts the end."""
         if self.last is None:
             return "no events yet"
         tables = ", ".join(f"{table} {format_counts(rows) or 'no change'}" for table, rows in self.rows.items())
@@ -161,7 +164,7 @@ def format_counts(rows: Mapping[str, int]) -> str:
 
 
 def _format_lag(batch: BatchReport) -> list[str]:
-    """Formats how far the tables are behind the source, in seconds and in events, as far as known."""
+    """Formats the lag of the tables behind the source, in seconds and in events; unknown ones are left out."""
     seconds = batch.progress.compute_lag_seconds(datetime.now(timezone.utc))
     events = [f"{batch.behind:,} events behind"] if batch.behind else []
     return [*([] if seconds is None else [f"{seconds:,.1f} s behind"]), *events]

@@ -26,7 +26,7 @@ Readers = Callable[[TableName], tuple[TableName, ...]]
 class IngestedUpkeep:
     """Maintains the tables of sources, one job at a time, while batches are ingested.
 
-    `readers` returns the models that may read a table; versions that they have not read yet are kept.
+    `readers` returns the models that may read a table; versions that they have not read yet do not expire.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class IngestedUpkeep:
 
     @contextmanager
     def run_in_background(self) -> Iterator[None]:
-        """Performs due upkeep in a thread of its own, as long as the context is open."""
+        """Performs due upkeep in a thread of its own until the context ends."""
         over = threading.Event()
         self._set_tables()
         running = threading.Thread(target=self._runner.run_until, args=(over,), name="upkeep")
@@ -65,7 +65,7 @@ class IngestedUpkeep:
             running.join()
 
     def run_once(self) -> None:
-        """Performs the upkeep that is due now."""
+        """Performs the upkeep that is due at present."""
         self._set_tables()
         self._runner.find_due()
         for due in self._runner.begin_due():

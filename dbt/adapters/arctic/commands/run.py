@@ -30,7 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def perform_command(options: argparse.Namespace) -> Answer:
-    """Follows models until a signal ends it, or refreshes each once; raises ConfigError if no model is selected."""
+    """Refreshes models until a signal ends it, or with `--once` each of them once.
+
+    Raises ConfigError if no model is selected.
+    """
     from dbt.adapters.arctic.project.live_project import LiveProject
     from dbt.adapters.arctic.project.loaded_project import Location
     from dbt.adapters.arctic.project.run_results import Results, write_results
@@ -89,7 +92,7 @@ def _warn_of_upkeep(report: Report) -> None:
 
 
 def _format_text(report: Report) -> str:
-    """Formats a result like a line of dbt's output, with the end time of the refresh; an error is added below."""
+    """Formats a result like a line of dbt's output, with the end time of the refresh; an error message follows it."""
     from dbt.adapters.arctic.project.run_results import to_response
 
     table = report.followed.table

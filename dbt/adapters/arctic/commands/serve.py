@@ -1,4 +1,4 @@
-"""The command `arctic serve`: one process that ingests, refreshes models, does upkeep, and shows its state."""
+"""The command `arctic serve`: one process that ingests, refreshes models, maintains files, and shows its state."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def perform_command(options: argparse.Namespace) -> Answer:
-    """Runs the service until a signal ends it; raises ConfigError for an unusable project or settings."""
+    """Runs the service until a signal ends it; raises ConfigError for an unusable project or unusable settings."""
     from arctic_runtime.service.service import Service, ServiceWork
     from arctic_runtime.service.telemetry.lineage.configured import build_lineage_emitter
     from arctic_runtime.service.warehouse import Warehouse
@@ -122,7 +122,7 @@ def _serve_http(
     thresholds: Thresholds,
     warn: Callable[[str], None],
 ) -> Iterator[None]:
-    """Serves the HTTP API and the page while the context is open; raises ConfigError if the address can't be used."""
+    """Serves the HTTP API and the page until the context ends; raises ConfigError if the address can't be used."""
     _check_installed()
     from arctic_runtime.service.http.server import HttpServer
     from arctic_runtime.service.telemetry.metrics import Metrics
@@ -138,7 +138,7 @@ def _serve_http(
 
 
 def _list_secrets(settings: ServeSettings, project: LiveProject) -> list[str]:
-    """Secrets of the settings and sources that must not appear in logs, not even within error messages."""
+    """Returns the secrets of the settings and sources, which must not appear in logs, not even in error messages."""
     secrets = [settings.http.get("token"), *(source.connection.get("password") for source in project.sources)]
     return [str(secret) for secret in secrets if secret]
 
@@ -221,7 +221,7 @@ def _print_line(text: str) -> None:
 
 
 def _show_nothing(source: str, batch: BatchReport) -> None:
-    """Prints nothing for a batch: in JSON output, events of jobs and batches report it."""
+    """Prints nothing for a batch: in JSON output, the events of jobs and batches report it."""
 
 
 def _print_warning(text: str) -> None:

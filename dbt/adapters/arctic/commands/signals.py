@@ -1,4 +1,4 @@
-"""Ends a long-running command on SIGTERM or SIGINT."""
+"""Ends a long-running command of `arctic` on SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from typing import Any
 
 @contextmanager
 def stop_on_signals(command: str, stop: Callable[[], None], text: str) -> Iterator[None]:
-    """While the context is open, SIGTERM and SIGINT print `text` and call `stop`."""
+    """Makes SIGTERM and SIGINT print `text` and call `stop` until the context ends.
+
+    Does nothing outside of the main thread, which alone can handle signals.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -29,14 +29,14 @@ def perform_command(options: argparse.Namespace) -> Answer:
             actual=f"method: {profile.method}",
             fix="set both in the profile",
         )
-    server_found = {"start": server.ensure_server, "stop": server.stop_server, "status": server.find_server}[
+    known_server = {"start": server.ensure_server, "stop": server.stop_server, "status": server.find_server}[
         options.action
     ](profile)
-    if server_found is None:
+    if known_server is None:
         return Answer({"running": False}, ("not running",), differs=options.action == "status")
     is_there = options.action != "stop"
     line = (
-        f"{'running' if is_there else 'stopped'}: process {server_found.pid}, port {server_found.port}, "
-        f"since {server_found.since}"
+        f"{'running' if is_there else 'stopped'}: process {known_server.pid}, port {known_server.port}, "
+        f"since {known_server.since}"
     )
-    return Answer({"running": is_there, **server_found.to_public_dict()}, (line,))
+    return Answer({"running": is_there, **known_server.to_public_dict()}, (line,))

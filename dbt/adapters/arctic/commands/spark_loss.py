@@ -1,4 +1,4 @@
-"""Ends a long-running command when its Spark has ended, so that its supervisor restarts it."""
+"""Ends a long-running command of `arctic` when its Spark has ended, so that a supervisor restarts it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ FAILED = 1
 
 @contextmanager
 def stop_with_spark(command: str, stop: Callable[[SparkEnded], None], limits: EngineThresholds) -> Iterator[None]:
-    """Calls `stop` if Spark ends while the context is open, and raises SparkEnded at the end of the context.
+    """Calls `stop` if Spark ends before the context does, and raises SparkEnded at the end of the context.
 
-    If the context does not end in time after that, the process is ended at once; no data is lost.
+    If the context does not end within `spark_end_seconds` after that, the process exits at once; no data is lost.
     """
     ends: list[SparkEnded] = []
     timers: list[threading.Timer] = []

@@ -1,1 +1,1 @@
-"""Connections of dbt: Spark sessions and their statements."""
+"""Connections of dbt: Spark sessions and the statements that run in them."""

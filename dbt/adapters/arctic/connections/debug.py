@@ -1,4 +1,4 @@
-"""Checks of `dbt debug`: Spark, the JARs, the catalog and the warehouse."""
+"""Checks that `dbt debug` makes: Spark, the JARs, the catalog and the warehouse."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class CheckedAdapter(Protocol):
-    """The part of an adapter that `dbt debug` checks."""
+    """The attributes and methods of the adapter that the checks of `dbt debug` use."""
 
     config: Any
     Relation: Any
@@ -48,7 +48,7 @@ class CheckedAdapter(Protocol):
 
 
 def report_debug(adapter: CheckedAdapter) -> Iterator[str]:
-    """Yields the lines to print; raises an error at the first check that fails."""
+    """Runs the checks and yields the lines to print; raises an error at the first check that fails."""
     yield from _list_catalog_lines(adapter)
     for tool, version in get_pool(adapter.profile).environment.list_versions().items():
         yield f"{tool}: {version}"
@@ -80,9 +80,9 @@ def _list_jar_lines(adapter: CheckedAdapter) -> Iterator[str]:
 
 
 def _remove_trial_folders(adapter: CheckedAdapter, schema: str, pattern: str) -> None:
-    """Removes the folders of dropped trials in an embedded warehouse, and then that of the schema if it is empty.
+    """Removes the folders of dropped trial tables in an embedded warehouse, and the schema's folder if it is empty.
 
-    A purge leaves empty folders, and a dropped view its metadata. An object store has no folders.
+    Purging a table leaves empty folders, and dropping a view its metadata. An object store has no folders.
     """
     profile = adapter.profile
     if profile.sqlite_file is None or find_store(profile.catalog_properties) is not None:
@@ -96,7 +96,7 @@ def _remove_trial_folders(adapter: CheckedAdapter, schema: str, pattern: str) ->
 
 
 def _try_writes(adapter: CheckedAdapter) -> Iterator[str]:
-    """Tries a write and the capabilities of the catalog with small tables, and yields what was found.
+    """Tries a write and the capabilities of the catalog with small tables, and yields lines with the results.
 
     It uses a temporary schema if the profile's schema does not exist yet.
     """
@@ -117,7 +117,7 @@ def _try_writes(adapter: CheckedAdapter) -> Iterator[str]:
 
 
 def _try_write(spark: SparkSession, table: Sql) -> str:
-    """Creates and drops a small table; returns a line that says where."""
+    """Creates and drops a small table; returns a line with the table's location."""
     from arctic_runtime.spark.tables.commit import perform_statement
 
     create = fill_statement("CREATE TABLE {table} (one int) USING iceberg", table=table)
@@ -138,6 +138,6 @@ def _list_capabilities(adapter: CheckedAdapter, schema: str, token: str) -> Iter
 
 
 def _find_location(spark: SparkSession, table: Sql) -> str:
-    """The location of a table's files, according to the catalog."""
+    """Returns the location of a table's files, according to the catalog."""
     rows = spark.sql(fill_statement("DESCRIBE TABLE EXTENDED {table}", table=table)).collect()
     return next((str(row.data_type) for row in rows if row.col_name == "Location"), "an unknown place")

@@ -28,14 +28,14 @@ logging.getLogger("DataFrameQueryContextLogger").disabled = True
 
 
 class SessionHandle:
-    """Handle of a dbt connection. It takes a Spark session from the pool at its first statement or use of `spark`."""
+    """Handle of a dbt connection; takes a Spark session from the pool at its first statement or use of `spark`."""
 
     def __init__(
         self, pool: SessionPool, comment: Callable[[], str | None] = lambda: None, is_read_only: bool = False
     ) -> None:
-        """`comment` returns dbt's comment about the current work, which Spark's UI shows for the jobs.
+        """Creates a handle without a session; with `is_read_only`, statements that may change a catalog are refused.
 
-        If it `is_read_only`, statements that may change a catalog are refused.
+        `comment` returns dbt's comment about the current work, which Spark's UI shows for the jobs.
         """
         self._pool = pool
         self._is_read_only = is_read_only
@@ -81,7 +81,7 @@ class SessionHandle:
     def _is_rid_of_views(self, session: SparkSession) -> bool:
         """Drops the session's temporary views; returns False if that fails.
 
-        It fails if Spark has ended. An earlier error then says so already, and must not be hidden by a second one.
+        It fails if Spark has ended. An earlier error then reports this already, and must not be hidden by a second one.
         """
         try:
             if self._has_views:
@@ -92,7 +92,7 @@ class SessionHandle:
         return True
 
     def note_statement(self, statement: str) -> None:
-        """Records whether a statement leaves settings or temporary views behind in the session.
+        """Records whether a statement leaves settings or temporary views in the session.
 
         Raises DbtRuntimeError for a statement that changes more than the session, if the handle is read-only.
         """
@@ -121,7 +121,7 @@ class Cursor:
     def execute(self, sql: str, bindings: Sequence[Any] | None = None) -> None:
         """Runs the statements of `sql`, one after the other, with `bindings` as values of their `?` markers.
 
-        The last one, if it is a query, is only planned; a fetch or `finish_query` computes it.
+        If the last statement is a query, it is only planned; a fetch or `finish_query` computes it.
         """
         self._result, self._is_query = None, False
         for statement in statements.split_statements(sql):
@@ -132,7 +132,7 @@ class Cursor:
             self._result = self._handle.spark.sql(statement, args=arguments)
 
     def finish_query(self) -> None:
-        """Computes a query without fetching its rows, since it may have been run for the errors that it raises."""
+        """Computes a query without fetching its rows, so that errors in the query are raised."""
         if self._result is not None and self._is_query:
             self._result.write.format("noop").mode("overwrite").save()
 
@@ -178,8 +178,8 @@ def _convert_argument(value: Any) -> Any:
 def _convert_value(value: Any, data_type: DataType, keeps_zone: bool) -> Any:
     """Converts a fetched value to plain Python.
 
-    PySpark returns timestamps in this machine's time zone; here they are converted to UTC. They have no zone, as in
-    other adapters, if the session's time zone is UTC. Otherwise `keeps_zone` leaves them a zone, so that they stay
+    PySpark returns timestamps in this machine's time zone; they are converted to UTC. If the session's time zone is
+    UTC, the results have no zone, as in other adapters. Otherwise (`keeps_zone`) they have one, so that they stay
     exact.
     """
     from pyspark.sql import types

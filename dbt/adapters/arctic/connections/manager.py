@@ -1,4 +1,4 @@
-"""dbt's connections, one per thread; each gets a Spark session of its own at its first use."""
+"""Manages dbt's connections, one per thread; each takes a Spark session of its own at its first use."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ArcticConnectionManager(SparkConnectionManager):
 
     @contextmanager
     def refuse_changes(self) -> Iterator[None]:
-        """For the duration of the context, connections refuse statements that change more than their session."""
+        """Makes connections refuse statements that change more than their session, until the context ends."""
         self.cleanup_all()
         self._is_read_only = True
         try:
@@ -60,13 +60,13 @@ class ArcticConnectionManager(SparkConnectionManager):
             self.cleanup_all()
 
     def _get_comment(self) -> str | None:
-        """The comment that dbt currently adds to this thread's queries."""
+        """Returns the comment that dbt currently adds to this thread's queries; None if there is none."""
         comment = None if self.query_header is None else self.query_header.comment.query_comment
         return comment.strip() if comment else None
 
     @contextmanager
     def exception_handler(self, sql: str) -> Iterator[None]:
-        """Converts every error into one of dbt's, with Spark's message and without Java's stack trace."""
+        """Converts every error to one of dbt's errors, with Spark's message and without Java's stack trace."""
         try:
             yield
         except DbtRuntimeError:
@@ -100,6 +100,6 @@ class ArcticConnectionManager(SparkConnectionManager):
 
 
 def _project_folder(config: object) -> Path:
-    """The folder to which a relative warehouse path is relative: the project's, even if dbt has not read it yet."""
+    """Returns the project's folder, to which a relative warehouse path is relative, even if dbt has not read it yet."""
     folder = getattr(config, "project_root", None) or getattr(get_flags(), "PROJECT_DIR", None)
     return Path(folder) if folder else Path.cwd()

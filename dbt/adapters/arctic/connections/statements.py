@@ -1,4 +1,4 @@
-"""Splits a text of several SQL statements into single ones, since Spark runs one at a time."""
+"""Splits a text into SQL statements, since Spark runs one at a time, and classifies statements."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _QUERY_WORDS = frozenset({"select", "with", "values", "from", "table", "("})
-# Anything else may leave settings, variables, functions or whatever else a script does behind in its session.
+# Statements with any other first word may leave settings, variables or functions in their session.
 _LEAVES_NOTHING = _QUERY_WORDS | {
     *("alter", "analyze", "call", "comment", "create", "delete", "desc", "describe", "drop", "explain", "insert"),
     *("merge", "refresh", "show", "truncate", "update"),
 }
 _READING_WORDS = _QUERY_WORDS | {"desc", "describe", "explain", "set", "show", "use"}
-# A query with one of these words, unless it is quoted, may be a statement that begins with a query.
+# A text that begins like a query may be a changing statement if it has one of these words unquoted.
 _CHANGING = frozenset({"insert", "merge", "update", "delete", "overwrite"})
 _TEMPORARY = ("temp", "temporary")
 
@@ -35,8 +35,8 @@ _TEMPORARY = ("temp", "temporary")
 def split_statements(text: str) -> list[str]:
     """Splits a text into its statements, without the semicolons between them and without empty ones.
 
-    Semicolons in strings, quoted names and comments do not count, and a `BEGIN … END` script stays one statement. A
-    text that consists of comments has no statement.
+    Semicolons in strings, quoted names and comments do not separate statements, and a `BEGIN … END` script stays one
+    statement. A text that consists only of comments has no statement.
     """
     if _is_script(text):
         return [text.strip().removesuffix(";")]
@@ -52,29 +52,29 @@ def split_statements(text: str) -> list[str]:
 
 
 def get_first_word(statement: str) -> str:
-    """The first word or character of a statement after its comments, in lower case."""
+    """Returns the first word or character of a statement after its comments, in lower case."""
     return next(iter(_list_first_words(statement, 1)), "")
 
 
 def drop_first_comments(statement: str) -> str:
-    """The statement from its first word on, without the comments before."""
+    """Returns the statement without the comments before its first word."""
     starts = (begin for kind, begin, _ in _list_tokens(statement) if kind not in ("space", "line", "block"))
     return statement[next(starts, 0) :]
 
 
 def is_query(statement: str) -> bool:
-    """Whether Spark only plans this statement until its rows are fetched."""
+    """Whether the statement is a query, which Spark only plans until its rows are fetched."""
     return get_first_word(statement) in _QUERY_WORDS
 
 
 def is_reading(statement: str) -> bool:
-    """Whether the statement changes nothing but its session; False if that is not certain."""
+    """Whether the statement changes nothing except its session; False if that is not certain."""
     words = {text for text in _list_first_words(statement, len(statement)) if text in _CHANGING}
     return get_first_word(statement) in _READING_WORDS and not words
 
 
 def is_session_change(statement: str) -> bool:
-    """Whether the statement may change its session, except by a temporary view: settings, functions, variables."""
+    """Whether the statement may change its session's settings, functions or variables; temporary views do not count."""
     is_temporary = _get_temporary_kind(statement) not in ("", "view")
     return is_temporary or get_first_word(statement) not in _LEAVES_NOTHING
 
@@ -84,7 +84,7 @@ def is_temporary_view(statement: str) -> bool:
 
 
 def _get_temporary_kind(statement: str) -> str:
-    """Kind of temporary object that a statement creates, such as `view` or `function`; "" if it creates none."""
+    """Returns the kind of temporary object that a statement creates, such as `view` or `function`; "" for none."""
     words = [word for word in _list_first_words(statement, 5) if word not in ("or", "replace")]
     return words[2] if words[:1] == ["create"] and len(words) > 2 and words[1] in _TEMPORARY else ""
 
@@ -96,9 +96,9 @@ def _is_script(text: str) -> bool:
 
 
 def _list_first_words(text: str, count: int) -> list[str]:
-    """The first words or characters of a text, without its comments, in lower case."""
-    words_found = (text[a:b].lower() for kind, a, b in _list_tokens(text) if kind not in ("space", "line", "block"))
-    return list(islice(words_found, count))
+    """Returns the first `count` words or characters of a text, without its comments, in lower case."""
+    words = (text[a:b].lower() for kind, a, b in _list_tokens(text) if kind not in ("space", "line", "block"))
+    return list(islice(words, count))
 
 
 def _list_tokens(text: str) -> Iterator[tuple[str, int, int]]:
@@ -113,7 +113,7 @@ def _list_tokens(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _end_of_block(text: str, position: int) -> int:
-    """Returns the index after a bracketed comment whose text begins at `position`; the text's end if it is not closed.
+    """Returns the index after the bracketed comment whose text begins at `position`, or the text's length if unclosed.
 
     Comments may be nested, as in Spark.
     """

@@ -1,4 +1,4 @@
-"""The `target.type` that Jinja shows, if a profile names another one than `arctic` for packages that compare it."""
+"""The value of `target.type` in Jinja, which a profile can set for packages that compare it with other adapters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dbt_common.exceptions import DbtRuntimeError
 
 
 def check_target_type(target_type: str | None) -> None:
-    """Raises DbtRuntimeError if the setting is no name of an adapter."""
+    """Raises DbtRuntimeError if the setting `target_type` is not a name of an adapter."""
     if target_type is not None and not re.fullmatch(r"[a-z][a-z0-9_]*", target_type):
         raise DbtRuntimeError(
             f"`target_type` is the name of an adapter in lower case, such as spark or databricks; found {target_type!r}"
@@ -18,9 +18,10 @@ def check_target_type(target_type: str | None) -> None:
 
 
 def show_target_type() -> None:
-    """Makes dbt show the credentials' `target_type` as `target.type`, if they have one.
+    """Makes dbt show the credentials' `target_type` as `target.type`, if it is set.
 
-    dbt takes that from `Credentials.type`, by which it also finds the adapter, and has no other place for it.
+    dbt takes `target.type` from `Credentials.type`, by which it also selects the adapter, so the method that builds
+    `target` is replaced.
     """
     from dbt.config.profile import Profile
 

@@ -1,1 +1,1 @@
-"""Converts nodes of dbt to refreshes: configuration, model, materialization."""
+"""Converts dbt nodes to refreshes of the runtime: their configuration, model and materialization."""

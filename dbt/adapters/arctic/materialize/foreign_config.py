@@ -1,4 +1,4 @@
-"""Settings of other adapters in the models of a project: one message for all, or an error."""
+"""Reports settings of other adapters in the models of a project: by one message for all of them, or as an error."""
 
 from __future__ import annotations
 
@@ -29,15 +29,19 @@ from arctic_runtime.plan.config.foreign_treatments import ARCTIC
 from dbt.adapters.arctic.materialize.dbt_keys import list_dbt_keys
 
 _MATERIALIZATIONS: Final = frozenset({ARCTIC, "table", "view", "incremental", "seed", "snapshot"})
-"""The materializations of this adapter; others are a user's own, whose keys have a meaning of their own."""
+"""The materializations of this adapter; other ones are user-defined, and their keys may mean anything."""
 
 _NAMED_NODES: Final = 3
-"""Number of models that a message names; of more it says their number and folder."""
+"""Largest number of models that a message names; for more of them it has their number and folder."""
 
 
 @dataclass(frozen=True)
 class _NodeConfig:
-    """A node of the manifest with its configuration, from which settings of other adapters were taken."""
+    """A node of the manifest with its configuration.
+
+    `taken` has the configuration divided into settings of other adapters and the other keys. `is_strict` is whether the
+    node sets `on_foreign_config: error`.
+    """
 
     node: Any
     taken: TakenConfig
@@ -45,12 +49,15 @@ class _NodeConfig:
 
 
 def list_known_keys() -> frozenset[str]:
-    """Names of keys that are dbt's or other adapters', beside the keys of arctic models."""
+    """Returns the names of keys that dbt or other adapters define, in addition to the keys of arctic models."""
     return list_dbt_keys() | {ON_FOREIGN_CONFIG, *SETTINGS_BY_NAME}
 
 
 def take_node_config(node: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration of an arctic model without settings of other adapters; raises ConfigError if one is refused."""
+    """Returns the configuration of an arctic model without settings of other adapters.
+
+    Raises ConfigError if one of these settings can't be honoured.
+    """
     taken = take_foreign_settings(node["config"])
     for refusal in taken.refusals:
         raise ConfigError(
@@ -62,10 +69,10 @@ def take_node_config(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_foreign_config(nodes: Iterable[Any]) -> None:
-    """Checks the settings of other adapters in all models, seeds and snapshots, and says once what becomes of them.
+    """Checks the settings of other adapters in all models, seeds and snapshots, and warns once of their effect here.
 
-    Raises CompilationError that lists every setting that can't be honoured, or those that `on_foreign_config: error`
-    forbids, with models and what to do.
+    Raises CompilationError that lists all settings that can't be honoured, or that `on_foreign_config: error` forbids,
+    with the models and a fix.
     """
     configs = [config for node in nodes if (config := _read_node(node)) is not None]
     refused = [_format_refusal(config.node, refusal) for config in configs for refusal in config.taken.refusals]
@@ -89,7 +96,10 @@ def check_foreign_config(nodes: Iterable[Any]) -> None:
 
 
 def _read_node(node: Any) -> _NodeConfig | None:
-    """The node with its configuration; None if it is of no concern here."""
+    """Returns the node with its configuration, or None if it need not be checked.
+
+    It need not be checked if it has no settings of other adapters, or a user-defined materialization.
+    """
     names = frozenset(node.config)
     if node.config.materialized not in _MATERIALIZATIONS or not has_foreign_settings(names):
         return None
@@ -108,7 +118,7 @@ def _format_refusal(node: Any, refusal: Refusal) -> str:
 
 
 def _format_remarks(configs: Iterable[_NodeConfig]) -> str:
-    """A line for each remark, with the models to which it applies."""
+    """Returns a line for each remark, with the models to which the remark applies."""
     nodes: defaultdict[Remark, list[Any]] = defaultdict(list)
     for config in configs:
         for remark in config.taken.remarks:
@@ -122,7 +132,7 @@ def _format_remark(remark: Remark, nodes: Sequence[Any]) -> str:
 
 
 def _name_nodes(nodes: Sequence[Any]) -> str:
-    """The names of a few nodes; of many their number and the folder that has them all."""
+    """Returns the names of a few nodes; for many nodes their number and the folder that contains them all."""
     if len(nodes) <= _NAMED_NODES:
         return ", ".join(str(node.unique_id).split(".", 2)[-1] for node in nodes)
     folder = posixpath.commonpath([posixpath.dirname(str(node.original_file_path)) for node in nodes])
@@ -131,5 +141,5 @@ def _name_nodes(nodes: Sequence[Any]) -> str:
 
 @functools.lru_cache(maxsize=8)
 def warn_once(_invocation: str, message: str) -> None:
-    """Fires a warning of dbt; a project is checked more than once in an invocation of dbt."""
+    """Fires a dbt warning, only once per dbt invocation, since dbt may check a project several times in one."""
     warn_or_error(AdapterEventWarning(name="Arctic", base_msg=message))

@@ -1,4 +1,4 @@
-"""Writes SQL that reads tables with history, as of a time or as of now."""
+"""Writes SQL that reads tables with history: the rows that were valid at a time, or the current ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_part
 
 
 def write_as_of(relation: str, time: str, recorded: str | None = None) -> str:
-    """A subquery with the row versions of `relation` that were valid at `time`, as recorded at the time `recorded`.
+    """Returns a subquery with the row versions of `relation` that were valid at `time`, as recorded at `recorded`.
 
     Both times are SQL expressions. Without `recorded`, versions that were corrected later are included.
     """
@@ -16,7 +16,7 @@ def write_as_of(relation: str, time: str, recorded: str | None = None) -> str:
 
 
 def write_valid_at(alias: str, time: str, recorded: str | None = None) -> str:
-    """The condition for row versions of the table `alias` that were valid at `time`, as recorded at `recorded`.
+    """Returns the condition for row versions of the table `alias` that were valid at `time`, as recorded at `recorded`.
 
     Both times are SQL expressions. Without `recorded`, versions that were corrected later are included.
     """
@@ -24,7 +24,7 @@ def write_valid_at(alias: str, time: str, recorded: str | None = None) -> str:
 
 
 def write_current(relation: str) -> str:
-    """A subquery with the current row versions of `relation`."""
+    """Returns a subquery with the current row versions of `relation`."""
     return fill_statement("(select * from {r} where {now})", r=trust_query(relation), now=quote_name(IS_CURRENT))
 
 

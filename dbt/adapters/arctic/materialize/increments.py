@@ -1,4 +1,4 @@
-"""Publishes increments of several statements in one step: they write to a branch, which then becomes the table."""
+"""Publishes the result of several statements in one step: they write to a branch, which then becomes the table."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ def branch_name(token: str) -> str:
 
 
 def build_attempt(spark: SparkSession, reader: CatalogReader | None, branch: str, thresholds: Thresholds) -> Attempt:
-    """Builds the attempt that commits on `branch`; `reader` is None if this process can't read the catalog."""
+    """Builds the Attempt that writes to `branch`; `reader` is None if this process can't read the catalog."""
     return Attempt(spark, reader, branch.removeprefix(BRANCH_PREFIX), thresholds.commits)
 
 
 def publish_in_one_step(attempt: Attempt, table: TableName, write: Callable[[], T]) -> T:
     """Calls `write`, whose statements write to the attempt's branch, and publishes the branch as the table.
 
-    Returns the result of `write`. If another writer commits in the meantime, it starts again from the table's new
+    Returns the result of `write`. If another writer commits in the meantime, `write` is called again on the table's new
     state. Raises CommitConflict if that happens at every attempt; the table then has only the commits of others.
-    Branches that ended processes have left are dropped once no attempt can be writing to them any more.
+    Branches that ended processes have left are dropped once no attempt can be writing to them.
 
-    The branch begins with a commit without rows, whose summary has the attempt's token. A later delete of whole files
-    has no token, so this commit shows whether the branch is still the one that the statements began with.
+    The branch begins with a commit without rows, whose summary has the attempt's token. A commit that deletes whole
+    files has no token, so this commit shows whether the branch is still the one on which the statements began.
     """
     spark, reader, branch = attempt.spark, attempt.reader, branch_name(attempt.token)
 
     def publish_once() -> T:
-        table_found = reader.load_table(table.schema, table.name) if reader is not None else None
-        if reader is not None and table_found is not None:
+        loaded_table = reader.load_table(table.schema, table.name) if reader is not None else None
+        if reader is not None and loaded_table is not None:
             before = time.time() - reader.thresholds.expiry.abandoned_branch_seconds
-            drop_branches(spark, table, list_abandoned_branches_of(table_found, round(before * 1000)))
-        head = table_found.metadata.current_snapshot_id if table_found else None
+            drop_branches(spark, table, list_abandoned_branches_of(loaded_table, round(before * 1000)))
+        head = loaded_table.metadata.current_snapshot_id if loaded_table else None
         expected = _ensure_head(spark, table) if head is None else head
 
         def write_to(parts: tuple[str, ...]) -> T:

@@ -47,7 +47,7 @@ class ArcticResponse(AdapterResponse):
     """dbt's response for the run of an arctic model, as `run_results.json` stores it.
 
     `timings` are seconds by step; `estimates` are the estimated seconds of an incremental and of a full run. `failures`
-    are messages of failed upkeep after the run, by the part of upkeep.
+    has the error messages of upkeep that failed after the run, by the part of upkeep.
     """
 
     mode: str = ""
@@ -65,7 +65,7 @@ class ArcticResponse(AdapterResponse):
 
 
 def build_response(outcome: Outcome, failures: Mapping[str, str] | None = None) -> ArcticResponse:
-    """Converts the outcome of a run to dbt's response; ids of snapshots become text, as JSON numbers lose digits."""
+    """Converts the outcome of a run to dbt's response; snapshot ids become text, as JSON numbers would lose digits."""
     rows, failed = outcome.rows, dict(failures or {})
     return ArcticResponse(
         _message="; ".join([_format_message(outcome), *(f"{part} failed" for part in failed)]),
@@ -101,9 +101,9 @@ def run_model(
     request: Request,
     readers: Callable[[TableName], Iterable[TableName]] = lambda _: (),
 ) -> ArcticResponse:
-    """Brings a model's table up to date; starts Spark only if there is something to do.
+    """Brings a model's table up to date; starts Spark only if the table has to be changed.
 
-    `readers` returns the models that may read a table; versions that they have not read yet are not expired after the
+    `readers` returns the models that may read a table; versions that they have not read yet do not expire after the
     run.
     """
     planner = RefreshPlanner(
@@ -130,7 +130,10 @@ _GIVEN_PINS: ContextVar[PinnedSnapshots | None] = ContextVar("given pins", defau
 
 @contextmanager
 def use_pinned_snapshots(pins: PinnedSnapshots) -> Iterator[None]:
-    """While the context is open, runs in this thread read the versions `pins` in place of their invocation's."""
+    """Makes runs in this thread read the upstream versions `pins`, rather than those of their dbt invocation.
+
+    Applies until the context ends.
+    """
     token = _GIVEN_PINS.set(pins)
     try:
         yield
@@ -143,8 +146,8 @@ def to_model(
 ) -> Model:
     """Converts a dbt model to a model of the runtime; raises ConfigError if its configuration is invalid.
 
-    `sources` are the tables that the project declares as sources, which are no former table of the model; without them
-    the model replaces nothing.
+    `sources` are the tables that the project declares as sources. A table with the model's name that is not one of them
+    may be replaced by the model; without `sources`, the model replaces no table.
     """
     config = read_configuration(select_written_keys(node), str(node["unique_id"]), list_known_keys())
     return Model(
@@ -161,9 +164,10 @@ def to_model(
 
 
 def check_sample(node: Mapping[str, Any], would_delete: bool) -> None:
-    """Raises ConfigError if a run with `--sample`, on a part of the upstream rows, would lose the other rows.
+    """Raises ConfigError if a run with `--sample`, which reads a part of the upstream rows, would lose other rows.
 
-    With `input: changes` no later run would read them; with `would_delete` the run would delete them from the table.
+    With `input: changes` no later run would read the other rows; with `would_delete` the run would delete them from the
+    table.
     """
     if node["config"].get("input") == "changes":
         raise ConfigError(
@@ -178,7 +182,7 @@ def check_sample(node: Mapping[str, Any], would_delete: bool) -> None:
 
 
 def get_node_table(node: Any) -> TableName:
-    """The table name of a node of the manifest."""
+    """Returns the table name of a node of the manifest."""
     return TableName(str(node.database), str(node.schema), str(node.alias))
 
 
@@ -194,8 +198,8 @@ def get_table_name(relation: BaseRelation) -> TableName:
 def name_changes(relation: BaseRelation, node: Mapping[str, Any]) -> str:
     """Returns the quoted name by which a model's SQL reads the new rows of `relation`.
 
-    In a unit test it is the name of the relation with the given rows. Raises CompilationError for a model that is not
-    an arctic one.
+    In a unit test this is the name of the relation with the rows of the test. Raises CompilationError for a model that
+    is not an arctic one.
     """
     if node.get("resource_type") == "unit_test":
         return str(relation.render())
@@ -209,10 +213,11 @@ def name_changes(relation: BaseRelation, node: Mapping[str, Any]) -> str:
 
 
 def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = (), profile: Profile | None = None) -> None:
-    """Raises CompilationError if an arctic or incremental model is configured wrongly, or two relations have one name.
+    """Raises CompilationError for wrong configuration of arctic and incremental models, and for names used twice.
 
-    It names the model, its file and everything that is wrong with its configuration, also if no catalog of the
-    profile's kind can keep the model; a key may be missing.
+    The error names the model, its file and everything that is wrong with its configuration, also if no catalog of the
+    profile's kind has the features that the model needs. A missing primary key is no error here. A name is used twice
+    if two relations of the project have it.
     """
     check_foreign_config(nodes)
     models: dict[str, Model] = {}
@@ -235,7 +240,7 @@ def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = (), profile: P
 
 
 def select_written_keys(node: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration that users wrote for a node, without dbt's defaults and settings of other adapters.
+    """Returns the configuration that users wrote for a node, without dbt's defaults and settings of other adapters.
 
     Raises ConfigError for unusable keys.
     """
@@ -283,8 +288,8 @@ def _list_not_null_columns(node: Mapping[str, Any], key: Sequence[str]) -> tuple
 
 
 def _list_checks(node: Mapping[str, Any]) -> tuple[str, ...]:
-    expressions_found = (expression for kind, _, expression in _list_constraints(node) if kind == "check")
-    return tuple(dict.fromkeys(filter(None, expressions_found)))
+    expressions = (expression for kind, _, expression in _list_constraints(node) if kind == "check")
+    return tuple(dict.fromkeys(filter(None, expressions)))
 
 
 def _build_contract(node: Mapping[str, Any]) -> tuple[Column, ...]:

@@ -1,4 +1,4 @@
-"""Configuration keys of dbt's incremental models that have an effect only with some strategies."""
+"""Checks configuration keys of dbt's incremental models that have an effect only with some strategies."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _STRATEGIES: Final[Mapping[str, tuple[str, ...]]] = {
     "merge_update_columns": ("merge",),
     "merge_exclude_columns": ("merge",),
 }
-"""Keys that have an effect only with these strategies."""
+"""Configuration keys, with the incremental strategies with which they have an effect."""
 
 
 def check_merge_keys(nodes: Iterable[Any]) -> None:
-    """Refuses keys without effect for the strategy in incremental models.
+    """Raises CompilationError if an incremental model has a key without effect for its incremental strategy.
 
-    Raises CompilationError that names the model and the key.
+    The error names the model and the key.
     """
     for node in nodes:
         if str(node.resource_type) == "model" and node.config.materialized == "incremental":

@@ -14,17 +14,17 @@ _WIDER: Final = {
     pa.uint64(): pa.decimal128(20, 0),
     pa.float16(): pa.float32(),
 }
-"""Arrow types that Spark lacks, with their replacements. A column of nulls alone becomes text."""
+"""Arrow types that Spark lacks, with their replacements; a column that has only nulls becomes text."""
 
 _PRECISION, _SCALE = 38, 18
-"""Precision and scale of Spark's own type for Python decimals, so that values of later runs fit as well."""
+"""Precision and scale of Spark's default type for Python decimals, so that values of later runs fit as well."""
 
 
 def to_arrow(frame: Any) -> pa.Table:
-    """Converts a frame without its index; None, NA, NaT, and NaN in columns of floats become null.
+    """Converts a pandas frame without its index; None, NA, NaT, and NaN in columns of floats become null.
 
-    pandas itself writes NaN for missing numbers and texts, so the two can't be distinguished. Raises
-    pyarrow.ArrowInvalid and pyarrow.ArrowTypeError, which name the column, for values of several types in one column.
+    pandas writes NaN for missing numbers and texts, so a NaN can't be distinguished from a missing value. Raises
+    pyarrow.ArrowInvalid or pyarrow.ArrowTypeError, which name the column, for values of several types in one column.
     """
     table = pa.Table.from_pandas(frame, preserve_index=False)
     kinds = [
@@ -35,7 +35,7 @@ def to_arrow(frame: Any) -> pa.Table:
 
 
 def to_storable(table: pa.Table) -> pa.Table:
-    """Replaces each column type that Spark lacks by a wider one."""
+    """Replaces each column type of an Arrow table that Spark lacks by a wider one."""
     return table.cast(pa.schema([(field.name, _to_storable(field.type)) for field in table.schema]))
 
 
@@ -52,7 +52,10 @@ def _to_storable(kind: pa.DataType) -> pa.DataType:
 
 
 def _widen_decimal(kind: pa.DataType) -> pa.DataType:
-    """Widens a decimal type to a fixed precision; the type that Arrow infers depends on the values of each run."""
+    """Widens a decimal type to a fixed precision and scale, since the inferred type depends on the values of each run.
+
+    Other types are returned unchanged.
+    """
     if not pa.types.is_decimal(kind):
         return kind
     fits = kind.scale <= _SCALE and kind.precision - kind.scale <= _PRECISION - _SCALE

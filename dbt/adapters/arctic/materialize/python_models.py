@@ -1,4 +1,4 @@
-"""Python models: run the model's function in this process, with the Spark session that then writes its result."""
+"""Python models: runs the model's function in this process, with the Spark session that then writes its result."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 _FRAMES = ("pandas.DataFrame", "pandas.core.frame.DataFrame", "pyarrow.lib.Table")
-"""Classes of frames with rows in this process; newer versions of pandas omit the inner module from the name."""
+"""Classes of frames with rows in this process; newer versions of pandas omit the inner module from the class's name."""
 
 
 def run_python_model(code: str, model: str, spark: SparkSession) -> DataFrame:
-    """Runs the function `model` of a Python model's compiled code, and returns its result as a Spark frame.
+    """Runs the function `model` of a Python model's compiled code, and returns its result as a Spark DataFrame.
 
-    The code also has the session as the variable `spark`. Raises DbtRuntimeError with the line of the model that
-    failed, or if the result is no frame.
+    The argument `model` is the model's id, for errors. The code also has the session as the variable `spark`. Raises
+    DbtRuntimeError if the code fails, with the failing line, or if the result is not a frame.
     """
     namespace: dict[str, Any] = {"spark": spark, "__name__": model}
     file = f"<{model}>"
@@ -35,12 +35,12 @@ def run_python_model(code: str, model: str, spark: SparkSession) -> DataFrame:
 
 
 def write_view_query(view: str) -> str:
-    """The query that reads the rows of a Python model from the temporary view `view`."""
+    """Returns the query that reads the rows of a Python model from the temporary view `view`."""
     return str(fill_statement("SELECT * FROM {view}", view=quote_name(view)))
 
 
 def name_view(identifier: str) -> str:
-    """The name of the temporary view with a Python model's rows; unlikely to be the name of a table."""
+    """Returns the name of the temporary view with a Python model's rows; it is unlikely to be the name of a table."""
     return f"python({identifier})"
 
 
@@ -60,7 +60,10 @@ def _as_frame(returned: Any, model: str, spark: SparkSession) -> DataFrame:
 
 
 def _from_process(returned: Any, spark: SparkSession) -> DataFrame:
-    """Converts a frame of this process by Arrow alone, so that local and remote sessions give equal results."""
+    """Converts a frame of this process to a Spark DataFrame by way of Arrow.
+
+    This gives equal results in local and remote sessions.
+    """
     import pyarrow as pa
     from pyspark.sql.pandas.types import from_arrow_schema
 

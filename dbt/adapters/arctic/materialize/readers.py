@@ -1,4 +1,4 @@
-"""Finds the arctic models that may read a table, according to the manifest of a project."""
+"""Determines the arctic models that may read a table, according to the manifest of a project."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from arctic_runtime.model.names import TableName
 from dbt.adapters.arctic.materialize.maintain import get_node_table, is_arctic
 
-# What reads these reads their rows, and not what they were made of.
+# Readers of these read their stored rows, not the tables from which the rows were computed.
 _OWN_ROWS = frozenset({"table", "incremental", "seed", "snapshot"})
 
 
@@ -22,7 +22,7 @@ class Readers:
         self._nodes, self._sources = tuple(nodes), tuple(sources)
 
     def list_readers(self, table: TableName) -> tuple[TableName, ...]:
-        """Arctic models that read `table` by `ref` or `source`, also through views, or whose SQL contains its name.
+        """Returns the arctic models that read `table` by `ref` or `source`, also through views, or whose SQL names it.
 
         Names that a macro composes, and names in models of other projects, are not recognized.
         """
@@ -55,7 +55,10 @@ class Readers:
 
     @cached_property
     def _ids(self) -> dict[TableName, list[str]]:
-        """Maps tables to the ids of arctic models and sources that have them; a table may be both."""
+        """Maps each table to the ids of the arctic models and sources that have this table.
+
+        A table can belong to both a model and a source.
+        """
         ids: dict[TableName, list[str]] = defaultdict(list)
         for node in filter(is_arctic, self._nodes):
             ids[get_node_table(node)].append(node.unique_id)

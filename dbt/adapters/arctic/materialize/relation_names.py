@@ -1,4 +1,4 @@
-"""Detects relations of a project with the same name, of which each would overwrite the other."""
+"""Detects relations of a project that have the same name, so that one would overwrite the other."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _WITH_RELATION: Final = ("model", "seed", "snapshot")
 
 @dataclass(frozen=True)
 class Claim:
-    """A relation, and the node or source that writes it.
+    """A relation, and the node or source that writes it (`owner`).
 
-    `role` says whether it is the owner's own relation or a helper, such as its change table. `is_own` is True for the
-    relation of a node itself, whose name dbt compares with others.
+    `role` describes the relation: the owner's own one, or a helper such as its change table. `is_own` is True for the
+    relation of a node itself, whose name dbt compares with those of other nodes.
     """
 
     table: TableName
@@ -40,7 +40,8 @@ def check_names(
     """Raises CompilationError if a node's relation has the same name as a relation of another node or source.
 
     `models` are arctic models by node id, `sources` the tables of ingested sources by source name. Case is ignored,
-    since not every catalog distinguishes `o` from `O`. Names of nodes among themselves are compared by dbt itself.
+    since not every catalog distinguishes `o` from `O`. The relations of two nodes themselves are not compared, since
+    dbt does this.
     """
     claims: dict[tuple[str, ...], list[Claim]] = defaultdict(list)
     for claim in (*_list_node_claims(nodes), *_list_model_claims(models), *_list_source_claims(sources)):

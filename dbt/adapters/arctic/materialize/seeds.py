@@ -1,4 +1,4 @@
-"""Passes a seed's rows to Spark as text, so that Spark's own casts decide on values and nothing is rounded."""
+"""Passes a seed's rows to Spark as text, so that Spark's own casts interpret the values and nothing is rounded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BIGINT_MAX = 2**63 - 1
 
 
 def choose_integer_type(column: agate.Column) -> str:
-    """Returns `bigint`, or `decimal(38,0)` if a value of the column does not fit into it."""
+    """Returns `bigint`, or `decimal(38,0)` if a value of the column does not fit into a bigint."""
     values = [value for value in column.values() if value is not None]
     fits = all(-_BIGINT_MAX - 1 <= value <= _BIGINT_MAX for value in values)
     return "bigint" if fits else "decimal(38,0)"
@@ -22,14 +22,14 @@ def choose_integer_type(column: agate.Column) -> str:
 def choose_number_type(column: agate.Column) -> str:
     """Returns `double` if a value of the column has a fraction, else the result of `choose_integer_type`.
 
-    Users set `column_types` for exact decimals.
+    For exact decimals, users have to set `column_types`.
     """
     has_fraction = any(value is not None and value != value.to_integral_value() for value in column.values())
     return "double" if has_fraction else choose_integer_type(column)
 
 
 def as_text_frame(spark: SparkSession, table: agate.Table) -> DataFrame:
-    """Converts a seed's table to a Spark frame with all columns as text."""
+    """Converts a seed's table to a Spark DataFrame with all columns as text."""
     import pyarrow as pa
     from pyspark.sql.types import StringType, StructField, StructType
 

@@ -1,4 +1,4 @@
-"""Reads a model's keys for the service in `meta.arctic`: when dbt runs it, and whether tests follow each refresh."""
+"""Reads a model's keys for the service in `meta.arctic`: its schedule, and whether tests follow each refresh."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ KEYS = ("schedule", "test_after_refresh")
 class ServedKeys:
     """Keys of a model for the service.
 
-    `schedule` is the cron expression of a model that is not arctic, None without one. `test_after_refresh` asks for the
-    model's tests after each refresh.
+    `schedule` is the cron expression by which dbt runs a model that is not arctic, None without one.
+    `test_after_refresh` is whether the model's data tests are run after each refresh.
     """
 
     schedule: str | None = None
@@ -29,7 +29,7 @@ class ServedKeys:
 
 
 def read_served_keys(node: Any) -> ServedKeys:
-    """Reads and checks the service's keys of a model of the manifest; raises ConfigError for invalid ones."""
+    """Reads and checks the service's keys of a model in the manifest; raises ConfigError for invalid ones."""
     written = (node.config.meta or {}).get("arctic") or {}
     where = f"{node.unique_id}: `meta.arctic`"
     if not isinstance(written, Mapping):
@@ -48,7 +48,7 @@ def read_served_keys(node: Any) -> ServedKeys:
 
 
 def check_served(nodes: Iterable[Any]) -> None:
-    """Checks the service's keys of all models of a manifest; raises CompilationError that names the file."""
+    """Checks the service's keys of all models in a manifest; raises CompilationError that names the model's file."""
     for node in nodes:
         if str(node.resource_type) == "model":
             try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def list_project_models(nodes: Iterable[Any]) -> dict[str, Model]:
-    """Maps names to the arctic models of a project; their queries are empty, since upkeep does not read them."""
+    """Maps names to the arctic models of a project; their SQL is not compiled, since upkeep does not need it."""
     arctic_nodes = (node for node in nodes if maintain.is_arctic(node))
     return {str(node.name): _build_model(node) for node in arctic_nodes}
 
@@ -37,7 +37,7 @@ def resolve_models(
 ) -> tuple[Model, list[Model]]:
     """Returns the model `wanted` and all models of its project, with compiled queries if the operation needs them.
 
-    Raises ConfigError if no model has the name.
+    Raises ConfigError if no model has that name or relation.
     """
     models = list_project_models(nodes)
     if asked.needs_queries:
@@ -47,7 +47,7 @@ def resolve_models(
 
 
 def with_query(model: Model, config: Any, manifest: Any) -> Model:
-    """Returns the model with its compiled query; compiles its node if dbt has not done so yet."""
+    """Returns the model with its compiled query; compiles the model's node if dbt has not done so yet."""
     from dbt.compilation import Compiler
 
     arctic = filter(maintain.is_arctic, manifest.nodes.values())

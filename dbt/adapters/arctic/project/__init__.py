@@ -1,1 +1,1 @@
-"""A dbt project as the commands use it: models, sources and files, and dbt's own work around a refresh."""
+"""A dbt project as the commands use it: models, sources and files, and dbt's own work before and after a refresh."""

@@ -1,4 +1,4 @@
-"""A dbt project as the command line uses it: its compiled arctic models, and the profile of its target."""
+"""A dbt project as commands use it: its compiled arctic models, its ingested sources, and the profile of its target."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ from dbt.adapters.arctic.relations.relation import ArcticRelation
 class CompiledProject:
     """A compiled dbt project: its arctic models sorted by table, its ingested sources, and the profile of its target.
 
-    `landing` are tables of other sources that have a `retention`. `readers` returns the models that may read a table.
+    `landing` are tables of sources that are not ingested but have a `retention`. `readers` returns the models that may
+    read a table.
     """
 
     profile: Profile
@@ -44,20 +45,20 @@ class CompiledProject:
     readers: Callable[[TableName], tuple[TableName, ...]] = lambda _: ()
 
     def with_ingested(self, reader: CatalogReader) -> CompiledProject:
-        """Returns the project with the tables of its ingested sources, as far as they exist, among its models."""
+        """Returns the project with the existing tables of its ingested sources added to its models."""
         models = (*self.models, *list_ingested_models(self.sources, reader))
         return replace(self, models=tuple(sorted(models, key=lambda model: model.table)))
 
     def with_landing(self) -> CompiledProject:
-        """Returns the project with its landing tables among its models."""
+        """Returns the project with its landing tables added to its models."""
         return replace(self, models=tuple(sorted((*self.models, *self.landing), key=lambda model: model.table)))
 
     def select_models(self, names: Sequence[str]) -> tuple[Model, ...]:
-        """The models with these names, or all if none is given; raises ConfigError for an unknown name."""
+        """Returns the models with these names, or all if `names` is empty; raises ConfigError for an unknown name."""
         return tuple(self.get_model(name) for name in names) if names else self.models
 
     def get_model(self, name: str) -> Model:
-        """The model named `name`; raises ConfigError if there is none."""
+        """Returns the model with this name; raises ConfigError if there is none."""
         for model in self.models:
             if name in (model.table.name, str(model.table)):
                 return model
@@ -68,7 +69,7 @@ class CompiledProject:
 def load_project(project_dir: Path, profiles_dir: Path | None, target: str | None) -> CompiledProject:
     """Compiles a project as dbt does, without overwriting dbt's files about its last run.
 
-    Raises ConfigError if dbt can't compile it.
+    Raises ConfigError if dbt can't compile it, and for models without a primary key.
     """
     from dbt.cli.main import dbtRunner
 
@@ -94,7 +95,7 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
 
 
 def load_sources(project_dir: Path, profiles_dir: Path | None, target: str | None) -> CompiledProject:
-    """Loads a project with its ingested sources only; its models are not compiled and not included.
+    """Loads a project with its ingested sources only; its models are not compiled and left out.
 
     Raises ConfigError if dbt can't parse the project.
     """
@@ -105,7 +106,7 @@ def load_sources(project_dir: Path, profiles_dir: Path | None, target: str | Non
     )
 
 
-# Where usage statistics are on, dbt writes a file with a user's id next to the profile.
+# With usage statistics, dbt would write a file with a user's id next to the profile.
 _QUIET = ("--quiet", "--log-level", "none", "--log-level-file", "none", "--no-send-anonymous-usage-stats")
 
 
@@ -157,13 +158,13 @@ def load_profile(project_dir: Path, profiles_dir: Path | None, target: str | Non
 
 
 def _find_partial_parse(project_dir: Path) -> Path | None:
-    """The file in which dbt caches the parsed project; None if it does not exist."""
+    """Returns the file in which dbt caches the parsed project; None if it does not exist."""
     file = get_target_folder(project_dir) / "partial_parse.msgpack"
     return file if file.is_file() else None
 
 
 def get_target_folder(project_dir: Path) -> Path:
-    """The folder to which dbt writes the results of its runs."""
+    """Returns the folder to which dbt writes the results of its runs."""
     return project_dir.absolute() / os.environ.get("DBT_TARGET_PATH", _read_target_path(project_dir))
 
 
@@ -181,7 +182,7 @@ _UNSET = re.compile(r"Env var required but not provided: '([^']+)'")
 
 
 def _find_advice(message: str) -> str | None:
-    """Returns advice if a message of dbt is about an unset environment variable; else None."""
+    """Returns advice if a message of dbt is about an environment variable that is not set; else None."""
     unset = _UNSET.search(message)
     if unset is None:
         return None
@@ -198,7 +199,7 @@ def _build_failure(what: str, outcome: Any) -> ConfigError:
 
 
 def build_compiled_model(node: Any, sources: Collection[TableName] | None = None) -> Model:
-    """Converts a node that dbt has compiled to a model of the runtime; `sources` are as in `to_model`."""
+    """Converts a node that dbt has compiled to a model of the runtime; `sources` is as in `to_model`."""
     is_python = node.language == "python"
     sql = python_models.write_view_query(python_models.name_view(node.alias)) if is_python else node.compiled_code
     return maintain.to_model(build_relation(node), node.to_dict(omit_none=True), sql, sources)

@@ -1,4 +1,4 @@
-"""dbt's own work for a service: runs of scheduled models, and tests of refreshed tables."""
+"""The work that dbt does for a service: runs of scheduled models, and tests of refreshed tables."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class DbtWork:
             return str(runner.run(compiled, project.manifest).message)
 
     def list_tested_tables(self) -> Collection[TableName]:
-        """The tables that have tests to run after each refresh."""
+        """Returns the tables that have tests to run after each refresh."""
         return self._tests.keys()
 
     def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
-        """Runs the tests of a table, one after the other."""
+        """Runs the tests of a table, one after the other; returns their outcomes."""
         return tuple(self._run_test(node) for node in self._tests.get(table, ()))
 
     def _run_test(self, node: Any) -> DataTestOutcome:
@@ -74,7 +74,7 @@ def _list_scheduled(project: LoadedProject) -> Iterator[Scheduled]:
 
 
 def _list_tables_read(project: LoadedProject, node: Any) -> Iterator[TableName]:
-    """The tables that a node reads, directly or through views; a view that is run on a schedule counts as a table."""
+    """Yields the tables that a node reads, directly or through views; a scheduled view counts as a table."""
     for parent in project.walk_parents(node):
         is_source = str(parent.resource_type) == "source"
         if not is_source and parent.config.materialized == "view" and parent.unique_id not in project.scheduled:
@@ -85,7 +85,7 @@ def _list_tables_read(project: LoadedProject, node: Any) -> Iterator[TableName]:
 
 
 def _list_upstream_ids(project: LoadedProject, node: Any) -> set[str]:
-    """The ids of all nodes upstream of a node, directly or through other nodes."""
+    """Returns the ids of all nodes upstream of a node, directly or through other nodes."""
     upstream_ids, waiting = set[str](), list(node.depends_on_nodes)
     while waiting:
         name = waiting.pop()
@@ -97,7 +97,10 @@ def _list_upstream_ids(project: LoadedProject, node: Any) -> set[str]:
 
 
 def _map_tests(project: LoadedProject) -> dict[TableName, list[Any]]:
-    """Maps each table to its test nodes, ordered by id; a test of several tables is listed for each."""
+    """Maps each table with `test_after_refresh` to its test nodes, ordered by id.
+
+    A test of several tables is listed for each of them.
+    """
     asked = {
         name: get_node_table(node)
         for name, node in ({**project.nodes, **project.scheduled}).items()

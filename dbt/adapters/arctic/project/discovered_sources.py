@@ -1,4 +1,4 @@
-"""Writes the YAML of a source with the tables of its database, without secrets, to paste into a project."""
+"""Writes the YAML of a dbt source with the tables of its database, without secrets, to paste into a project."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import mask_secrets
 
 _PASSWORDS: Mapping[str, str] = {"postgresql": "PGPASSWORD", "mysql": "MYSQL_PWD", "mariadb": "MYSQL_PWD"}
-"""The environment variable from which a database's own client programs read the password."""
+"""Environment variables from which the client programs of databases read the password."""
 
 _SCHEMES = {**{name: name for name in PORTS}, "postgres": "postgresql"}
 
 
 def build_source_at(url: str, password_env: str | None) -> IngestSource:
-    """Builds a source without tables for the URL `postgresql://user@host:port/database`; raises ConfigError for others.
+    """Builds a source without tables for a URL such as `postgresql://user@host:port/database`.
 
-    The password is read from an environment variable: `password_env` or, without it, that of the database's own
-    programs.
+    The password is read from an environment variable: `password_env` or, without it, that of the database's own client
+    programs. Raises ConfigError for a URL of another form, or with a password.
     """
     parts = urlsplit(url)
     connector, database = _SCHEMES.get(parts.scheme), unquote(parts.path.strip("/"))
@@ -113,7 +113,7 @@ def _write_key_comment(table: CatalogTable, settings: Mapping[str, Any]) -> str:
 def _build_settings(
     source: IngestSource, table: CatalogTable, name: str, known: IngestedTable | None
 ) -> dict[str, Any]:
-    """Returns the settings of a table: the declared ones (`known`), and its name in the database if not the default."""
+    """Returns the settings of a table: the declared ones, and its name in the database unless that is the default."""
     settings = dict(known.settings) if known else {}
     if table.schema != source.table_schema:
         settings["source_table"] = table.full_name

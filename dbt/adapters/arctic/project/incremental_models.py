@@ -1,4 +1,4 @@
-"""The incremental models of a dbt project, compiled as a full refresh and as the next run would run them."""
+"""Compiles the incremental models of a dbt project for an audit: as a full refresh, and as the next run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_incremental(node: Any) -> bool:
 
 
 def compile_audited_project(project: LoadedProject) -> AuditedProject:
-    """Compiles the selected incremental models and all models upstream of them."""
+    """Compiles the selected incremental models, and all models upstream of them."""
     above = {name: _list_parents(project, node) for name, node in _walk_models(project).items()}
     order = [name for name in TopologicalSorter(above).static_order() if name in above]
     others = {name: _compile_upstream(project, project.manifest.nodes[name], above[name]) for name in order}
@@ -37,7 +37,7 @@ def compile_audited_project(project: LoadedProject) -> AuditedProject:
 
 
 def _walk_models(project: LoadedProject) -> dict[str, Any]:
-    """The selected models and all nodes with tables upstream of them, by unique id."""
+    """Returns the selected models and all nodes with tables upstream of them, by unique id."""
     nodes: dict[str, Any] = {}
     waiting = list(project.nodes.values())
     while waiting:
@@ -49,7 +49,7 @@ def _walk_models(project: LoadedProject) -> dict[str, Any]:
 
 
 def _list_parents(project: LoadedProject, node: Any) -> tuple[str, ...]:
-    """The unique ids of the nodes with tables that a node reads; ephemeral models are replaced by their parents."""
+    """Returns the unique ids of the nodes with tables that a node reads, directly or through ephemeral models."""
     parents = (parent.unique_id for parent in project.walk_parents(node))
     return tuple(dict.fromkeys(name for name in parents if name in project.manifest.nodes))
 
@@ -61,7 +61,7 @@ def _compile_upstream(project: LoadedProject, node: Any, parents: tuple[str, ...
         try:
             sql = _compile_as(project, node, is_full=True)
         except DbtBaseException:
-            sql = None  # Its own line in the report says why, if it is audited.
+            sql = None  # If the model is audited, its line in the report has the reason.
     if sql is not None and list_changes_read(sql):
         sql = None
     is_view = is_query and node.config.materialized == "view"
@@ -69,7 +69,7 @@ def _compile_upstream(project: LoadedProject, node: Any, parents: tuple[str, ...
 
 
 def _compile_as(project: LoadedProject, node: Any, is_full: bool) -> str:
-    """Compiles a model with `is_incremental()` False, or as the next run does."""
+    """Returns the compiled SQL of a model, with `is_incremental()` False if `is_full`, else as in the next run."""
     chosen = copy.copy(node)
     chosen.config = copy.copy(node.config)
     chosen.config.full_refresh = is_full
@@ -104,7 +104,10 @@ def _compile_model(
 
 
 def _with_queries(project: LoadedProject, node: Any, model: AuditedModel) -> AuditedModel:
-    """The model with its two queries, or with the reason why there is none."""
+    """Returns the model with its two queries, or with the reason why it has none.
+
+    The incremental query is left out if it can't be compiled, and for microbatch models.
+    """
     if node.language != "sql":
         return replace(model, error="it is a Python model, and an audit runs no code of models")
     try:
@@ -120,7 +123,7 @@ def _with_queries(project: LoadedProject, node: Any, model: AuditedModel) -> Aud
 
 
 def _find_key(node: Any, tested_key: tuple[str, ...]) -> tuple[tuple[str, ...], KeySource]:
-    """The columns that identify a row of a model, and where that is declared."""
+    """Returns the columns that identify a row of a model, and the kind of declaration from which they are taken."""
     declared = tuple(_to_list(node.config.get("unique_key")))
     if declared and all(_is_column(name) for name in declared):
         return declared, "unique_key"
@@ -131,12 +134,12 @@ def _find_key(node: Any, tested_key: tuple[str, ...]) -> tuple[tuple[str, ...], 
 
 
 def _is_column(text: str) -> bool:
-    """Whether a part of a `unique_key` is a column's name, and not an expression."""
+    """Whether a part of a `unique_key` is a column's name rather than an expression."""
     return text.isidentifier()
 
 
 def _list_constrained(node: Any) -> Iterator[str]:
-    """The columns of a primary key that the model's contract declares."""
+    """Yields the columns of the primary key that the model's contract declares."""
     for constraint in node.constraints or ():
         if str(constraint.type) == "primary_key":
             yield from constraint.columns
@@ -152,7 +155,10 @@ def _get_type(constraint: Any) -> str:
 
 
 def _list_tested_keys(manifest: Any) -> dict[str, tuple[str, ...]]:
-    """By model, the first column that is tested to be unique and not null, or the first unique combination."""
+    """Maps models to the first column that is tested to be unique and not null, or the first unique combination.
+
+    Models without such tests are left out.
+    """
     unique: dict[str, list[tuple[str, ...]]] = {}
     filled: dict[str, set[str]] = {}
     tests = [node for node in manifest.nodes.values() if str(node.resource_type) == "test"]
@@ -176,7 +182,7 @@ def _choose_key(keys: list[tuple[str, ...]], filled: set[str]) -> tuple[str, ...
 
 
 def _list_constants() -> tuple[str, ...]:
-    """Texts that dbt writes into queries anew in each run: the invocation's id, and the minute of its start."""
+    """Returns texts that dbt writes into queries and that differ in each run: invocation id and start minute."""
     from dbt_common.invocation import get_invocation_id
 
     from dbt import tracking

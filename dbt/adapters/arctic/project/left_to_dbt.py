@@ -1,4 +1,4 @@
-"""Finds the parts of a project that still need `dbt run` while its arctic models are kept fresh."""
+"""Determines the parts of a project that still need `dbt run` while the service refreshes its arctic models."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dbt.adapters.arctic.materialize.maintain import get_node_table, is_arctic
 from dbt.adapters.arctic.project.loaded_project import LoadedProject
 
 _TABLES = ("table", "incremental", "snapshot", "materialized_view")
-"""Materializations whose tables change only when dbt runs them."""
+"""Materializations whose tables change only when dbt runs their models."""
 
 
 def list_left_to_dbt(project: LoadedProject, reader: CatalogReader) -> Iterator[str]:
-    """Yields a line for the user about each such part: run hooks, tables of other materializations, missing views."""
+    """Yields a line for the user about each part: run hooks, tables of other materializations, missing views."""
     if any(set(node.tags) & {"on-run-start", "on-run-end"} for node in project.manifest.nodes.values()):
         yield "on-run-start and on-run-end hooks are left to `dbt run`"
     upstream = list(_walk_upstream(project))
@@ -29,7 +29,7 @@ def list_left_to_dbt(project: LoadedProject, reader: CatalogReader) -> Iterator[
 
 
 def _list_tables(project: LoadedProject, upstream: list[Any]) -> list[Any]:
-    """Selects the upstream nodes whose tables neither a refresh nor a schedule keeps up to date."""
+    """Selects the upstream nodes with tables that neither refreshes nor schedules of the service keep up to date."""
     return [
         node for node in upstream if node.unique_id not in project.scheduled and node.config.materialized in _TABLES
     ]

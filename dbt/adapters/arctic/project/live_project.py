@@ -1,4 +1,4 @@
-"""A dbt project that is kept fresh: its models and tables as they were at its last load; edits load it again."""
+"""A dbt project that a service keeps fresh: its models and tables as of its last load; edits make it load again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dbt.adapters.arctic.project.sources import ingest_sources, list_ingested_mo
 
 
 class _LoadedParts:
-    """All objects that are made from one load of the project, so that the next load replaces them together."""
+    """All objects that are made from one load of the project, so that the next load replaces all of them together."""
 
     def __init__(self, loaded: LoadedProject) -> None:
         self.loaded = loaded
@@ -43,8 +43,8 @@ class _LoadedParts:
 class LiveProject:
     """Implements the `Project` of a service or of `arctic run` with dbt.
 
-    `warn` is called with each text for the user once. If an edit makes the project unusable, the earlier models are
-    kept.
+    `warn` is called once with each text for the user. If an edit makes the project unusable, the models of the last
+    load are used further.
     """
 
     def __init__(self, location: Location, warn: Callable[[str], None]) -> None:
@@ -60,7 +60,7 @@ class LiveProject:
 
     @property
     def loaded(self) -> LoadedProject:
-        """The project as it was at its last load."""
+        """The project as of its last load."""
         return self._parts.loaded
 
     @property
@@ -82,7 +82,7 @@ class LiveProject:
 
     @property
     def sources(self) -> tuple[IngestSource, ...]:
-        """The sources that are ingested."""
+        """The project's ingested sources."""
         return ingest_sources(self.loaded.manifest)
 
     def prepare_thread(self) -> None:
@@ -97,9 +97,9 @@ class LiveProject:
         return self._files.has_changed()
 
     def load_models(self) -> Sequence[FollowedModel] | None:
-        """Loads the project again after an edit and returns its models.
+        """Loads the project again after an edit, and returns its models.
 
-        If it is unusable, warns the user, keeps the earlier models, and returns None.
+        If the project is unusable, warns the user, keeps the models of the last load, and returns None.
         """
         try:
             loaded = load_project(self._location)
@@ -166,6 +166,6 @@ class LiveProject:
 
 
 def _list_folders(config: Any) -> list[str]:
-    """The folders of a project from which dbt reads files."""
+    """Returns the folders of a project from which dbt reads files."""
     paths = (config.model_paths, config.macro_paths, config.seed_paths, config.snapshot_paths, config.test_paths)
     return sorted({str(folder) for paths_of_kind in paths for folder in paths_of_kind})

@@ -1,4 +1,4 @@
-"""A project as `dbt run` loads it: its configuration, its manifest and the selected models."""
+"""A dbt project as `dbt run` loads it: its configuration, its manifest and the selected models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dbt.adapters.arctic.project.sources import ingest_sources, list_landing_tab
 class Location:
     """Folders and target of a project, and the selection of its models, in terms of dbt's options.
 
-    If `is_served`, the project's Spark has the JARs for ingestion of its sources, and dbt runs scheduled models.
+    If `is_served`, Spark gets the JARs for ingestion of the project's sources, and dbt runs scheduled models.
     """
 
     project_dir: Path
@@ -36,7 +36,7 @@ class Location:
     is_served: bool = False
 
     def build_options(self, target_path: str) -> dict[str, Any]:
-        """The options for `dbt run`."""
+        """Returns the options of `dbt run` for this location; dbt writes to the folder `target_path`."""
         all_options = {
             "project_dir": str(self.project_dir.absolute()),
             "profiles_dir": None if self.profiles_dir is None else str(self.profiles_dir),
@@ -76,9 +76,9 @@ class LoadedProject:
         return int(self.config.threads)
 
     def compile_node(self, node: Any) -> Any:
-        """Returns a node newly compiled; earlier compilations of it, and of ephemeral models in it, are ignored.
+        """Compiles a node and returns the compiled copy.
 
-        Raises dbt's errors.
+        Earlier compilations of the node, and of ephemeral models in it, are ignored. Raises dbt's errors.
         """
         from dbt.compilation import Compiler
 
@@ -90,7 +90,10 @@ class LoadedProject:
 
     @contextmanager
     def open_connection(self, node: Any) -> Iterator[None]:
-        """Opens this thread's connection for dbt's work on a node, and empties dbt's cache of relations."""
+        """Opens this thread's connection for dbt's work on a node until the context ends.
+
+        Also empties dbt's cache of relations.
+        """
         self.adapter.cache.clear()
         with self.adapter.connection_named(node.unique_id, node):
             yield
@@ -123,7 +126,7 @@ def copy_uncompiled(node: Any) -> Any:
 def load_project(location: Location) -> LoadedProject:
     """Parses a project and selects its arctic models.
 
-    Raises ConfigError if dbt fails, if no such model is selected, and for models without a key.
+    Raises ConfigError if dbt fails, if no such model is selected, and for models without a primary key.
     """
     project = load_nodes(location, is_arctic)
     check_keys(project.nodes.values(), project.manifest.nodes.values())
@@ -138,7 +141,7 @@ def load_project(location: Location) -> LoadedProject:
 
 
 def load_nodes(location: Location, is_wanted: Callable[[Any], bool]) -> LoadedProject:
-    """Parses a project; its `nodes` are the selected models for which `is_wanted` holds.
+    """Parses a project; its `nodes` are the selected models for which `is_wanted` returns True.
 
     Raises ConfigError if dbt can't parse it.
     """

@@ -1,4 +1,7 @@
-"""Keys of arctic models that configure none: from constraints, tests and queries, or missing in one error for all."""
+"""Completes the primary keys of arctic models without `primary_key`, from constraints, tests and queries.
+
+Models whose key can't be determined are reported in one error.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,9 @@ logger = AdapterLogger("Arctic")
 
 @dataclass(frozen=True)
 class _KnownTest:
-    """A generic test that says something about a key: its promise, and its arguments with the names of columns.
+    """A generic test that implies a property of a key (`promise`), and the arguments that name the columns.
 
-    Any argument besides these and `ignored` may restrict the rows that it tests.
+    Any argument besides these and `ignored` may restrict the rows that are tested, so such a test is not used.
     """
 
     promise: Promise
@@ -52,21 +55,21 @@ _PROMISES: Final[Mapping[str, Promise]] = {
     "unique": "unique",
     "not_null": "not_null",
 }
-"""Types of constraints that say something about a key."""
+"""Types of constraints that imply a property of a key."""
 
 _OLD_TIME_SPINE: Final = "metricflow_time_spine"
-"""Name of the model that is the time spine of projects without `time_spine` in their YAML."""
+"""Name of the model that is the time spine in projects without `time_spine` in their YAML."""
 
 _INDENT: Final = "  "
 _BUILDING: Final = ("run", "build", "retry")
-"""Commands of dbt that build models, and so need their keys."""
+"""dbt commands that build models, and so need their keys."""
 
 
 def complete_keys(nodes: Iterable[Any]) -> frozenset[str]:
-    """Sets `primary_key` of arctic models without a key to the one that their constraints and tests promise.
+    """Sets `primary_key` of arctic models without one to the key that their constraints and tests promise.
 
-    If these promise none and the query returns rows of one other model, keys of that one count. A model that has no
-    key, and `on_missing_key: table`, becomes a table of dbt; the ids of these are returned.
+    If they promise none, and the query returns rows of one other model, the keys of that model are used. A model
+    without a key whose `on_missing_key` is `table` becomes a table of dbt; the ids of these models are returned.
     """
     nodes = tuple(nodes)
     keyless = [node for node in nodes if _is_keyless(node)]
@@ -85,7 +88,7 @@ def complete_keys(nodes: Iterable[Any]) -> frozenset[str]:
 
 
 def check_keys(nodes: Iterable[Any], others: Iterable[Any]) -> None:
-    """Raises one ConfigError about all arctic models among `nodes` that have no key, with a patch.
+    """Raises one ConfigError about all arctic models among `nodes` without a key; it proposes YAML with guessed keys.
 
     `others` are all nodes of the project, among them the tests of the models.
     """
@@ -95,9 +98,10 @@ def check_keys(nodes: Iterable[Any], others: Iterable[Any]) -> None:
 
 
 def check_selected_keys(config: Any, nodes: Sequence[Any], tables: Collection[str]) -> None:
-    """Checks the keys of dbt's selected models before its command, which `config` names, builds the first of them.
+    """Checks the keys of the models that the running dbt command selects, before it builds the first of them.
 
-    Raises CompilationError for models without a key. Says once which are built as `tables` of dbt.
+    Raises CompilationError for models without a key. Logs once the models among `tables`, which dbt builds as tables
+    since they have no key. Does nothing for commands that build no models.
     """
     from dbt.selected_resources import SELECTED_RESOURCES
 
@@ -123,17 +127,20 @@ def _is_keyless(node: Any) -> bool:
 
 
 def _may_be_table(node: Any) -> bool:
-    """Whether a model may be a table without a key; changes and versions of rows can't be kept in one."""
+    """Whether a model without a key may become a table of dbt, by `on_missing_key: table`.
+
+    A model of changes or of row versions may not, since a table of dbt can't hold them.
+    """
     return _shows_state(node) and node.config.get("on_missing_key") == "table"
 
 
 def _shows_state(node: Any) -> bool:
-    """Whether the rows of a model are those of its query; otherwise they are changes or versions of them."""
+    """Whether the rows of a model are those of its query, rather than changes or versions of these."""
     return bool(node.config.get("input", "state") == "state" and node.config.get("history", "none") == "none")
 
 
 class _KeyFinder:
-    """Finds the keys of models in what their project declares, of them and of the models whose rows they return."""
+    """Determines the keys of models from declarations about them, or about the models whose rows they return."""
 
     def __init__(self, nodes: Sequence[Any]) -> None:
         self._tests_by_model = _group_tests(nodes)
@@ -143,7 +150,10 @@ class _KeyFinder:
                 self._nodes_by_name[node.name].append(node)
 
     def find_keys(self, node: Any, passed: tuple[Any, ...] = ()) -> tuple[Key, ...]:
-        """The keys of a model, the preferred one first; `passed` are the models whose keys depend on them."""
+        """Returns the keys of a model, the preferred one first; empty if none is declared.
+
+        `passed` are the models whose keys are being derived from this one's, to stop at a cycle.
+        """
         declared = find_keys(_describe_model(node, self._tests_by_model))
         if declared or not _shows_state(node) or node in passed:
             return declared
@@ -161,7 +171,7 @@ class _KeyFinder:
 
 
 def _list_written_keys(node: Any) -> tuple[Key, ...]:
-    """The primary key that users wrote for an arctic model."""
+    """Returns the primary key that users wrote for an arctic model; empty for other models."""
     written = node.config.get("primary_key") or node.config.get("unique_key") if is_arctic(node) else None
     columns = (written,) if isinstance(written, str) else tuple(written or ())
     return (Key(columns, "primary key"),) if columns and _shows_state(node) else ()
@@ -199,7 +209,10 @@ def _list_periods(node: Any) -> Iterator[Declaration]:
 
 
 def _group_tests(nodes: Iterable[Any]) -> dict[str, list[Any]]:
-    """Id of a model → its tests that fail at the first row, and test all rows; ordered by id."""
+    """Maps the id of a model to its tests, ordered by id.
+
+    Only tests are used that fail at the first wrong row, and that test all rows.
+    """
     tests: dict[str, list[Any]] = defaultdict(list)
     for node in sorted((node for node in nodes if str(node.resource_type) == "test"), key=lambda node: node.unique_id):
         model = getattr(node, "attached_node", None)
@@ -226,7 +239,7 @@ def _read_test(test: Any) -> Iterator[Declaration]:
 
 
 def _read_column(written: Any) -> str | None:
-    """The column that a test names; None if it tests an expression."""
+    """Returns the column that a test names; None if the test is of an expression."""
     match = re.fullmatch(r"`([^`]+)`|\"([^\"]+)\"|(\w+)", str(written).strip())
     return next(filter(None, match.groups()), None) if match else None
 
@@ -254,7 +267,7 @@ def _build_error(nodes: Sequence[Any], tests_by_model: Mapping[str, Sequence[Any
 
 
 def _write_patch(nodes: Sequence[Any], guesses: Mapping[str, Key | None]) -> Iterator[str]:
-    """Lines for dbt_project.yml with the guessed keys; none if nothing was guessed."""
+    """Yields lines for dbt_project.yml with the guessed keys; none if no key was guessed."""
     written = set[tuple[str, ...]]()
     for node in sorted(nodes, key=lambda node: [str(part) for part in node.fqn]):
         guess = guesses[node.unique_id]
@@ -270,5 +283,5 @@ def _write_patch(nodes: Sequence[Any], guesses: Mapping[str, Key | None]) -> Ite
 
 
 def _write_scalar(text: str) -> str:
-    """A text as a YAML scalar in a flow."""
+    """Returns a text as a YAML scalar for a flow sequence."""
     return str(yaml.safe_dump([text], default_flow_style=True, allow_unicode=True, width=1000)).strip()[1:-1]

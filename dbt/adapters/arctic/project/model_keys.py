@@ -1,4 +1,4 @@
-"""Finds the primary key of a model in its constraints and tests, or guesses one from the names of its columns."""
+"""Determines the primary key of a model from its constraints and tests, or guesses one from its column names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Promise = Literal["primary_key", "unique", "not_null"]
 class Declaration:
     """A promise about columns: they are unique together, each of them is not null, or both (`primary_key`).
 
-    `kind` says what makes the promise; `name` is the name of the test, or the type of the constraint.
+    `kind` is the source of the promise; `name` is the name of the test, or the type of the constraint.
     """
 
     promise: Promise
@@ -23,15 +23,15 @@ class Declaration:
 
     @property
     def origin(self) -> str:
-        """The declaration in words."""
+        """The declaration in words, such as "test `unique`"."""
         return f"{self.kind} `{self.name}`"
 
 
 @dataclass(frozen=True)
 class DeclaredModel:
-    """What a project says about a model: its columns in their order, and what constraints and tests promise of them.
+    """A project's declarations about a model: its columns in their order, and promises of its constraints and tests.
 
-    `words` are the words of its code in lower case.
+    `words` are the words of the model's code in lower case.
     """
 
     name: str
@@ -42,7 +42,7 @@ class DeclaredModel:
 
 @dataclass(frozen=True)
 class Key:
-    """Columns that identify a row, and the reason for which they do."""
+    """Columns that identify a row, with a text that says why they do."""
 
     columns: tuple[str, ...]
     reason: str
@@ -55,11 +55,11 @@ class _Candidate:
 
 
 def find_keys(model: DeclaredModel) -> tuple[Key, ...]:
-    """All keys that constraints and tests of a model promise, the preferred one first.
+    """Returns all keys that constraints and tests of a model promise, the preferred one first.
 
-    A declared primary key comes before a single column that is unique and not null, then come combinations of columns
+    A declared primary key comes first, then a single column that is unique and not null, then combinations of columns
     that are unique: those whose columns are all not null, then the others. Among equals, the key with fewer columns
-    comes first, then the one whose columns stand first in the model.
+    comes first, then the one whose columns come first in the model.
     """
     never_null = {
         column.lower()
@@ -91,15 +91,16 @@ def _build_candidate(declaration: Declaration, never_null: set[str]) -> _Candida
 
 
 def _order_columns(columns: tuple[str, ...], places: dict[str, int]) -> tuple[int, list[int], list[str]]:
-    """Sort key of columns: their number, then their places in the model; columns that it does not list come last."""
+    """Returns the sort key of columns: their number, then their positions in the model; unlisted columns come last."""
     names = [column.lower() for column in columns]
     return len(names), sorted(places.get(name, len(places)) for name in names), names
 
 
 def guess_key(model: DeclaredModel) -> Key | None:
-    """A key that the model may have, for a person to check; None if nothing looks like one.
+    """Guesses a key that the model may have, for a person to check; None if no column looks like a key.
 
-    A unique column may be null; otherwise the name of a column, which the project lists or the code mentions, decides.
+    A unique column is taken even if it may be null; otherwise the column is guessed by a usual name of keys, among the
+    columns that the project lists or the words of the code.
     """
     for declaration in model.declarations:
         if declaration.promise == "unique":
@@ -118,14 +119,17 @@ _ENDINGS = ("id", "key", "sk", "pk")
 
 
 def _list_usual_names(model: str) -> Iterator[str]:
-    """The usual names of the key of a model, the likeliest first: `order_id` and `id` for `stg_shop__orders`."""
+    """Yields the usual names of a model's key, the likeliest first: `order_id` and `id` for `stg_shop__orders`."""
     for entity in _list_entities(model):
         yield from (f"{entity}_{ending}" for ending in _ENDINGS)
     yield from _ENDINGS
 
 
 def _list_entities(model: str) -> Iterator[str]:
-    """The names that a model may have for what a row is, without layer and source, in the singular first."""
+    """Yields possible names of the entity in a model's rows, the singular first.
+
+    They are the model's name without layer and source, such as `order` for `stg_shop__orders`, and its whole name.
+    """
     words = model.rsplit("__", maxsplit=1)[-1].split("_")
     while words and words[0] in _LAYERS:
         words = words[1:]

@@ -1,4 +1,4 @@
-"""Refreshes a followed model: by the runtime alone if the result is that of `dbt run`, else by dbt's runner."""
+"""Refreshes a followed model: by the runtime alone if this gives the result of `dbt run`, else by dbt's runner."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class DbtRefresher:
             )
 
     def _compile_model(self, name: str) -> Any:
-        """Compiles a model now, stores its node in `nodes`, and returns it."""
+        """Compiles a model again, stores its node in `nodes`, and returns it."""
         self.nodes[name] = self._project.compile_node(self._project.nodes[name])
         return self.nodes[name]
 
@@ -94,7 +94,7 @@ class DbtRefresher:
         return done
 
     def _refresh_by_dbt(self, node: Any, task: Task) -> Done:
-        """Runs a model with its hooks by dbt's runner; it reads the source versions of `task.pins`."""
+        """Runs a model with its hooks by dbt's runner; the run reads the source versions of `task.pins`."""
         from dbt.task.run import ModelRunner
 
         project = self._project
@@ -123,7 +123,7 @@ def _get_relation_parts(node: Any) -> tuple[str, str, str]:
 
 
 def _read_outcome(response: Mapping[str, Any]) -> Outcome:
-    """Converts the response that dbt got for a run back to the run's outcome."""
+    """Converts dbt's response for a run back to the run's outcome."""
     rows = {action: int(response[f"{action}d" if action.endswith("e") else f"{action}ed"]) for action in _ACTIONS}
     reason = response["reason"]
     assert reason in get_args(Reason)

@@ -1,4 +1,4 @@
-"""Opens a dbt project for programs that use `arctic_runtime`, to refresh it, and to ingest or serve its tables."""
+"""Opens a dbt project for programs that use `arctic_runtime`: to refresh it, and to ingest or serve its tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dbt.adapters.arctic.project.sources import list_ingested_models
 
 
 def read_project(project_dir: Path, profiles_dir: Path | None, target: str | None) -> OpenedProject:
-    """Parses a project without compiling its models; raises ConfigError if dbt can't."""
+    """Parses a project without compiling its models; raises ConfigError if dbt can't parse it."""
     return OpenedProject(project_dir, profiles_dir, target)
 
 
@@ -94,7 +94,7 @@ class OpenedProject:
         return [text for option, value in given.items() if value is not None for text in (option, str(value))]
 
     def _follow_project(self) -> LiveProject:
-        """Loads and compiles the project, and sets up dbt's state of the calling thread for it."""
+        """Loads and compiles the project at the first call, and sets dbt's state of the calling thread for it."""
         from dbt.flags import set_flags
 
         if self._followed is None:

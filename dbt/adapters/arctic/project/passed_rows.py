@@ -1,4 +1,4 @@
-"""Finds the one relation whose rows a model's query returns; keys of that relation are then keys of the model."""
+"""Determines the one relation whose rows a model's query returns, so that its keys are keys of the model too."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _REF: Final = re.compile(
     r"""\{\{-?\s*ref\(\s*(?:(?P<q>['"])(?P<package>\w+)(?P=q)\s*,\s*)?(?P<p>['"])(?P<name>\w+)(?P=p)\s*\)\s*-?\}\}"""
 )
 _WITHOUT_ROWS: Final = re.compile(r"\{#.*?#\}|\{\{-?\s*config\(.*?\)\s*-?\}\}", re.DOTALL)
-"""Matches Jinja's comments and the configuration of a model."""
+"""Pattern of Jinja without influence on rows: comments, and the `config` call of a model."""
 
 _PREFIX: Final = "ref:"
 
 _CLAUSES: Final = frozenset(
     {"with_", "from_", "expressions", "where", "order", "limit", "offset", "distinct", "qualify", "hint", "windows"}
 )
-"""Clauses of a SELECT that return each row of its source at most once."""
+"""Clauses with which a SELECT returns each row of its source at most once."""
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """Columns of a source among the results of a SELECT: source column → result, in lower case.
+    """Columns of a source among the results of a SELECT: source column in lower case → result column.
 
     If `has_star`, all columns of the source are results under their own names as well.
     """
@@ -39,7 +39,7 @@ class _Columns:
     has_star: bool
 
     def rename(self, key: Sequence[str]) -> tuple[str, ...] | None:
-        """The columns `key` of the source as results; None if one of them is no result."""
+        """Returns the result columns for the columns `key` of the source; None if one of them is not a result."""
         names = [name if self.has_star else self.results.get(name.lower()) for name in key]
         known = tuple(name for name in names if name is not None)
         return known if len(known) == len(key) else None
@@ -49,7 +49,8 @@ class _Columns:
 class PassedRows:
     """A relation of which a query returns each row at most once, as the arguments of `ref`: its package and name.
 
-    `package` is "" if the query names none. `steps` are the SELECTs between the relation and the result.
+    `package` is "" if the `ref` names none. `steps` are the SELECTs between the relation and the result, innermost
+    first.
     """
 
     package: str
@@ -57,7 +58,7 @@ class PassedRows:
     steps: tuple[_Columns, ...] = ()
 
     def rename(self, key: Sequence[str]) -> tuple[str, ...] | None:
-        """The columns `key` of the relation under the names that they have in the result; None if one is left out."""
+        """Returns the names of the columns `key` of the relation in the query's result; None if one is left out."""
         names: tuple[str, ...] | None = tuple(key)
         for step in self.steps:
             names = None if names is None else step.rename(names)
@@ -65,10 +66,10 @@ class PassedRows:
 
 
 def find_passed_rows(code: str) -> PassedRows | None:
-    """Finds the relation whose rows the query of a model returns, by the model's code, with `ref` in Jinja.
+    """Returns the relation whose rows a model's query returns; `code` is the model's code, with `ref` in Jinja.
 
-    Returns None for a query with joins, aggregates, unions or functions that generate rows, and for code with any
-    other Jinja, which may mean anything.
+    Returns None for a query with joins, aggregates, unions or functions that generate rows, and for code with any other
+    Jinja, whose meaning is unknown.
     """
     sql = _REF.sub(lambda match: f"`{_PREFIX}{match['package'] or ''}:{match['name']}`", _WITHOUT_ROWS.sub("", code))
     if "{{" in sql or "{%" in sql:
@@ -80,7 +81,7 @@ def find_passed_rows(code: str) -> PassedRows | None:
 
 
 _Ctes = Mapping[str, tuple[exp.Expr, "_Ctes"]]
-"""Name in lower case → its query, and the names that this query sees."""
+"""Maps the name of a CTE in lower case to its query and to the CTEs that this query can use."""
 
 
 def _find_in_query(query: exp.Expr, ctes: _Ctes) -> PassedRows | None:
@@ -117,7 +118,10 @@ def _list_clauses(node: exp.Expr) -> set[str]:
 
 
 def _read_columns(query: exp.Select, source: str) -> _Columns | None:
-    """Reads which columns of its source a SELECT returns; None if it generates rows, or renames columns by a star."""
+    """Reads the columns of its source that a SELECT returns.
+
+    None if the SELECT generates rows, or has a star that leaves out or renames columns.
+    """
     results: dict[str, str] = {}
     has_star = False
     for projection in query.expressions:

@@ -1,4 +1,4 @@
-"""Detects edits of a project from the times and sizes of its files, without reading them."""
+"""Detects edits of a project from the modification times and sizes of its files, without reading them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Stamp = frozenset[tuple[str, int, int]]
 
 
 class ProjectFiles:
-    """The files that dbt reads from a project; for installed packages only the file that lists them."""
+    """The files that dbt reads from a project; of installed packages only the file that lists them."""
 
     def __init__(self, project_dir: Path, folders: Sequence[str]) -> None:
         """Records the current files; `folders` are the project's configured folders of models, macros and so on."""
@@ -21,7 +21,7 @@ class ProjectFiles:
     def has_changed(self) -> bool:
         """Whether files have changed since the last call, or since this object was created.
 
-        Several edits of a file count once.
+        Several edits since then count once.
         """
         before, self._seen = self._seen, self._take_stamp()
         return before != self._seen
@@ -39,9 +39,9 @@ _OF_PROJECT = (".yml", ".yaml")
 
 
 def _list_stats(folder: Path, is_deep: bool) -> Iterator[tuple[str, int, int]]:
-    """Yields path, modification time and size of the YAML files in `folder`.
+    """Yields path, modification time (ns) and size of the YAML files in `folder`.
 
-    If `is_deep`, of all files below it except in hidden folders.
+    If `is_deep`, yields these of all files below `folder` except those in hidden folders.
     """
     try:
         entries = list(os.scandir(folder))

@@ -1,4 +1,4 @@
-"""Finds out which features of a dbt run a model needs, and whether its query may differ at each compilation."""
+"""Determines the features of a dbt run that a model needs, and whether its query may differ at each compilation."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _CHANGING = re.compile(
     r"\b(run_query|statement|load_result|is_incremental|run_started_at|invocation_id|modules)\b"
     r"|\badapter\s*\.\s*(?!dispatch\b|quote\b|changes_of\b)"
 )
-"""Jinja whose result depends on the warehouse, the invocation or the clock."""
+"""Pattern of Jinja whose result depends on the warehouse, the invocation or the clock."""
 
 _OWN_MACROS = ("macro.dbt_arctic.changes",)
-"""Macros that call the adapter, but give the same text at each compilation."""
+"""Macros that call the adapter, but return the same text at each compilation."""
 
 
 def needs_dbt(node: Any) -> bool:
-    """Whether a refresh of a model needs dbt beyond its rows: hooks, Python, grants or a configured full refresh."""
+    """Whether a refresh of a model needs dbt for more than its rows: hooks, Python, grants or a set `full_refresh`."""
     config = node.config
     return bool(
         node.language == "python"
@@ -35,14 +35,14 @@ def is_persisting_docs(node: Any) -> bool:
 
 
 def is_volatile(node: Any, manifest: Any) -> bool:
-    """Whether a compiled query may depend on more than the project's files, such as existing tables or the clock."""
+    """Whether a model's compiled query may depend on more than the project's files, such as tables or the clock."""
     return any(_CHANGING.search(text) for text in _list_jinja_texts(node, manifest, set()))
 
 
 def _list_jinja_texts(node: Any, manifest: Any, seen: set[str]) -> Iterator[str]:
     """Yields the Jinja texts of a node, of the macros that it calls, and of ephemeral models compiled into it.
 
-    Macros whose ids are in `seen` are left out; the ids of those that are yielded are added to it.
+    Macros whose ids are in `seen` are left out; the ids of yielded macros are added to `seen`.
     """
     yield node.raw_code
     yield from _list_macros(node, manifest, seen)

@@ -1,4 +1,4 @@
-"""Writes `run_results.json` of `arctic run --once` in dbt's schema, with dbt's classes."""
+"""Writes `run_results.json` for `arctic run --once` in dbt's schema, by dbt's classes."""
 
 from __future__ import annotations
 
@@ -33,14 +33,17 @@ class Results:
 
 
 def to_response(report: Report) -> ArcticResponse | None:
-    """The response that a dbt run would give for this refresh; None if the refresh did not succeed."""
+    """Returns the response that dbt would have for this refresh; None if the refresh did not succeed."""
     return (
         None if report.done is None else build_response(report.done.refreshed.outcome, report.done.refreshed.failures)
     )
 
 
 def write_results(results: Results, project: LoadedProject, nodes: Mapping[str, Any], began: datetime) -> None:
-    """Writes `run_results.json` to dbt's target folder; `nodes` are the compiled models by unique id."""
+    """Writes `run_results.json` to dbt's target folder; `nodes` are the compiled models by unique id.
+
+    `began` is the start of the command.
+    """
     from dbt.artifacts.schemas.run import RunExecutionResult
     from dbt.constants import RUN_RESULTS_FILE_NAME
 
@@ -91,7 +94,10 @@ def _list_timings(report: Report) -> Iterator[Any]:
 
 
 def _build_arguments(project: LoadedProject) -> dict[str, Any]:
-    """Returns the options of a `dbt run` of the same models, which `dbt retry` reads; without our own target folder."""
+    """Returns the options of a `dbt run` of the same models, which `dbt retry` reads.
+
+    The target folder is left out, since it is a temporary one.
+    """
     from dbt.utils import args_to_dict
 
     all_options: dict[str, Any] = args_to_dict(project.flags)

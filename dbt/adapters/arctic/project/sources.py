@@ -27,7 +27,7 @@ from arctic_runtime.suggestions import suggest_nearest
 
 
 def ingest_sources(manifest: Any) -> tuple[IngestSource, ...]:
-    """Reads the sources with `meta.arctic.ingest`, sorted by name; raises ConfigError if one can't be used."""
+    """Reads the sources with `meta.arctic.ingest`, sorted by name; raises ConfigError for unusable settings."""
     nodes = tuple(manifest.sources.values())
     settings = {node.source_name: _read_arctic_settings(node.source_meta).get("ingest") for node in nodes}
     return tuple(
@@ -36,7 +36,7 @@ def ingest_sources(manifest: Any) -> tuple[IngestSource, ...]:
 
 
 def list_origins(nodes: Iterable[Any]) -> dict[TableName, Origin]:
-    """Maps each declared table of an ingested source to its origin, the table in the source."""
+    """Maps each declared table of an ingested source to its origin: name in the source, and dead letter table."""
     nodes = tuple(nodes)
     schemas = {node.source_name: read_table_schema(_read_ingest_settings(node)) for node in nodes}
     return {
@@ -54,12 +54,12 @@ def _read_ingest_settings(node: Any) -> Mapping[str, Any]:
 
 
 def list_source_tables(nodes: Iterable[Any]) -> frozenset[TableName]:
-    """The tables of all sources of a project."""
+    """Returns the tables of all sources of a project."""
     return frozenset(TableName(str(node.database), str(node.schema), str(node.identifier)) for node in nodes)
 
 
 def group_tables_by_source(nodes: Iterable[Any]) -> dict[str, list[DeclaredTable]]:
-    """Maps the name of each ingested source to its declared tables; the order does not depend on dbt."""
+    """Maps the name of each ingested source to its declared tables, in an order that does not depend on dbt."""
     tables: dict[str, list[DeclaredTable]] = {}
     for node in sorted(nodes, key=lambda node: (node.source_name, str(node.unique_id))):
         if "ingest" in _read_arctic_settings(node.source_meta):
@@ -68,7 +68,10 @@ def group_tables_by_source(nodes: Iterable[Any]) -> dict[str, list[DeclaredTable
 
 
 def list_landing_tables(manifest: Any) -> tuple[Model, ...]:
-    """The tables with `meta.arctic.retention` in sources that are not ingested; raises ConfigError for invalid keys."""
+    """Returns the tables with `meta.arctic.retention` in sources that are not ingested, as models.
+
+    Raises ConfigError for invalid keys.
+    """
     landing_models = []
     for node in sorted(manifest.sources.values(), key=lambda node: str(node.unique_id)):
         meta = _read_arctic_settings(node.meta)
@@ -88,7 +91,7 @@ def list_landing_tables(manifest: Any) -> tuple[Model, ...]:
 
 
 def _list_included(source: IngestSource, reader: CatalogReader) -> tuple[IngestedTable, ...]:
-    """Lists the tables that a source ingests by its `include`, not by a declaration, from its stored progress."""
+    """Returns the tables that a source ingests by `include` rather than by declaration, from its stored progress."""
     ledger = source.dead_letter_table
     if not source.include or ledger.name not in reader.list_relations(ledger.schema):
         return ()
@@ -97,7 +100,7 @@ def _list_included(source: IngestSource, reader: CatalogReader) -> tuple[Ingeste
 
 
 def _build_declared(node: Any) -> DeclaredTable:
-    """Converts a source table's node. dbt copies the source's `meta.arctic` to tables without one of their own."""
+    """Converts a source table's node; the key `ingest`, which dbt copies from the source, is left out of its `meta`."""
     own = {key: value for key, value in _read_arctic_settings(node.meta).items() if key != "ingest"}
     columns = tuple((column.name, str(column.data_type)) for column in node.columns.values() if column.data_type)
     return DeclaredTable(node.name, node.identifier, node.schema, node.database, own, columns)
@@ -109,7 +112,7 @@ def _read_arctic_settings(meta: Any) -> Mapping[str, Any]:
 
 
 def list_ingested_models(sources: Iterable[IngestSource], reader: CatalogReader) -> tuple[Model, ...]:
-    """Returns the tables of sources that exist in the catalog as models, with the primary keys stored there."""
+    """Returns the existing tables of sources as models, with the primary keys that the catalog stores."""
     from arctic_runtime.ingest.connectors import get_position_parser
 
     tables = [(source, table) for source in sources for table in (*source.tables, *_list_included(source, reader))]

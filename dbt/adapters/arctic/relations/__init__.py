@@ -1,1 +1,1 @@
-"""Relations of dbt, with their columns, constraints and documentation."""
+"""Relations in dbt, with their columns, constraints and documentation."""

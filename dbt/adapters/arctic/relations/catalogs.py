@@ -13,7 +13,7 @@ _FORMATS = (None, "parquet")
 
 @dataclass
 class ArcticCatalogRelation:
-    """Settings of a model's relation that its catalog integration in `catalogs.yml` determines."""
+    """Settings of a model's relation that are determined by its catalog integration in `catalogs.yml`."""
 
     catalog_name: str | None
     table_format: str | None = "iceberg"
@@ -22,7 +22,7 @@ class ArcticCatalogRelation:
 
 
 class IcebergIntegration(CatalogIntegration):
-    """Integration of the profile's catalog, under the name that models use in `catalog_name`."""
+    """Catalog integration for the profile's catalog, under the name that models use in `catalog_name`."""
 
     catalog_type = "iceberg"
     table_format = "iceberg"
@@ -51,7 +51,7 @@ class IcebergIntegration(CatalogIntegration):
 
 
 def check_integration(config: CatalogIntegrationConfig, catalog: str) -> None:
-    """Raises DbtRuntimeError if an Iceberg integration is for another catalog than `catalog`, the profile's."""
+    """Raises DbtRuntimeError if an Iceberg integration is not for `catalog`, the catalog of the profile."""
     if config.catalog_type.casefold() == IcebergIntegration.catalog_type and config.catalog_name != catalog:
         raise DbtRuntimeError(
             f"catalogs.yml: a profile has one catalog, and this integration is another one.\n"

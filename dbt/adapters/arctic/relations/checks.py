@@ -1,4 +1,4 @@
-"""Writes a contract's constraints as checks into the query that writes, since Iceberg stores only `not null`."""
+"""Writes a contract's constraints as checks into the model's query, since Iceberg stores only `not null`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from dbt.adapters.arctic.relations.identifiers import quote_identifier
 
 
 def select_list(model: dict[str, Any]) -> str:
-    """The select list of the contract's columns; reading a row that breaks `not_null` or `check` raises an error."""
+    """Returns the select list of the contract's columns, with expressions that raise an error for invalid values.
+
+    Reading a row that breaks a `not_null` or `check` constraint raises the error.
+    """
     columns = list(model["columns"].values())
     conditions = [c["expression"] for c in _list_constraints([model, *columns], "check") if c.get("expression")]
     selected = [_write_not_null(column, model["name"]) for column in columns]

@@ -1,4 +1,4 @@
-"""Constraints of contracts in dbt: declares that arctic models enforce them, and warns of those without effect."""
+"""Constraints of dbt contracts: declares that arctic models enforce them, and warns of constraints without effect."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _NOT_ENFORCED = ("unique", "foreign_key")
 
 
 def declare_enforced(materialization: str) -> None:
-    """Makes dbt treat a materialization as one that enforces constraints; dbt has a fixed list of its own.
+    """Makes dbt treat a materialization as one that enforces constraints; dbt itself has a fixed list of these.
 
-    Otherwise dbt would warn that constraints are ignored, and leave them out when it looks for breaking changes.
+    Otherwise dbt would warn that constraints are ignored, and leave them out of its check for breaking changes.
     """
     from dbt.contracts.graph.nodes import ModelNode
 

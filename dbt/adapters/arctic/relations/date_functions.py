@@ -1,6 +1,6 @@
 """Writes the SQL of dbt's date functions.
 
-Arguments are SQL expressions of type date, timestamp with or without a zone, or text.
+Arguments are SQL expressions of the types date, timestamp with or without zone, or text.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _CALENDAR_STEPS: Final[Mapping[str, tuple[Sql, int]]] = {
     "quarter": (Sql("MONTH"), 3),
     "year": (Sql("MONTH"), 12),
 }
-"""Calendar units as multiples of a unit of `timestampadd`."""
+"""Calendar units as multiples of a unit of Spark's `timestampadd`."""
 
 _MONTHS: Final[Mapping[str, int]] = {"month": 1, "quarter": 3, "year": 12}
 _UNITS: Final = (*_MICROSECONDS, *_CALENDAR_STEPS)
 
 
 def add_to_date(datepart: str, interval: str, start: str) -> str:
-    """The SQL that adds `interval` units `datepart` to `start`, by the calendar for days and longer units.
+    """Returns the SQL that adds `interval` units `datepart` to `start`, by the calendar for days and longer units.
 
     Fractions of an hour and of shorter units are exact to the microsecond, those of longer units are rounded to whole
     days or months.
@@ -50,9 +50,10 @@ def add_to_date(datepart: str, interval: str, start: str) -> str:
 
 
 def count_boundaries(first: str, second: str, datepart: str) -> str:
-    """The SQL that counts the starts of a unit, such as midnights, from `first` to `second`; negative backwards.
+    """Returns the SQL that counts the starts of a unit, such as midnights, from `first` to `second`.
 
-    It is the distance between the units that contain the two times. Weeks start on Monday, as in `date_trunc`.
+    The count is negative if `second` is before `first`. It is the distance between the units that contain the two
+    times. Weeks start on Monday, as in `date_trunc`.
     """
     unit = _to_unit("datediff", datepart)
     if unit in _MICROSECONDS:
@@ -63,7 +64,7 @@ def count_boundaries(first: str, second: str, datepart: str) -> str:
 
 
 def truncate_date(datepart: str, time: str) -> str:
-    """The SQL of the start of the unit that contains `time`; raises CompilationError for an unknown unit.
+    """Returns the SQL of the start of the unit that contains `time`; raises CompilationError for an unknown unit.
 
     Spark itself would return null for an unknown unit.
     """
@@ -76,11 +77,11 @@ DATE_FUNCTIONS: Final[Mapping[str, Callable[..., str]]] = {
     "datediff": count_boundaries,
     "date_trunc": truncate_date,
 }
-"""Functions by their names in dbt, with dbt's arguments."""
+"""Functions that write the SQL of dbt's date functions, by dbt's name; they take dbt's arguments."""
 
 
 def _to_unit(function: str, datepart: str) -> str:
-    """The unit `datepart` in lower case; raises CompilationError if it is unknown."""
+    """Returns the unit `datepart` in lower case; raises CompilationError if it is unknown."""
     unit = datepart.strip().lower()
     if unit not in _UNITS:
         raise CompilationError(
@@ -91,7 +92,10 @@ def _to_unit(function: str, datepart: str) -> str:
 
 
 def _index_calendar_unit(unit: str, time: str) -> Sql:
-    """The SQL of the number of the day, week, month, quarter or year that contains `time`, from a fixed origin."""
+    """Returns the SQL of the number of the day, week, month, quarter or year that contains `time`.
+
+    Units are counted from a fixed origin.
+    """
     day = fill_statement("cast({time} as date)", time=trust_query(time))
     if unit == "day":
         return fill_statement("unix_date({day})", day=day)
@@ -104,7 +108,7 @@ def _index_calendar_unit(unit: str, time: str) -> Sql:
 
 
 def _count_short_units(unit: str, first: str, second: str) -> Sql:
-    """The SQL that counts elapsed hours or shorter units; for times without a zone, units of local time.
+    """Returns the SQL that counts elapsed hours or shorter units; for times without a zone, units of local time.
 
     Spark itself always subtracts by local time, so that a day on which clocks change would have 24 hours.
     """
@@ -127,7 +131,7 @@ def _start_of_unit(unit: str, time: Sql) -> Sql:
 
 
 def _index_wall_clock(unit: str, time: Sql) -> Sql:
-    """The SQL of the number of the unit that contains `time`, since 1970, with local time read as UTC.
+    """Returns the SQL of the number of the unit that contains `time`, since 1970, with local time read as UTC.
 
     In UTC no time is skipped or repeated.
     """

@@ -1,4 +1,4 @@
-"""Rows of dbt's documentation catalog, built from the metadata of tables."""
+"""Builds the rows of dbt's documentation catalog from the metadata of tables."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def build_single_table(database: str, relation: RelationInfo) -> CatalogTable:
 
 
 def get_label(relation: RelationInfo) -> str:
-    """The label of a relation's kind in the documentation."""
+    """Returns the label of a relation's kind in the documentation."""
     kind = relation.properties.get(KIND, "")
     if kind == "base" and relation.name.endswith("__base"):
         return "base table"
@@ -101,7 +101,10 @@ def _list_rows(database: str, relation: RelationInfo) -> Iterator[list[Any]]:
 def find_changed_comments(
     described: RelationInfo | None, description: str | None, columns: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The wanted comments of a relation and of its columns that differ from the stored ones."""
+    """Returns the wanted comments of a relation and of its columns that differ from the stored ones.
+
+    The result has `relation`, None if unchanged, and `columns`, the changed comments by column name.
+    """
     lowered = {name.lower(): comment for name, comment in columns.items()}
     changed = {
         column.name: lowered[column.name.lower()]

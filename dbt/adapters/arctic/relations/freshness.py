@@ -1,4 +1,4 @@
-"""Finds the time as of which a table shows its source, from the progress of ingestion or its newest change."""
+"""Determines the time as of which a table shows its source, from the progress of ingestion or its newest change."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from arctic_runtime.spark.engine.statement import fill_statement, quote_name, qu
 
 
 def find_last_loaded(reader: CatalogReader, table: TableName, origin: Origin | None) -> dt.datetime | None:
-    """Finds the time as of which a table is known to show its source; None if it has no snapshot or does not exist.
+    """Returns the time as of which a table is known to show its source; None if it has no snapshot or does not exist.
 
-    For a table of an ingested source, whose `origin` is given, it is the newest time that ingestion knows, including
+    For a table of an ingested source, whose `origin` is given, this is the newest time that ingestion knows, including
     the last check of a source without changes. While the table is reloaded, it is the time as of which the reload
-    began. For other tables, and if ingestion knows no time, it is when the rows last changed.
+    began. For other tables, and if ingestion knows no time, it is the time at which the rows last changed.
     """
     state = observe_source(reader, table)
     if state is None:
@@ -33,7 +33,7 @@ def find_last_loaded(reader: CatalogReader, table: TableName, origin: Origin | N
 
 
 def build_unknown_error(relation: str, is_ingested: bool) -> str:
-    """The error message for a table whose freshness is unknown."""
+    """Returns the error message for a table whose freshness is unknown."""
     cure = "run `arctic ingest`, which makes it" if is_ingested else "create it, or correct its name in the source"
     return (
         f"the freshness of {relation} is unknown.\n  expected: a table with a snapshot, or a `loaded_at_field`\n"
@@ -42,14 +42,14 @@ def build_unknown_error(relation: str, is_ingested: bool) -> str:
 
 
 def find_last_change(state: SourceState) -> dt.datetime:
-    """The time of the newest commit that is no compaction; if all commits that are kept are, the time of the oldest."""
+    """Returns the time of the newest existing commit that is no compaction; if all are, the time of the oldest."""
     times = [commit.at_ms for commit in state.commits if commit.operation != "replace"]
     newest = times[-1] if times else state.commits[0].at_ms
     return dt.datetime.fromtimestamp(newest / 1000, tz=dt.timezone.utc)
 
 
 def write_last_change_query(table: TableName) -> str:
-    """Returns the query that finds the last change of a table, for catalogs that only Spark can read."""
+    """Returns the query for the time of a table's last change, for catalogs that only Spark can read."""
     snapshots = quote_name(table.catalog, table.schema, table.name, "snapshots")
     return fill_statement(
         "SELECT max(committed_at) FROM {of} WHERE operation <> 'replace' AND summary[{trimmed}] IS NULL",

@@ -10,15 +10,15 @@ from arctic_runtime.spark.engine.statement import quote_text
 
 
 def quote_identifier(name: str) -> str:
-    """The name in backticks, whatever characters it has."""
+    """Returns the name in backticks, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def check_identifier(name: str, what: str) -> str:
     """Returns `name` if it can be the name of a table, view or schema; else raises CompilationError.
 
-    `what` is the kind of the object, such as "schema". Its name becomes a folder of the warehouse, and schemas are
-    stored joined by dots.
+    `what` is the kind of the object, such as "schema". Characters are refused because names become folders of the
+    warehouse, and because schemas are stored joined by dots.
     """
     if not name:
         raise CompilationError(f"The name of a {what} is empty; give it one.")
@@ -34,14 +34,14 @@ def check_identifier(name: str, what: str) -> str:
 
 
 def unquote_identifier(name: str) -> str:
-    """The name without its backticks, as before `quote_identifier`; a name without backticks is returned unchanged."""
+    """Returns the name without its backticks, as before `quote_identifier`; unchanged if it has none."""
     if len(name) >= 2 and name.startswith("`") and name.endswith("`"):
         return name[1:-1].replace("``", "`")
     return name
 
 
 def parse_literal(literal: str) -> str:
-    """The text of a literal that `quote_text` wrote; text without quotes is returned unchanged."""
+    """Returns the text of a literal that `quote_text` wrote; text without quotes is returned unchanged."""
     if len(literal) < 2 or literal[0] != literal[-1] or literal[0] not in "'\"":
         return literal
     return _ESCAPE.sub(lambda match: _CHARACTERS[match[0]], literal[1:-1])

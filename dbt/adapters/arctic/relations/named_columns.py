@@ -1,4 +1,4 @@
-"""Converts columns that a configuration names to SQL; names may have any case and characters, and backticks."""
+"""Converts column names in a configuration to SQL; the names may have any case and characters, and backticks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def to_names(configured: Any) -> list[str]:
 
 
 def quote_columns(configured: Any, columns: Iterable[str]) -> list[str]:
-    """Quotes the configured names, without duplicates; a text that is no column in `columns` stays as it is.
+    """Quotes the configured names, without duplicates; texts that are not in `columns` are left unchanged.
 
     Such texts are SQL expressions.
     """
@@ -39,7 +39,10 @@ def quote_columns(configured: Any, columns: Iterable[str]) -> list[str]:
 
 
 def require_columns(key: str, configured: Any, columns: Collection[str]) -> list[str]:
-    """Quotes names like `quote_columns`; raises CompilationError if a text is neither a column nor a field of one."""
+    """Quotes names like `quote_columns`; raises CompilationError if a text is neither a column nor a field of one.
+
+    `key` names the setting in the error.
+    """
     known = {column.lower() for column in columns}
     for text in to_names(configured):
         if (
@@ -54,9 +57,9 @@ def require_columns(key: str, configured: Any, columns: Collection[str]) -> list
 
 
 def to_partition_parts(partition_by: Any, partitioned_by: Any = None) -> list[str]:
-    """The parts of a `partitioned by` clause: names, quoted if necessary, and transforms such as `days(at)`.
+    """Returns the parts of a `partitioned by` clause: names, quoted if necessary, and transforms such as `days(at)`.
 
-    `partition_by` may have another adapter's form; `partitioned_by`, as dbt-athena has it, counts where it is not set.
+    `partition_by` may have another adapter's form; `partitioned_by`, a key of dbt-athena, is used if it is not set.
     """
     transforms = list_transforms(partition_by) if partition_by else list_transforms_column_first(partitioned_by)
     texts = to_names(partition_by) if transforms is None else transforms
@@ -64,7 +67,11 @@ def to_partition_parts(partition_by: Any, partitioned_by: Any = None) -> list[st
 
 
 def choose_updated(update: Any, exclude: Any, columns: Collection[str]) -> list[str]:
-    """The quoted columns that a merge updates; raises CompilationError for a name that is not a column."""
+    """Returns the quoted columns that a merge updates; raises CompilationError for a name that is not a column.
+
+    `update` and `exclude` are the keys `merge_update_columns` and `merge_exclude_columns`, of which only one may be
+    set.
+    """
     if update and exclude:
         raise CompilationError(
             "Both `merge_update_columns` and `merge_exclude_columns` are set.\n  what to do: leave one of them out"

@@ -1,4 +1,4 @@
-"""Relations of dbt, whose catalog, schema and name are always quoted."""
+"""Relations in dbt, whose catalog, schema and name are always quoted."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _LABELS = {
 
 
 def write_event_window(column: str, start: datetime | None, end: datetime | None) -> str:
-    """The SQL condition for rows whose `column` is at or after `start` and before `end`; "" without bounds.
+    """Returns the SQL condition for rows whose `column` is at or after `start` and before `end`; "" without bounds.
 
-    The bounds are texts in UTC, so the column's type decides how they are compared: as an instant, a date or a time
-    without a zone in UTC, whatever the session's time zone is. Texts are compared as texts.
+    The bounds are texts in UTC, so the column's type determines how they are compared: as an instant, a date or a time
+    without a zone in UTC, whatever the session's time zone is. Columns of texts are compared as texts.
     """
     ends = ((" >= ", start), (" < ", end))
     return " and ".join(_quote_once(column) + sign + quote_text(str(at)) for sign, at in ends if at is not None)
 
 
 def _quote_once(column: str) -> str:
-    """Quotes the name of a configured column; it stays as it is if it has backticks or is a path to a field."""
+    """Quotes the name of a configured column; unchanged if it has backticks already or is a path to a field."""
     return column if "`" in column or "." in column else quote_identifier(column)
 
 
@@ -72,7 +72,7 @@ class ArcticRelation(SparkRelation):
 
     @classmethod
     def create(cls, *args: Any, **kwargs: Any) -> ArcticRelation:
-        """Creates a relation with a quoted name, regardless of the project's `quoting`: the catalog keeps the case."""
+        """Creates a relation with a quoted name, whatever the project's `quoting` is, as the catalog keeps the case."""
         return super().create(
             *args, **{**kwargs, "quote_policy": {"database": True, "schema": True, "identifier": True}}
         )
@@ -101,6 +101,6 @@ class ArcticRelation(SparkRelation):
 
     @staticmethod
     def add_ephemeral_prefix(name: str) -> str:
-        """The name of an ephemeral model's subquery, quoted only if necessary."""
+        """Returns the name of an ephemeral model's subquery, quoted only if necessary."""
         prefixed = BaseRelation.add_ephemeral_prefix(name)
         return prefixed if re.fullmatch(r"[A-Za-z0-9_]+", prefixed) else quote_identifier(prefixed)

@@ -11,7 +11,7 @@ from dbt_common.exceptions import DbtDatabaseError
 from arctic_runtime.catalog.database_catalog import RelationKind
 
 FetchRows = Callable[[str], list[tuple[Any, ...]]]
-"""Runs a statement and returns its rows; raises DbtDatabaseError."""
+"""Function that runs a statement and returns its rows; raises DbtDatabaseError."""
 
 logger = AdapterLogger("Arctic")
 
@@ -25,7 +25,7 @@ def is_missing(error: DbtDatabaseError) -> bool:
 
 
 def list_relation_kinds(fetch_rows: FetchRows, schema: str) -> dict[str, RelationKind]:
-    """Lists the tables and views of a schema, whose name is quoted, by name; empty if there is no such schema."""
+    """Maps the tables and views of a schema, whose name is quoted, to their kinds; empty if there is no such schema."""
     kinds: dict[str, RelationKind] = {}
     for noun, kind in _KINDS:
         try:
@@ -39,7 +39,7 @@ def list_relation_kinds(fetch_rows: FetchRows, schema: str) -> dict[str, Relatio
 
 
 def list_properties(fetch_rows: FetchRows, relation: str) -> dict[str, str]:
-    """Lists the properties of a relation, whose name is quoted; empty if Spark can't read them."""
+    """Returns the properties of a relation, whose name is quoted; empty if Spark can't read them."""
     try:
         return dict(fetch_rows("SHOW TBLPROPERTIES " + relation))
     except DbtDatabaseError as error:

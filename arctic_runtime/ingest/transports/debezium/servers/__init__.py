@@ -1,1 +1,1 @@
-"""Databases that Debezium reads: their rights, settings, catalogs and the order of their logs."""
+"""Source database servers that Debezium reads: checks of rights and settings, catalogs, and the order of their logs."""

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from arctic_runtime.ingest.transports.debezium.position import Newest, Position, Source
 
 _BEGIN = ("file", "pos", "gtids")
-"""Keys of an offset for the begin of a transaction; with other keys, reading continues inside the transaction."""
+"""Keys of an offset that identify the begin of a transaction; others identify an event inside it."""
 
 
 class BinlogOrder:
     """Compares positions in the binary log of MySQL and MariaDB.
 
-    Debezium continues only where a transaction begins: at the one that is being read, or after the last one.
+    Debezium continues exactly only at the begin of a transaction: of the one that is being read, or after the last one.
     """
 
     def build_position(
@@ -50,7 +50,7 @@ class BinlogOrder:
     def get_log_place(self, position: Position) -> tuple[int, int, int]:
         """Returns file number, position and row of the last event that was read.
 
-        If none was read since the transaction began, the row is -1, which is before the transaction's first row.
+        If no event was read since the transaction began, the row is -1, which is before the transaction's first row.
         """
         number, place, _ = get_log_position(position.offset)
         begin = number, place, -1
@@ -62,18 +62,18 @@ class BinlogOrder:
 
 
 def begin_of(offset: Source) -> Source:
-    """Selects the keys of an offset that say where its transaction begins."""
+    """Selects the keys of an offset that identify the begin of its transaction."""
     return {key: offset[key] for key in _BEGIN if key in offset}
 
 
 def get_log_position(source: Source) -> tuple[int, int, int]:
-    """Returns an event's place in the log: number of the log's file, position in the file, and number of the row."""
+    """Returns an event's log position: number of the log file, position in the file, and number of the row."""
     return parse_file_number(source["file"]), int(source["pos"]), int(source.get("row") or 0)
 
 
 def parse_file_number(file: str) -> int:
     """Parses the number at the end of a log file's name, such as 12 for `binlog.000012`.
 
-    Later files have higher ones.
+    Later files have higher numbers.
     """
     return int(file.rpartition(".")[2])

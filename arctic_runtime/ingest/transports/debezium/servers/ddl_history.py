@@ -1,4 +1,4 @@
-"""Finds the columns of a table of MySQL or MariaDB over time, by the statements in Debezium's schema history.
+"""Determines the columns of a MySQL or MariaDB table over time, by the statements in Debezium's schema history.
 
 These servers do not number columns. Here each column gets a number from the statement that adds it, and keeps it when
 it is renamed.
@@ -26,23 +26,23 @@ _LITERALS: Mapping[str, re.Pattern[str]] = {
     **dict.fromkeys(("CHAR", "VARCHAR", "TEXT", "ENUM"), re.compile(r"([^\\']*[^\\' ])?")),
     "DATE": re.compile(r"\d{4}-\d\d-\d\d"),
 }
-"""Types whose defaults Spark casts to the same value, if they match the pattern."""
+"""Column types, with a pattern of the defaults that Spark casts to the same value as the server."""
 
 
 @dataclass(frozen=True)
 class Defined:
-    """A column of a table's definition: its number, and its value in rows that are older than the column."""
+    """A column of a table's definition: its number, and its value in rows that existed before the column was added."""
 
     number: int
     older_rows: OlderRows
 
 
 Definition = Mapping[str, Defined]
-"""The columns of a table at some time by their names, in their order."""
+"""The columns of a table at some time, by name, in the order of the table."""
 
 
 def list_definitions(history: str, schema: str, table: str) -> list[Definition]:
-    """Lists the columns of a table, by name, after each statement that defined it, oldest first.
+    """Lists the columns of a table as they were after each statement that defined it, oldest first.
 
     `history` is Debezium's schema history, one JSON object per line.
     """
@@ -71,10 +71,7 @@ def list_definitions(history: str, schema: str, table: str) -> list[Definition]:
 
 
 def find_definition(known_definitions: Sequence[Definition], names: Sequence[str]) -> Definition:
-    """Returns the newest definition that has columns with these names in this order, perhaps among others.
-
-    Empty if there is none.
-    """
+    """Returns the newest definition whose columns include `names`, in this order; empty if there is none."""
     for definition in reversed(known_definitions):
         left = iter(definition)
         if all(name in left for name in names):
@@ -83,7 +80,7 @@ def find_definition(known_definitions: Sequence[Definition], names: Sequence[str
 
 
 def _list_changes(history: str, schema: str, table: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields the DDL of each statement about a table in `history`, and the definition that Debezium parsed from it."""
+    """Yields the DDL of each statement about a table in `history`, with the definition that Debezium parsed from it."""
     for line in history.splitlines():
         record = json.loads(line)
         for change in record.get("tableChanges") or ():
@@ -95,8 +92,8 @@ def _list_changes(history: str, schema: str, table: str) -> Iterator[tuple[str, 
 class _Statement:
     """A parsed DDL statement; `renamed` maps old column names to new ones.
 
-    `moves` says whether the statement may change or rename columns, also if it can't be parsed. `is_plain` says whether
-    it alters a table without generated columns, and all its defaults are constants.
+    `moves` is whether the statement may change or rename columns; True if it can't be parsed. `is_plain` is whether the
+    statement alters a table, adds no generated columns, and has only constants as defaults.
     """
 
     renamed: Mapping[str, str]
@@ -118,9 +115,9 @@ def _parse_statement(ddl: str) -> _Statement:
 
 
 def _is_constant(tokens: Sequence[Token]) -> bool:
-    """Whether `tokens`, which follow DEFAULT, begin with a constant.
+    """Whether `tokens`, which follow DEFAULT in DDL, begin with a constant; also true if there are no tokens.
 
-    Also true if none follow, as when a default is dropped.
+    There are none if a default is dropped.
     """
     signed = tokens[1:] if tokens and tokens[0].text in ("-", "+") else tokens
     if not signed:
@@ -130,7 +127,10 @@ def _is_constant(tokens: Sequence[Token]) -> bool:
 
 
 def _parse_rename(tokens: Sequence[Token]) -> tuple[str, str] | None:
-    """Returns the old and new name if the tokens begin with `change a b` or `rename column a to b`; else None."""
+    """Returns the old and new column name if the tokens begin with `change a b` or `rename column a to b`.
+
+    None if they begin with neither.
+    """
     words = [_get_word(token) for token in tokens[:6]]
     if words[:1] == ["CHANGE"]:
         start = 2 if words[1:2] == ["COLUMN"] else 1
@@ -149,8 +149,8 @@ def _get_word(token: Token) -> str:
 def _get_older_rows_value(column: Mapping[str, Any]) -> OlderRows:
     """Returns the value that existing rows get when `column` is added, from its definition in the schema history.
 
-    It is unknown for generated values, for defaults that Spark may cast differently, and for a column that is not null
-    and has no default.
+    The value is unknown for generated values, for defaults that Spark may cast differently, and for a column that is
+    not null and has no default.
     """
     default = column.get("defaultValueExpression")
     if column.get("generated") or column.get("autoIncremented"):

@@ -1,4 +1,4 @@
-"""Checks MySQL and MariaDB for what Debezium needs (rights and settings), and finds the end of their binary log."""
+"""Checks the rights and settings of MySQL and MariaDB that Debezium needs, and queries the end of their binary log."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.thresholds import DebeziumThresholds
 
 End = tuple[int, int]
-"""The end of the log: the number of a file, and a place in it."""
+"""The end of the binary log: the number of its last file, and the position in that file."""
 
 _NEWEST_STATUS = (8, 4)
-"""The version of MySQL since which another statement shows the end of the log."""
+"""The version of MySQL since which `show binary log status` shows the end of the log."""
 
 _SETTINGS: Mapping[str, tuple[str, str]] = {
     "log_bin": ("1", "`log_bin = binlog` in the server's configuration, then restart it"),
     "binlog_format": ("ROW", "`set global binlog_format = 'ROW'`"),
     "binlog_row_image": ("FULL", "`set global binlog_row_image = 'FULL'`"),
 }
-"""Expected value of each variable, and advice if it has another value."""
+"""Required value of each server variable, and advice if it has another value."""
 
 _NO_TABLES = (
     r"(SET STATEMENT .+ FOR )?(CREATE|ALTER|DROP)\s+(OR REPLACE\s+)?(TEMPORARY\s+)?(DEFINER\s*=\s*\S+\s+)?"
     r"(SEQUENCE|PACKAGE)\b.*"
 )
-"""Statements that define no tables."""
+"""Pattern of DDL statements that define no tables."""
 
 _RIGHTS = ("REPLICATION SLAVE", "REPLICATION CLIENT")
 _RIGHTS_OF_SNAPSHOTS = ("RELOAD",)
@@ -50,7 +50,7 @@ _OTHER_NAMES = {
     "REPLICATION SLAVE": ("REPLICATION REPLICA",),
     "RELOAD": ("FLUSH_TABLES",),
 }
-"""Other rights that are sufficient, in MariaDB and newer versions of MySQL."""
+"""For a right, other rights that are sufficient instead, in MariaDB or newer versions of MySQL."""
 _MARIADB_TYPES = """
 select concat(table_schema, '.', table_name), column_name, data_type from information_schema.columns
 where data_type in ('uuid', 'inet4', 'inet6')
@@ -60,7 +60,7 @@ select column_name from information_schema.key_column_usage
 where constraint_name = 'PRIMARY' and table_schema = ? and table_name = ? order by ordinal_position
 """
 _EXPECTED = re.compile(r" expecting \{[^}]*\}+")
-"""The part of a parser's error message that lists the expected words."""
+"""Pattern of the part of a DDL parser's error message that lists the expected words, which is removed."""
 
 _CATALOG = """
 select t.table_schema, t.table_name, k.column_name from information_schema.tables t
@@ -78,7 +78,7 @@ _RESYNC = "`arctic ingest --resync` reads the tables again and writes what diffe
 
 
 class MySQL:
-    """The server of an ingestion from MySQL or MariaDB."""
+    """The SourceServer for MySQL and MariaDB."""
 
     order = BinlogOrder()
     gives_signs_of_life = True
@@ -159,7 +159,7 @@ class MySQL:
     def build_properties(self) -> Mapping[str, str]:
         """Returns Debezium's property with the patterns of DDL statements to skip.
 
-        It has statements of MariaDB that Debezium's parser for MySQL does not know.
+        Besides the default patterns, it has statements of MariaDB that Debezium's parser for MySQL does not know.
         """
         known = load_java_class("io.debezium.relational.history.SchemaHistory").DDL_FILTER.defaultValueAsString()
         return {_FILTER: f"{known},{_NO_TABLES}"}
@@ -168,7 +168,7 @@ class MySQL:
         self._database.close_connection()
 
     def _get_status_statement(self) -> str:
-        """Returns the SQL statement that shows the end of the binary log, by the server's version."""
+        """Returns the SQL statement that shows the end of the binary log in the server's version."""
         version = str(self._database.fetch_one("select version()"))
         if "MariaDB" not in version and tuple(map(int, version.split(".")[:2])) >= _NEWEST_STATUS:
             return "show binary log status"
@@ -192,7 +192,7 @@ class MySQL:
             )
 
     def _check_columns(self) -> None:
-        """Raises SourceError if tables have columns with types that only MariaDB has.
+        """Raises SourceError if tables that are read have columns with types that only MariaDB has.
 
         Debezium's parser for MySQL stops at the definitions of such tables.
         """

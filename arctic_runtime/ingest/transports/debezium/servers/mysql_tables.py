@@ -1,4 +1,4 @@
-"""Checks by the server's catalog that all changes of tables of MySQL and MariaDB are in the binary log."""
+"""Checks, by the catalog of MySQL or MariaDB, that all changes of the tables to read are in the binary log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arctic_runtime.ingest.transports.debezium.servers.source_database import Ri
 from arctic_runtime.suggestions import suggest_nearest
 
 CASCADES = "arctic.mysql.cascades"
-"""The property by which a user declares, with `ignore`, that foreign keys never change rows."""
+"""Property that a user sets to `ignore` to declare that foreign keys never change rows by cascades."""
 
 _KINDS = """
 select table_schema, table_name, table_type, engine from information_schema.tables
@@ -21,7 +21,7 @@ _ENGINES: Mapping[str, str] = {
     "MEMORY": "lose their rows when the server starts",
     **dict.fromkeys(("FEDERATED", "CONNECT", "SPIDER", "MRG_MYISAM", "BLACKHOLE"), "have their rows elsewhere"),
 }
-"""Storage engines, in upper case, whose tables change without rows in the log, and the reason."""
+"""Storage engines, in upper case, whose tables change without events in the log, and the reason."""
 
 _CASCADE = re.compile(
     r"CONSTRAINT `((?:[^`]|``)+)` FOREIGN KEY [^\n]* ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)"
@@ -29,7 +29,7 @@ _CASCADE = re.compile(
 
 
 def check_tables(connection: DebeziumConnection, database: SourceDatabase) -> None:
-    """Raises SourceError, with a fix, if a table to read does not exist, can't be read, or changes without the log."""
+    """Raises SourceError, with a fix, if a table to read is missing, can't be read, or changes without log events."""
     tables = {
         (str(schema), str(table)): (str(kind), str(engine))
         for schema, table, kind, engine in database.fetch_rows(_KINDS)
@@ -69,7 +69,7 @@ def _check_kind(connection: DebeziumConnection, name: str, kind: str, engine: st
 
 
 def _check_definition(connection: DebeziumConnection, database: SourceDatabase, schema: str, table: str) -> None:
-    """Raises SourceError if the user may not read a table, or if foreign keys change its rows without the log."""
+    """Raises SourceError if the user may not read a table, or if foreign keys change its rows without log events."""
     name = f"{schema}.{table}"
     try:
         definition = str(database.fetch_rows(f"show create table {_quote_name(schema)}.{_quote_name(table)}")[0][1])

@@ -1,4 +1,4 @@
-"""Checks and prepares PostgreSQL for Debezium (rights, settings, replication slot), and finds the end of its log."""
+"""Checks and prepares PostgreSQL for Debezium (rights, settings, replication slot), and queries the end of its log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.thresholds import DebeziumThresholds
 
 MESSAGE = "arctic"
-"""The prefix of the messages that are written to find the end of the log."""
+"""Prefix of the logical decoding messages that are written to the log, so that the stream shows how far it was read."""
 
 _END = """
 select case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end - '0/0'::pg_lsn
@@ -63,7 +63,7 @@ _PLAIN_TYPES = (
     "timestamp",
     "timestamptz",
 )
-"""Types whose texts Spark casts to the same value."""
+"""Types whose text in PostgreSQL Spark casts to the same value."""
 
 _COLUMNS = """
 select a.attnum, a.attname, a.atthasmissing, (a.attmissingval::text::text[])[1], a.atthasdef or a.attidentity <> '',
@@ -92,7 +92,7 @@ order by n.nspname, c.relname, array_position(i.indkey::int2[], a.attnum)
 
 
 class PostgreSQL:
-    """The server of an ingestion from PostgreSQL."""
+    """The SourceServer for PostgreSQL."""
 
     order = WalOrder()
     gives_signs_of_life = False
@@ -121,8 +121,8 @@ class PostgreSQL:
     def prepare_server(self, position: Position) -> None:
         """Checks the server, and prepares it for reading from `position` on.
 
-        The slot of an unfinished snapshot is dropped. With an old slot, Debezium loses what is committed between the
-        begin of the snapshot and the moment at which it looks up the end of the log.
+        At the begin of a snapshot, an old slot is dropped. With an old slot, Debezium would lose transactions that are
+        committed between the begin of the snapshot and the moment at which Debezium reads the end of the log.
         """
         self.check_server(position)
         if position.is_snapshot:
@@ -132,10 +132,10 @@ class PostgreSQL:
             self._slot.wait_for_release()
 
     def publish_tables(self, tables: Collection[str]) -> None:
-        """Adds tables to the publication; this has to be done before their snapshot begins.
+        """Adds tables to the publication; has to be called before their snapshot begins.
 
-        The stream does not have what is written to a table before it is added. A slot that is created afterwards waits
-        for all transactions that were running, so that its snapshot has what they wrote.
+        The stream does not have rows that are written to a table before it is added. A slot that is created afterwards
+        waits for all transactions that were running, so that its snapshot has the rows that they wrote.
         """
         self._publication.complete_publication(tables)
 
@@ -147,33 +147,34 @@ class PostgreSQL:
         self._database.fetch_one("select pg_logical_emit_message(true, ?, '')::text", (MESSAGE,))
 
     def get_stream_start(self, _: Source) -> Source:
-        """Returns the offset at which the stream begins after a snapshot: where the replication slot was created.
+        """Returns the offset at which the stream begins after a snapshot: the LSN at which the slot was created.
 
-        It can be read from the slot, since nothing has been acknowledged yet.
+        The slot still has this LSN, since nothing has been acknowledged yet.
         """
         return {"lsn": self._slot.get_start()}
 
     def get_log_end(self) -> int:
-        """Returns the current end of the write-ahead log, as an LSN in bytes."""
+        """Returns the current end of the write-ahead log, as an LSN, a number of bytes."""
         return int(self._database.fetch_one(_END) or 0)
 
     def push_log_end(self) -> None:
         """Writes a message that belongs to no table into the log, so that the stream of an idle database advances.
 
-        Otherwise the server would keep the log of changes to tables that are not read. Raises SourceError on a standby.
+        Otherwise the server would keep its log for ever while only tables change that are not read. Raises SourceError
+        on a standby.
         """
         self._check_primary()
         self._database.fetch_one("select pg_logical_emit_message(false, ?, '')::text", (MESSAGE,))
 
     def has_reached(self, position: Position, end: int) -> bool:
-        """Returns whether everything that was committed before the log end `end` is read at `position`."""
+        """Whether everything that was committed before the log end `end` is read at `position`."""
         return not position.is_snapshot and position.reached is not None and position.reached >= end
 
     def list_catalog(self) -> list[CatalogTable]:
         return build_catalog_tables(self._database.fetch_rows(_CATALOG))
 
     def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
-        """The columns of a table's primary key, in order; empty if it has none."""
+        """Returns the columns of a table's primary key, in order; empty if it has none."""
         return tuple(str(row[0]) for row in self._database.fetch_rows(_KEY, (schema, table)))
 
     def build_properties(self) -> Mapping[str, str]:
@@ -191,8 +192,9 @@ class PostgreSQL:
     ) -> tuple[SourceColumn, ...]:
         """Returns the columns of events with their numbers in the table; a column that can't be identified gets none.
 
-        Both are in the same order. If all columns are sent and none was dropped, they are identified by their
-        positions, since the events may be older than the definition; otherwise by their names.
+        Events and the table have their columns in the same order. If events have all columns and none was dropped, the
+        columns are identified by their positions, since the events may be older than the table's current definition;
+        otherwise by their names.
         """
         rows = self._database.fetch_rows(_COLUMNS, (self._connection.publication, schema, table))
         self._check_generated(f"{schema}.{table}", rows)
@@ -208,7 +210,7 @@ class PostgreSQL:
     def explain_failure(self, error: Any, reason: str) -> SourceError:
         """Builds the error that says why Debezium stopped.
 
-        The cause is the Java exception `error`, or the text `reason` if that is None.
+        The cause is the Java exception `error`, or the text `reason` if `error` is None.
         """
         return self._database.to_source_error(error) if error is not None else self._database.build_lost_error(reason)
 
@@ -226,10 +228,10 @@ class PostgreSQL:
 def match_columns(
     columns: Sequence[SourceColumn], rows: Sequence[Sequence[str | None]], is_chosen: bool
 ) -> tuple[SourceColumn, ...]:
-    """Returns the columns of events with their numbers.
+    """Returns the columns of events with their numbers in the table (see `PostgreSQL.list_columns`).
 
-    `rows` are the table's columns, a result of the query `_COLUMNS`. If `is_chosen`, the user's properties leave out
-    some columns of events. See `PostgreSQL.list_columns`.
+    `rows` are the table's columns, a result of the query `_COLUMNS`. `is_chosen` is whether the user's properties leave
+    columns out of the events.
     """
     if is_chosen or any(row[8] == "t" or row[9] == "t" for row in rows):
         return _match_by_name(columns, rows, is_whole=False)
@@ -242,10 +244,10 @@ def match_columns(
 def _match_by_name(
     columns: Sequence[SourceColumn], rows: Sequence[Sequence[str | None]], is_whole: bool
 ) -> tuple[SourceColumn, ...]:
-    """Returns the columns of events with the numbers of the columns of the same names in `rows`, in order.
+    """Returns the columns of events with the numbers of the columns of the same names in `rows`, matched in order.
 
-    `rows` is a result of the query `_COLUMNS`. If `is_whole`, events have all columns without a gap, so a column after
-    a gap gets no number: its name may now be that of another column.
+    `rows` is a result of the query `_COLUMNS`. `is_whole` is whether events have all columns of the table. Then a
+    column gets no number if table columns before it were skipped: its name may since have passed to another column.
     """
     left = [row for row in rows if row[7] == "f"]
     matched = []
@@ -260,7 +262,7 @@ def _match_by_name(
 
 
 def _with_number(column: SourceColumn, row: Sequence[str | None]) -> SourceColumn:
-    """Returns a column with its number and its value in older rows, from its row of `_COLUMNS`.
+    """Returns a column with its number and its value in rows older than the column, from its row of `_COLUMNS`.
 
     Sets the encoding if the column has a domain over decimals, which the schema of events does not show.
     """
@@ -270,10 +272,10 @@ def _with_number(column: SourceColumn, row: Sequence[str | None]) -> SourceColum
 
 
 def _get_older_rows_value(column: Sequence[str | None]) -> OlderRows:
-    """Returns the value that rows have which are older than a column; `column` is its row of `_COLUMNS`.
+    """Returns the value of a column in rows that are older than it; `column` is its row of `_COLUMNS`.
 
     PostgreSQL stores one value for all of these rows, unless the default differs from row to row, or the table was
-    rewritten since.
+    rewritten since the column was added.
     """
     _, _, has_value, value, has_default, kind, kind_of_kind, is_dropped, *_ = column
     if is_dropped == "t":

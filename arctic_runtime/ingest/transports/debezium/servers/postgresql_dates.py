@@ -1,7 +1,7 @@
 """Builds the query by which a snapshot of PostgreSQL reads dates as days since 1970, which is exact for all dates.
 
-By default Debezium reads them as `java.sql.Date`, which drops the era and follows another calendar before 1582. So
-dates before Christ would become dates after Christ. If Debezium gets a number for a date, it takes it as days since
+By default Debezium reads them as `java.sql.Date`, which drops the era and uses the Julian calendar before 1582, so that
+dates before Christ would become dates after Christ. A number in place of a date is taken by Debezium as days since
 1970.
 """
 
@@ -28,17 +28,18 @@ where c.relkind in ('r', 'p') and a.attnum > 0 and not a.attisdropped
   )
 order by n.nspname, c.relname, a.attnum
 """
-"""The query for the columns of tables that have dates, or domains over dates. Its rows are the names of the table and
-the column; then, quoted for a query, the table, the column, and for a date the expression of its days, else null.
-Infinite dates get the same days as in the stream."""
+"""The query for all columns of tables that have a date column, or a column of a domain over dates.
+
+A row has the names of the table and the column; then, quoted for SQL, the table and the column; and for a date column
+the SQL expression of its days since 1970, else null. Infinite dates get the same days as in the stream.
+"""
 
 
 def snapshot_selects(rows: Iterable[Sequence[str | None]], connection: DebeziumConnection) -> Mapping[str, str]:
-    """Builds Debezium's properties with which a snapshot reads dates as days since 1970.
+    """Builds Debezium's properties by which a snapshot reads dates as days since 1970.
 
-    `rows` is a result of DATE_COLUMNS. Tables for which the user has set a snapshot query are left out. Columns are
-    listed only if some are excluded. Otherwise `t.*` is selected: a column that is added at this moment then ends the
-    snapshot, instead of being null.
+    `rows` is a result of DATE_COLUMNS. If some columns of a table are excluded, its query lists the others. Otherwise
+    it selects `t.*`: a column that is added at this moment then ends the snapshot with an error, instead of being null.
     """
     tables: dict[str, list[tuple[bool, str, str | None]]] = {}
     for table, column, of_table, of_column, days in rows:

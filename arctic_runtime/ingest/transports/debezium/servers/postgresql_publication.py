@@ -1,7 +1,8 @@
 """The publication of PostgreSQL, which selects the tables whose changes the stream has.
 
 Ingestion creates a publication if there is none, marks it by a comment, and alters only a publication with this mark.
-Any other publication belongs to whoever created it: it is read as it is, and refused if it leaves something out.
+Any other publication belongs to whoever created it: it is used unaltered, and refused if it leaves out tables, columns
+or rows that are read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from arctic_runtime.ingest.transports.debezium.servers.source_database import Ro
 
 VIA_ROOT = "publish.via.partition.root"
 MARK = "kept by arctic ingest"
-"""The comment on a publication that ingestion created."""
+"""The comment on a publication that ingestion created, which permits ingestion to alter it."""
 
 _PUBLICATION = """
 select obj_description(oid, 'pg_publication'),
@@ -54,8 +55,9 @@ _QUOTED = "select quote_ident(?)"
 class _Table:
     """A table that is read, and how the publication publishes it; `quoted` is its name in SQL.
 
-    `unsent` are the columns that a column list of the publication leaves out. If the table is a partition, `root` is
-    the published table under whose name its changes are sent; None if they are sent under its own name.
+    `is_owned` is whether the user has the rights of its owner. `unsent` are the columns that a column list of the
+    publication leaves out. If the table is a partition, `root` is the published table under whose name its changes are
+    sent; None if they are sent under its own name.
     """
 
     name: str
@@ -75,10 +77,10 @@ class Publication:
         self._database = database
 
     def check_publication(self, is_snapshot: bool) -> None:
-        """Raises SourceError, with a fix, if the publication leaves out changes of tables that are read.
+        """Raises SourceError, with a fix, if the publication leaves out changes of tables to read; alters nothing.
 
-        Changes nothing. Missing tables are no error before a snapshot (`is_snapshot`) if ingestion may add them; later,
-        changes are already lost.
+        Before a snapshot (`is_snapshot`), tables that ingestion may add are allowed to be missing; later, their changes
+        are already lost.
         """
         row, tables = self._read_row(), self._list_tables()
         missing = [table for table in tables if not table.is_published]
@@ -134,7 +136,7 @@ class Publication:
     def _check_content(self, row: Row, tables: Sequence[_Table], after: str) -> None:
         """Raises SourceError if the publication leaves out operations, rows or columns of `tables`.
 
-        `row` is its row in the catalog; `after` is a text that is added to the advice.
+        `row` is the publication's row in the catalog; `after` is a text that is added to the advice.
         """
         if row[1]:
             fix = f"`alter publication {self._name} set (publish = 'insert, update, delete, truncate')`"
@@ -144,7 +146,10 @@ class Publication:
                 raise self._build_error(*flaw, after)
 
     def _find_flaw(self, table: _Table) -> tuple[str, str] | None:
-        """Describes what the publication leaves out of a table that it has, and how to fix it; None if nothing."""
+        """Describes a flaw by which the publication leaves out changes of a table, and a fix; None if it has none.
+
+        Flaws are publication under the name of a partitioned table, a row filter, and a list of columns.
+        """
         name = self._name
         if table.root is not None:
             fix = f"ingest {table.root} instead, or `alter publication {name} set (publish_via_partition_root = false)`"
@@ -161,7 +166,7 @@ class Publication:
         return None
 
     def _is_kept(self, row: Row | None) -> bool:
-        """Whether ingestion may alter the publication: it created it or there is none, and the user does not forbid it.
+        """Whether ingestion may alter the publication: it is ingestion's own or missing, and no property forbids it.
 
         `row` is the publication's row in the catalog, None if there is none.
         """
@@ -169,7 +174,7 @@ class Publication:
         return not is_left_alone and (row is None or row[0] == MARK)
 
     def _can_add(self, row: Row | None, missing: Sequence[_Table]) -> bool:
-        """Whether ingestion may add the tables `missing` to the publication: it maintains it and has the rights."""
+        """Whether ingestion may add the tables `missing` to the publication, by its mark and the user's rights."""
         is_allowed = row is not None or self._database.fetch_one(_MAY_CREATE) == "t"
         return self._is_kept(row) and is_allowed and all(table.is_owned for table in missing)
 

@@ -1,4 +1,4 @@
-"""Checks PostgreSQL for settings, rights, columns and tables with which changes can't be read exactly."""
+"""Checks PostgreSQL for settings, rights, columns and tables that prevent an exact reading of changes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _check_setup(connection: DebeziumConnection, database: SourceDatabase) -> No
 def _check_columns(connection: DebeziumConnection, database: SourceDatabase) -> None:
     """Raises SourceError for columns whose values Debezium does not read exactly.
 
-    It turns lists inside of lists into nulls, and loses some lists and the lengths of varying bits.
+    Debezium turns nested arrays into nulls, and loses some arrays and the lengths of varying bits.
     """
     inexact = [column for _, column in _list_columns(connection, database, _INEXACT_COLUMNS)]
     if inexact:
@@ -121,7 +121,8 @@ def _check_partitions(connection: DebeziumConnection, database: SourceDatabase) 
 def _check_inheritance(connection: DebeziumConnection, database: SourceDatabase) -> None:
     """Raises SourceError if other tables inherit from a table that is read.
 
-    A snapshot of the table has their rows, but their changes are sent only under their own names.
+    A snapshot of the parent table has the rows of its children, but the changes of these rows are sent only under the
+    children's names.
     """
     own = connection.properties
     others = own.get(SNAPSHOT_SELECTS)
@@ -140,7 +141,7 @@ def _check_inheritance(connection: DebeziumConnection, database: SourceDatabase)
 def _check_unsent_values(connection: DebeziumConnection, database: SourceDatabase) -> None:
     """Raises SourceError for columns whose long values would become null in updates that do not change them.
 
-    PostgreSQL does not send such values, and for some types Debezium has no mark for a value that was not sent.
+    PostgreSQL does not send such values, and for some types Debezium has no placeholder for a value that was not sent.
     """
     columns = _list_columns(connection, database, _UNSENT_COLUMNS)
     if columns:
@@ -154,7 +155,10 @@ def _check_unsent_values(connection: DebeziumConnection, database: SourceDatabas
 
 
 def _list_columns(connection: DebeziumConnection, database: SourceDatabase, sql: str) -> list[tuple[str, str]]:
-    """Runs a query for columns; returns the table, and the full name with type, of each column that ingestion reads."""
+    """Runs a query that returns columns of inexact types, and lists those columns that ingestion reads.
+
+    An entry has the table, and the column's full name with its type, for errors.
+    """
     return [
         (str(table), f"{table}.{column} ({kind})")
         for table, column, kind in database.fetch_rows(sql)

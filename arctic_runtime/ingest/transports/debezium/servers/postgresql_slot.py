@@ -1,4 +1,4 @@
-"""The replication slot of PostgreSQL, by which the server keeps the log for one reader from its position on."""
+"""The replication slot of PostgreSQL, for which the server keeps its log from the position of one reader on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RESYNC = "`arctic ingest --resync` reads the tables again and writes what diffe
 
 
 class ReplicationSlot:
-    """The replication slot of a connection; its methods raise SourceError with advice."""
+    """The replication slot of a connection; its methods raise SourceError with advice for the user."""
 
     def __init__(
         self, connection: DebeziumConnection, database: SourceDatabase, thresholds: DebeziumThresholds
@@ -28,9 +28,10 @@ class ReplicationSlot:
         self._thresholds = thresholds
 
     def check_slot(self, position: Position | None) -> None:
-        """Checks that the slot fits `position`; raises SourceError if it does not.
+        """Raises SourceError if the slot can't be read from `position` on.
 
-        `position` is None for a source that was never ingested; no slot may exist then.
+        `position` is None for a source that was never ingested; then no slot may exist. If `position` is inside a
+        snapshot, nothing is checked, since the slot is created again.
         """
         slot = self._find_slot()
         if position is None:
@@ -39,7 +40,10 @@ class ReplicationSlot:
             self._check_position(slot, position)
 
     def get_start(self) -> int:
-        """Returns the LSN at which the slot was created; valid only until a batch is acknowledged."""
+        """Returns the LSN at which the slot was created; valid only until a batch is acknowledged.
+
+        Raises SourceError if the slot was dropped.
+        """
         slot = self._find_slot()
         if slot is None or slot[5] is None:
             raise self._build_error(f"replication slot {self._connection.slot} was dropped during the snapshot")
@@ -53,7 +57,7 @@ class ReplicationSlot:
     def wait_for_release(self) -> bool:
         """Waits until no reader uses the slot, since a server needs a moment to notice that a reader ended.
 
-        Returns False if there is no slot.
+        Returns False if there is no slot. Raises SourceError if the slot is still in use after `release_seconds`.
         """
         until = time.monotonic() + self._thresholds.release_seconds
         while (slot := self._find_slot()) is not None:

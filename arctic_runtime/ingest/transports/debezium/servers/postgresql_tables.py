@@ -1,7 +1,7 @@
-"""Finds tables and columns of PostgreSQL that differ between a snapshot and the stream, by the server's catalog.
+"""Checks, by PostgreSQL's catalog, that the tables to read have the same rows and columns in a snapshot and the stream.
 
-Each rule is a query for the tables or columns concerned. If one of them is read, the rule describes the fault and the
-fix.
+Each rule is a query for tables or columns that violate it. If ingestion reads one of them, the rule describes the fault
+and the fix.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ where c.relkind in ('r', 'p') and c.relreplident = 'i' and not (pk.indkey::int2[
 
 @dataclass(frozen=True)
 class _Rule:
-    """A check by a query for tables or columns that can't be read exactly.
+    """A check, by a query for tables or columns that can't be read exactly.
 
-    Each row has the table, the column or null, and a text for the advice. `describe` converts the rows to a description
-    of the fault and the advice. A rule that `is_of_snapshot` is checked only before a snapshot.
+    Each row of the query has the table, the column or null, and a text for the advice. `describe` converts the rows to
+    a description of the fault, and the advice. A rule with `is_of_snapshot` is checked only before a snapshot.
     """
 
     sql: str
@@ -90,7 +90,7 @@ def _join_tables(rows: Sequence[Row]) -> str:
 
 
 def describe_generated(rows: Sequence[Row]) -> tuple[str, str]:
-    """Describes why generated columns can't be read, and how to leave them out; `rows` are as in `_Rule`."""
+    """Describes why generated columns can't be read, and how to leave them out; `rows` are as described in `_Rule`."""
     patterns = ",".join(re.escape(_get_name(row)) for row in rows)
     return (
         f"the log does not have generated columns, so that they would keep the values of the "
@@ -138,7 +138,10 @@ _RULES = (
 
 
 def check_tables(connection: DebeziumConnection, database: SourceDatabase, is_snapshot: bool) -> None:
-    """Raises SourceError, with a fix, if the stream of the tables that are read would not match their snapshot."""
+    """Raises SourceError, with a fix, if the stream of the tables that are read would not match their snapshot.
+
+    `is_snapshot` is whether a snapshot is about to begin; otherwise rules for snapshots are skipped.
+    """
     for rule in _RULES:
         if rule.is_of_snapshot and not is_snapshot:
             continue

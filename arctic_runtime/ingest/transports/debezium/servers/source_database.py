@@ -1,4 +1,4 @@
-"""Queries a source database outside of the stream, by the JDBC drivers that come with Debezium."""
+"""Runs single queries in a source database, apart from the stream, by the JDBC drivers that come with Debezium."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DRIVERS: Mapping[str, tuple[str, str]] = {
     "mysql": _MYSQL,
     "mariadb": _MYSQL,
 }
-"""Driver and URL by connector."""
+"""JDBC driver class and URL by connector."""
 
 _SETTINGS: Mapping[str, Mapping[str, str]] = {
     "postgresql": {"connectTimeout": "10", "loginTimeout": "10", "socketTimeout": "30", "ApplicationName": "arctic"},
@@ -44,7 +44,7 @@ _PLAIN_BY_CODE: Mapping[int, str] = {
     1227: "user {user} lacks a right",
     1236: "the server no longer has its binary log from the last commit on; `arctic ingest --resync` reads all again",
 }
-"""Texts for people by the codes of MySQL's errors."""
+"""Texts for people by MySQL error code."""
 
 _PLAIN: Mapping[str, str] = {
     "08S01": "the server can't be reached",
@@ -61,13 +61,13 @@ _PLAIN: Mapping[str, str] = {
     "42501": "user {user} lacks a right",
     "58P01": "the server no longer has its log from the last commit on; `arctic ingest --resync` reads all again",
 }
-"""Texts for people by the states of SQL errors."""
+"""Texts for people by SQLSTATE."""
 
 _LOST = frozenset(("08001", "08003", "08006", "08S01", "57P01", "57P02", "57P03", "53300"))
-"""States of SQL errors after which a server may become available again."""
+"""SQLSTATEs of errors after which a server may become available again."""
 
 _MISSING_RIGHTS = frozenset((1142, 1227))
-"""Codes of MySQL's errors that say that the user lacks a right."""
+"""MySQL error codes for a right that the user lacks."""
 
 _LOST_CLASSES = ("java.io.EOFException", "java.net.SocketException", "java.net.SocketTimeoutException")
 
@@ -79,7 +79,7 @@ class RightMissing(SourceError):
 class SourceDatabase:
     """A JDBC connection to a source database for single queries; not thread-safe.
 
-    It is opened when first needed, and reopened after it was lost.
+    It is opened at the first query, and reopened after it was lost.
     """
 
     def __init__(self, connection: DebeziumConnection, heap_bytes: int) -> None:
@@ -88,9 +88,10 @@ class SourceDatabase:
         self._open: Any = None
 
     def fetch_rows(self, sql: str, values: Sequence[str] = ()) -> list[Row]:
-        """Returns all rows of a query, every value as text; raises SourceError with a text for people.
+        """Returns all rows of a query, every value as text; `values` are its parameters.
 
-        If the connection was lost since the last query, it is reopened. A statement that is no query returns no rows.
+        If the connection was lost since the last query, it is reopened. A statement that is not a query returns no
+        rows. Raises SourceError with a text for people.
         """
         was_open = self._open is not None
         try:
@@ -116,7 +117,7 @@ class SourceDatabase:
                 return
 
     def to_source_error(self, error: Any) -> SourceError:
-        """Converts a Java exception to an error for people, by the first SQL state in its chain of causes."""
+        """Converts a Java exception to a SourceError for people, by the first SQLSTATE in its chain of causes."""
         for cause in list_causes(error):
             state = str(cause.getSQLState() or "") if hasattr(cause, "getSQLState") else ""
             code = int(cause.getErrorCode()) if hasattr(cause, "getErrorCode") else 0
@@ -135,7 +136,7 @@ class SourceDatabase:
         )
 
     def build_lost_error(self, reason: str) -> SourceError:
-        """Builds the error for a connection that was lost for a `reason` other than a Java exception."""
+        """Builds the error for a connection that was lost without a Java exception; `reason` says why."""
         return self._build_error("the connection was lost", reason, ConnectionLost)
 
     def _build_error(self, plain: str, detail: str, kind: type[SourceError] = SourceError) -> SourceError:
@@ -181,9 +182,9 @@ class SourceDatabase:
 
 
 def build_catalog_tables(rows: Sequence[Row]) -> list[CatalogTable]:
-    """Groups rows of schema, table and primary key column to one entry per table.
+    """Groups rows of (schema, table, column of the primary key) to one CatalogTable for each table.
 
-    The key column is null in the single row of a table without a key.
+    A table without a primary key has a single row, whose column is null.
     """
     keys: dict[tuple[str, str], list[str]] = {}
     for schema, table, column in rows:

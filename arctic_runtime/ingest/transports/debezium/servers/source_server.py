@@ -1,4 +1,4 @@
-"""The interface of source databases: what an ingestion needs of the server besides the stream of its changes."""
+"""The interface to source database servers for tasks other than reading the stream of changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ConnectionLost(SourceError):
 
 
 class SourceServer(Protocol):
-    """A source database server of one kind.
+    """A source database server of one kind, such as PostgreSQL.
 
     Methods raise SourceError with a text for people, and ConnectionLost if the server may become available again.
     """
@@ -39,13 +39,13 @@ class SourceServer(Protocol):
         """Checks the server, and prepares it for reading from `position` on."""
 
     def publish_tables(self, tables: Collection[str]) -> None:
-        """Makes the server send the later changes of `tables` to the stream too."""
+        """Makes the server send the future changes of `tables` to the stream too."""
 
     def withdraw_tables(self) -> None:
-        """Makes the server stop sending changes of tables that are no longer read, if ingestion may change that."""
+        """Makes the server stop sending changes of tables that are no longer read, if ingestion may do so."""
 
     def commit_marker(self) -> None:
-        """Commits a transaction that changes no table; a stream that has read it has read all earlier transactions."""
+        """Commits a transaction that changes no table, so that a stream that reads it has read all earlier ones."""
 
     def get_stream_start(self, first: Source) -> Source:
         """Returns the offset at which the stream begins after a snapshot.
@@ -54,36 +54,37 @@ class SourceServer(Protocol):
         """
 
     def get_log_end(self) -> Any:
-        """Returns the current end of the server's log, in the server's own terms, for `has_reached`."""
+        """Returns the current end of the server's log, in a form of the server's kind, for `has_reached`."""
 
     def push_log_end(self) -> None:
-        """Makes the server send its log's end to the stream, even if no table changes."""
+        """Makes the server send the end of its log to the stream, even if no table changes."""
 
     def has_reached(self, position: Position, end: Any) -> bool:
-        """Returns whether everything that was committed before the log end `end` is read at `position`."""
+        """Whether everything that was committed before the log end `end` is read at `position`."""
 
     def list_catalog(self) -> list[CatalogTable]:
-        """The tables of the database that the user can read, except those of the server itself."""
+        """Returns the tables of the database that the user can read, except system tables."""
 
     def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
-        """The columns of a table's primary key, in order; empty if it has none."""
+        """Returns the columns of a table's primary key, in order; empty if it has none."""
 
     def list_columns(
         self, schema: str, table: str, columns: Sequence[SourceColumn], history: str | None
     ) -> tuple[SourceColumn, ...]:
         """Returns `columns` of events with their numbers in the source, and their values in rows older than the column.
 
-        `history` are the definitions of tables over time, if Debezium stores them; else None.
+        A column that can't be identified gets no number. `history` are the definitions of tables over time, if Debezium
+        stores them; else None.
         """
 
     def explain_failure(self, error: Any, reason: str) -> SourceError:
         """Builds the error that says why Debezium stopped.
 
-        The cause is the Java exception `error`, or the text `reason` if that is None.
+        The cause is the Java exception `error`, or the text `reason` if `error` is None.
         """
 
     def build_properties(self) -> Mapping[str, str]:
-        """The properties of Debezium's engine that depend on the server's kind or its tables."""
+        """Returns the properties of Debezium's engine that depend on the server's kind or its tables."""
 
     def close_connection(self) -> None:
-        """Closes the connection for queries."""
+        """Closes the JDBC connection for queries."""

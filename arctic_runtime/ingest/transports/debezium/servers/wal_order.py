@@ -1,8 +1,8 @@
 """The order of events in PostgreSQL's write-ahead log, as its logical decoding sends them.
 
 Transactions are sent whole, in the order of their commits, and the events of a transaction in the order of their LSNs.
-Rows that one COPY puts on one page have the same LSN, and so do tables that one TRUNCATE names. An event contains its
-transaction, its LSN, and the commit before its transaction (`sequence`).
+All rows that one COPY puts on one page have the same LSN; so have all tables that one TRUNCATE names. An event contains
+its transaction, its LSN, and (in `sequence`) the LSN of the last commit before its transaction.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class WalOrder:
         return _get_commit(position) >= int(offset["lsn"])
 
     def as_of(self, begin: Position, first: Source | None) -> Position:
-        """Returns the position of the rows of a snapshot that ended at `begin`; `first` is the stream's first event.
+        """Returns the position of a snapshot's rows; `begin` is the end of the snapshot, `first` the next event.
 
-        An event contains the commit before its transaction, not its own. So if that commit is before `begin`, the event
-        is after `begin` only if it is in the first transaction there.
+        An event contains the LSN of the commit before its transaction, not of its own commit. So if the former is
+        before `begin`, the event is after `begin` only if it belongs to the first transaction of the stream.
         """
         lsn = int(begin.offset["lsn"])
         seen = None if first is None else {"commit": lsn, "tx": first["txId"], "lsn": 0, "count": {}}
@@ -86,8 +86,8 @@ def _get_log_position(source: Source) -> tuple[int, int]:
 def _find_newest_seen(last: Mapping[str, Newest], before: Position, commit: int) -> Mapping[str, Any] | None:
     """Returns the newest event that was read after the commit with the LSN `commit`, in the form of `Position.seen`.
 
-    It is one of `last`, the newest events of a batch by table, or if the batch has none, the one in `before`, the
-    position before the batch. None if that event is not after this commit.
+    `last` has the newest event of each table in a batch. If the batch has no events, the result is the event `seen` of
+    `before`, the position before the batch. None if the newest event is not after this commit.
     """
     old = before.seen if before.seen is not None and before.seen["commit"] == commit else None
     newest = max((event.source for event in last.values()), key=_get_log_position, default=None)

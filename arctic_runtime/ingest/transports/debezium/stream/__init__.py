@@ -1,1 +1,1 @@
-"""An open stream of Debezium: the runs of its engine, their batches, heartbeats and receipts."""
+"""An open stream of Debezium: the runs of its engine, with their batches, heartbeats and receipts."""

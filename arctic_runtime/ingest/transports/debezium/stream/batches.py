@@ -1,4 +1,4 @@
-"""Builds batches of a stream from the events of tables, joins them, and divides them at positions."""
+"""Builds batches of a stream from the events of its tables, concatenates batches, and divides them at positions."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD, Batch, 
 
 @dataclass(frozen=True)
 class StreamEvents(TableEvents):
-    """Events of one table in the stream; the first one directly follows the position `start`."""
+    """Events of one table in the stream; the first event directly follows the position `start`."""
 
     events: pa.Table
     start: Position | None = None
 
 
 def get_first_source(batch: Batch) -> Source:
-    """Returns the `source` of the first event of a batch."""
+    """Returns the part `source`, with the log position, of the first event of a batch."""
     parts: list[pa.Table] = [part.events for part in batch.tables]
     first = min(parts, key=lambda part: part[ARRIVAL][0].as_py())
     source: Source = json.loads(first[PAYLOAD][0].as_py())["source"]
@@ -37,9 +37,9 @@ def get_first_source(batch: Batch) -> Source:
 
 
 def build_batch(events: Iterable[StreamEvents], position: Position) -> Batch:
-    """Builds a batch of events up to a position.
+    """Builds a batch of `events` whose end is `position`.
 
-    Parts without events are kept, since they have the schema of their table.
+    Tables without events are kept in the batch, since they have the schema of the table.
     """
     tables = merge_events(events)
     count = sum(part.events.num_rows for part in tables)
@@ -47,9 +47,9 @@ def build_batch(events: Iterable[StreamEvents], position: Position) -> Batch:
 
 
 def merge_events(events: Iterable[StreamEvents]) -> tuple[StreamEvents, ...]:
-    """Concatenates consecutive events of a table that have equal schemas.
+    """Concatenates events of a table if the later ones follow the earlier ones with an equal schema.
 
-    A connector creates a new schema whenever it reads the table's definition, even if it is unchanged.
+    A connector creates a new schema whenever it reads the table's definition, even if that is unchanged.
     """
     groups: list[StreamEvents] = []
     for new in events:
@@ -63,7 +63,7 @@ def merge_events(events: Iterable[StreamEvents]) -> tuple[StreamEvents, ...]:
 
 
 class GatheredBatch:
-    """A batch that grows by the batches added to it until it is taken; `batch` is None if it is empty."""
+    """A batch to which further batches are appended until it is taken; `batch` is None if it is empty."""
 
     def __init__(self) -> None:
         self.batch: Batch | None = None
@@ -71,7 +71,7 @@ class GatheredBatch:
 
     @property
     def age_seconds(self) -> float:
-        """Seconds since the first batch was added."""
+        """Seconds since the first batch was added; meaningful only if there is a batch."""
         return time.monotonic() - self._begun_at
 
     def add_batch(self, batch: Batch) -> None:
@@ -80,7 +80,7 @@ class GatheredBatch:
         self.batch = batch if self.batch is None else join_batches(self.batch, batch)
 
     def take_batches(self) -> list[Batch]:
-        """Removes the batch and returns it in a list; an empty list if there is none."""
+        """Removes the gathered batch and returns it in a list; an empty list if there is none."""
         batch, self.batch = self.batch, None
         return [] if batch is None else [batch]
 
@@ -97,7 +97,7 @@ def join_batches(batch: Batch, later: Batch) -> Batch:
 def divide_batch(order: LogOrder, batch: Batch, begin: Position) -> tuple[Batch, Batch]:
     """Divides a batch at the position `begin`, where a transaction begins, into the events before and after it.
 
-    Both batches have the position `begin`.
+    Both returned batches have the position `begin`.
     """
     before, after = [], []
     for part in list_stream_events(batch):
@@ -110,7 +110,8 @@ def divide_batch(order: LogOrder, batch: Batch, begin: Position) -> tuple[Batch,
 def split_off_last_delete(batch: Batch) -> tuple[list[StreamEvents], StreamEvents | None]:
     """Removes the last event of a batch if it is a delete.
 
-    Returns the events without it, and the delete, or None if the last event is none.
+    Returns the events without the delete, and the delete itself. If the last event is not a delete, returns all events,
+    and None.
     """
     events = list_stream_events(batch)
     place = max(range(len(events)), key=lambda i: events[i].events[ARRIVAL][-1].as_py())
@@ -140,13 +141,13 @@ def count_bytes(batch: Batch) -> int:
 
 
 def find_newest_events(order: LogOrder, events: Iterable[StreamEvents]) -> dict[str, Newest]:
-    """Maps each table with stream events to its newest one; `order` compares their places in the log."""
+    """Maps each table to its newest stream event in `events`; `order` compares log positions."""
     newest = ((part.table, find_newest_event(order, part.events[PAYLOAD])) for part in events)
     return {table: event for table, event in newest if event is not None}
 
 
 def select_new_events(order: LogOrder, events: StreamEvents, position: Position) -> StreamEvents:
-    """Selects the events that come after a position; rows of a snapshot always do."""
+    """Selects the events that come after a position; rows of a snapshot are always selected."""
     is_new = flag_new_events(order, events.table, events.events[PAYLOAD].to_pylist(), position, events.start)
     if all(is_new):
         return events
@@ -154,7 +155,7 @@ def select_new_events(order: LogOrder, events: StreamEvents, position: Position)
 
 
 def split_snapshot_rows(events: Iterable[StreamEvents]) -> tuple[list[StreamEvents], list[StreamEvents]]:
-    """Splits events into the rows of a snapshot and the stream's events, which follow them."""
+    """Splits events into the rows of a snapshot, and the stream's events that follow them."""
     rows, stream = [], []
     for part in events:
         count = count_snapshot_rows(part.events[PAYLOAD])

@@ -1,4 +1,4 @@
-"""Heartbeats of a stream: they advance the position of an idle stream, and find when it has read everything."""
+"""Heartbeats of a stream: they advance the position of an idle stream, and determine when it has read everything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from arctic_runtime.thresholds import DebeziumThresholds
 
 
 class LogEnd:
-    """The end of a server's log, and the time at which it was requested; dropped when the stream has read up to it."""
+    """The end of a server's log with the time at which it was requested; dropped when the stream has read up to it."""
 
     def __init__(self, server: SourceServer, thresholds: DebeziumThresholds) -> None:
         self._server = server
@@ -24,7 +24,7 @@ class LogEnd:
         self._asked_at = -math.inf
 
     def request_end(self) -> None:
-        """Requests and stores the current end of the log.
+        """Requests and stores the current end of the server's log.
 
         Errors are ignored, since the reader of the stream notices an unavailable server.
         """
@@ -34,7 +34,7 @@ class LogEnd:
             self._end = self._server.get_log_end(), now
 
     def request_if_due(self) -> None:
-        """Requests the end again if the stream has read up to the last one and some time has passed since."""
+        """Requests the log's end again if the stream has reached the last one, at most every `idle_seconds`."""
         if self._end is None and time.monotonic() - self._asked_at > self._idle_seconds:
             self.request_end()
 
@@ -42,9 +42,9 @@ class LogEnd:
         self._end = None
 
     def take_caught_up(self, position: Position) -> datetime | None:
-        """Returns the time of the last request if the stream has read up to that log end at `position`; else None.
+        """Returns the time of the last request if at `position` the stream has read up to the log end of that request.
 
-        Each time is returned only once.
+        Otherwise returns None. Each time is returned only once.
         """
         if self._end is None or not self._server.has_reached(position, self._end[0]):
             return None
@@ -53,7 +53,7 @@ class LogEnd:
 
 
 class Heartbeat:
-    """Times of one reader: when the server last sent something, a batch was returned, and the log's end was requested.
+    """Times of one reader: of the server's last message, of the last returned batch, and of the last `push_log_end`.
 
     A reader that `is_draining` reads until the log's end. So it makes the server send its log's end at once and often,
     and returns no batches that only advance the position.
@@ -68,7 +68,7 @@ class Heartbeat:
 
     @property
     def silent_seconds(self) -> float:
-        """Seconds since something was last received from the server."""
+        """Seconds since the last message of the server."""
         return time.monotonic() - self._heard_at
 
     @property
@@ -84,11 +84,14 @@ class Heartbeat:
         return time.monotonic() - self._pushed_at > (self._push_seconds if is_holding else self._pause)
 
     def note_server(self) -> None:
-        """Stores the current time as that at which the server last sent something."""
+        """Stores the current time as that of the server's last message."""
         self._heard_at = time.monotonic()
 
     def note_batch(self) -> None:
-        """Notes that a batch was made from everything that the server has sent, so that the next one is due later."""
+        """Stores the time of the server's last message as that of the last batch, so that the next batch is due later.
+
+        Does nothing if the reader is draining.
+        """
         if not self.is_draining:
             self._reported_at = self._pushed_at = self._heard_at
 

@@ -1,4 +1,7 @@
-"""Adds loaded tables to a stream at the position of their snapshot, with their definitions at that position."""
+"""Adds loaded tables to a stream at the position of their snapshot, with their definitions at that position.
+
+The *joining* tables of a position are loaded tables that the stream does not read yet.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,19 @@ from arctic_runtime.ingest.transports.debezium.servers.source_server import Sour
 
 
 def add_joining(position: Position, tables: Collection[str], end: Position) -> Position:
-    """Returns the position with `tables` as joining: the stream will read them from `end`, where their load ended."""
+    """Returns `position` with `tables` as joining: the stream will read them from `end`, the position of their load."""
     rest = [replace(joining, tables=tuple(sorted({*joining.tables} - {*tables}))) for joining in position.joining]
     new = Joining(tuple(tables), end.offset, select_tables(end.history or "", tables))
     return replace(position, joining=(*(joining for joining in rest if joining.tables), new))
 
 
 def exclude_joining(connection: DebeziumConnection, position: Position) -> DebeziumConnection:
-    """Returns the connection without the tables that the stream does not read yet at `position`."""
+    """Returns a copy of the connection without the joining tables of `position`."""
     return connection.exclude_tables([table for joining in position.joining for table in joining.tables])
 
 
 def join_first_tables(server: SourceServer, position: Position) -> Position:
-    """Returns the position from which the stream also reads the first entry of `position.joining`.
+    """Returns the position from which the stream also reads the tables of the first entry of `position.joining`.
 
     That entry is removed from `joining`, and the definitions of its tables are added to the history.
     """
@@ -35,9 +38,9 @@ def join_first_tables(server: SourceServer, position: Position) -> Position:
 
 
 def join_due_tables(server: SourceServer, connection: DebeziumConnection, position: Position) -> Position:
-    """Adds joining tables to the stream, if it has reached their start position or has nothing to read before it.
+    """Adds joining tables to the stream, if it has reached their start position or reads no other tables.
 
-    Returns the position at which the stream then continues; `position` itself if no tables are due.
+    Returns the position from which the stream then continues; `position` itself if no tables are due.
     """
     while position.joining and (
         not exclude_joining(connection, position).tables

@@ -1,4 +1,4 @@
-"""Receipts of batches, by which batches that are saved are acknowledged to the engine. Used by several threads."""
+"""Receipts of batches, by which saved batches are acknowledged to the engine; used by several threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Receipts:
-    """The receipts of batches that are not acknowledged yet, by position, in the order of the stream."""
+    """The receipts of batches that are not acknowledged yet, by the batch's position, in the order of the stream."""
 
     def __init__(self, flush_seconds: float) -> None:
         self._flush_seconds = flush_seconds
@@ -21,7 +21,7 @@ class Receipts:
         self._receipts[position] = engine, receipt
 
     def acknowledge_until(self, position: str) -> None:
-        """Acknowledges the batch at `position` and all earlier ones; does nothing if there is no receipt for it."""
+        """Acknowledges the batch at `position` and all earlier ones; does nothing if no batch has that position."""
         if position not in self._receipts:
             return
         engine, receipt = self._receipts[position]

@@ -1,4 +1,4 @@
-"""Finds which events of a stream come before a position, by their places in the log, to leave out repeated events."""
+"""Determines which events of a stream come before a position, by their log positions, to leave out repeated events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from arctic_runtime.ingest.transports.debezium.position import LogOrder, Newest, Position
 
 SNAPSHOT_ROW = "r"
-"""The operation of events that are rows of a snapshot, which have no place in the log."""
+"""Debezium's operation of events that are rows of a snapshot, which have no log position."""
 
 
 def flag_new_events(
@@ -17,7 +17,8 @@ def flag_new_events(
 ) -> list[bool]:
     """Returns for each event of a table whether it comes after `position`; rows of a snapshot always do.
 
-    The events are consecutive in the stream, and the first one comes directly after the position `start`.
+    `payloads` are the JSON of consecutive events in the stream; the first one comes directly after the position
+    `start`.
     """
     new: list[bool] = []
     last: Any = None
@@ -38,9 +39,9 @@ def flag_new_events(
 
 
 def find_newest_event(order: LogOrder, payloads: Sequence[Any]) -> Newest | None:
-    """Returns the last stream event of a table, with the number of events at its place in the log.
+    """Returns the last stream event of a table, with the number of last events that have the same log position.
 
-    None if all events are rows of a snapshot.
+    `payloads` are the JSON of the table's events. None if all of them are rows of a snapshot.
     """
     last = json.loads(str(payloads[len(payloads) - 1]))
     if last["op"] == SNAPSHOT_ROW:
@@ -67,7 +68,7 @@ def count_events_until(order: LogOrder, table: str, payloads: Sequence[Any], pos
 def _count_leading(payloads: Sequence[Any], is_counted: Callable[[Any], bool]) -> int:
     """Number of leading events for which `is_counted` is true, by binary search.
 
-    It has to be false for all later ones.
+    `is_counted` has to be false for all events after the first one for which it is false.
     """
     low, high = 0, len(payloads)
     while low < high:

@@ -48,10 +48,10 @@ _NO_EVENTS = pa.table(
 
 @dataclass(frozen=True)
 class Piece:
-    """A batch made from the engine's records, with the receipt that acknowledges it.
+    """A batch made from the engine's records, with the receipt by which the batch is acknowledged.
 
-    `receipt` is None if that of a later batch acknowledges this one too. `ends_snapshot` is True for the batch with the
-    snapshot's last rows.
+    `receipt` is None if the receipt of a later batch acknowledges this one too. `ends_snapshot` is True for the batch
+    with the snapshot's last rows.
     """
 
     batch: Batch
@@ -64,8 +64,8 @@ class EngineRun:
 
     Events of all tables are in one order. `position` is that of the last batch, and `read` that up to which the engine
     has read. Events up to `_resume` were returned by an earlier run and are left out. `_held` are the events of an
-    unfinished transaction after the last batch. If they reach `most_bytes`, they are returned before the transaction's
-    end.
+    unfinished transaction after the last batch. If their size reaches `most_bytes`, they are returned before the
+    transaction's end.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class EngineRun:
         return self._held is not None
 
     def read_history(self) -> str | None:
-        """Reads the definitions of tables over time, up to now, one JSON object per line.
+        """Reads the definitions of tables over time, up to this moment, one JSON object per line.
 
-        None for connectors that need none.
+        None for connectors that need no such history.
         """
         file = Path(self._folder.name) / HISTORY
         return file.read_text(encoding="utf-8") if file.exists() else None
@@ -112,7 +112,10 @@ class EngineRun:
         return records
 
     def split_records(self, records: Records) -> Iterator[Piece]:
-        """Makes batches from records: one, or two if a snapshot ends and the stream begins within them."""
+        """Yields the batches made from records: one, or two if a snapshot ends and the stream begins within them.
+
+        Yields no batch if an earlier run returned all of the events.
+        """
         events = [self._build_stream_events(part) for part in records.events]
         if "snapshot" in records.offset:
             self.position = self.read = Position(records.partition, records.offset)
@@ -141,7 +144,7 @@ class EngineRun:
         self._folder.cleanup()
 
     def _drop_events_before_resume(self, events: list[StreamEvents]) -> list[StreamEvents]:
-        """Leaves out events that an earlier run returned, until the run has read past the position where it resumed."""
+        """Drops events that an earlier run returned, until this run has read past the position `_resume`."""
         resume, order = self._resume, self._server.order
         if resume is None:
             return events
@@ -154,7 +157,8 @@ class EngineRun:
     def _take_whole_transactions(self, batch: Batch, position: Position) -> tuple[Batch, Position]:
         """Returns the whole transactions that were read up to `position`, and the position after the last of them.
 
-        The events of an unfinished transaction are held back, unless they are too large to wait for its end.
+        The events of an unfinished transaction are held back; if they are larger than `most_bytes`, they are returned
+        too.
         """
         read = batch if self._held is None else join_batches(self._held, batch)
         self._held = None
@@ -170,8 +174,8 @@ class EngineRun:
     def _take_part(self, read: Batch, position: Position) -> tuple[Batch, Position]:
         """Returns the events `read` of an unfinished transaction as a batch, and the position after them.
 
-        A delete at their end is held back, since the next event may be the insert that belongs to it: a changed primary
-        key.
+        If the last event is a delete, it is held back, since the next event may be the insert that belongs to it: an
+        update of a primary key is sent as a delete and an insert.
         """
         events, last = split_off_last_delete(read)
         if last is None:
@@ -186,14 +190,14 @@ class EngineRun:
         return build_batch(events, before), before
 
     def _build_stream_events(self, events: SchemaEvents) -> StreamEvents:
-        """Converts the engine's events of one schema to events of their table, which follow directly after `read`."""
+        """Converts the engine's events of one schema to StreamEvents of their table, with the `start` `read`."""
         table, schema = self._tables[events.schema_id]
         places = events.places
         columns = {PAYLOAD: events.payload, ORIGIN: pa.nulls(len(places), pa.string()), ARRIVAL: places}
         return StreamEvents(table, schema, pa.table(columns), self.read)
 
     def _build_empty_tables(self) -> list[StreamEvents]:
-        """Builds empty events, with their schema, for tables without rows in the snapshot."""
+        """Builds StreamEvents without events, but with the schema, for tables without rows in the snapshot."""
         known = {table for table, _ in self._tables.values()}
         return [
             StreamEvents(table, _build_schema(table, schema), _NO_EVENTS, self.position)
@@ -202,9 +206,9 @@ class EngineRun:
         ]
 
     def _read_schema(self, events: SchemaEvents) -> tuple[str, SourceSchema]:
-        """Returns the name of the table and its schema; queries the server for the key if the events do not contain it.
+        """Returns the name of the table, with its schema, and the SourceSchema of events.
 
-        Truncates, for example, do not contain the primary key.
+        Queries the server for the primary key if the events do not contain it, as truncates do not.
         """
         source = json.loads(events.payload[0].as_py())["source"]
         schema = source.get("schema") or source["db"]
@@ -223,7 +227,7 @@ def _build_schema(table: str, schema: RecordSchema) -> SourceSchema:
 def start_run(
     connection: DebeziumConnection, thresholds: DebeziumThresholds, server: SourceServer, position: Position
 ) -> EngineRun:
-    """Starts an engine that continues after `position`, or reads a snapshot.
+    """Starts an engine that continues after `position`, or if that is inside a snapshot, reads the snapshot.
 
     Loaded tables whose position the stream has not reached (`Position.joining`) are not read yet.
     """

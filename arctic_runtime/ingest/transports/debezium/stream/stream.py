@@ -29,7 +29,10 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """The connection of a stream, and its time and size limits; unless `reconnects`, a lost connection is an error."""
+    """The connection of a stream, and its time and size limits.
+
+    If `reconnects` is False, a lost connection is an error.
+    """
 
     connection: DebeziumConnection
     thresholds: DebeziumThresholds
@@ -51,7 +54,8 @@ class StopSignals:
 class DebeziumStream:
     """Reads batches after a position, with a new engine after each lost connection; used by one thread.
 
-    `connection` is the one that the next engine uses. `_lost` is the error of a lost connection, until it is restored.
+    `connection` has the tables of the next engine. `_lost` is the error of a lost connection, None unless the
+    connection is lost.
     """
 
     def __init__(
@@ -111,8 +115,8 @@ class DebeziumStream:
     ) -> Iterator[Batch]:
         """Adds the batches of `records` to `gathered`.
 
-        Yields a batch that ends a snapshot alone, after the gathered one. A batch without events is added only if one
-        is due, or if a reader that drains the source has reached `end`.
+        Yields the batch that ends a snapshot on its own, after the gathered one. A batch without events is added only
+        if one is due, or if a reader that drains the source has reached `end`.
         """
         self._check_no_snapshot(records)
         for piece in self._run.split_records(records):
@@ -132,7 +136,7 @@ class DebeziumStream:
                 gathered.add_batch(batch)
 
     def _check_no_snapshot(self, records: Records) -> None:
-        """Raises SourceError if Debezium begins a snapshot in the middle of the stream, which would lose deletes."""
+        """Raises SourceError if Debezium begins a snapshot after the stream has begun, which would lose deletes."""
         if "snapshot" in records.offset and not self.position.is_snapshot:
             raise SourceError(
                 f"{self.connection.place}: Debezium did not go on after the position of the last commit, and began "
@@ -146,7 +150,7 @@ class DebeziumStream:
     def _can_grow(self, gathered: GatheredBatch) -> bool:
         """Whether to wait for more events before the gathered batch is returned.
 
-        One commit costs less than many small ones.
+        One commit of a large batch costs less than many small ones.
         """
         if gathered.batch is None or count_bytes(gathered.batch) >= self._thresholds.batch_bytes:
             return False
@@ -168,9 +172,9 @@ class DebeziumStream:
             self._drop_connection(self.server.explain_failure(None, "the server gave no sign of life"))
 
     def _push_log_end(self, must: bool) -> None:
-        """Makes the server send its log's end to the stream.
+        """Makes the server send its log's end to the stream; raises an error only with `must`.
 
-        A lost connection is ignored, since the reader of the stream notices it; other errors are ignored unless `must`.
+        A lost connection is always ignored, since the reader of the stream notices it.
         """
         try:
             self.server.push_log_end()
@@ -196,7 +200,7 @@ class DebeziumStream:
     def _drop_connection(self, error: SourceError) -> None:
         """Stops the engine after a lost connection, which `_reconnect` restores later; raises any other error.
 
-        It also raises if the stream does not reconnect, or during a snapshot.
+        A lost connection is raised too if the stream does not reconnect, or during a snapshot.
         """
         if self.position.is_snapshot or not self._reconnects or not isinstance(error, ConnectionLost):
             raise error
@@ -220,7 +224,7 @@ class DebeziumStream:
             self._run, self._lost = self._start_run(self.position), None
 
     def _is_joining(self) -> bool:
-        """Whether the stream has reached the position at which it begins to read loaded tables."""
+        """Whether the stream has reached the position from which it reads loaded tables too (`Position.joining`)."""
         joining = self.position.joining
         return (
             bool(joining)
@@ -229,9 +233,9 @@ class DebeziumStream:
         )
 
     def _rejoin_stream(self) -> Batch:
-        """Restarts the stream at the position of the loaded tables, with these tables; later events are read again.
+        """Restarts the stream at the position of the first joining tables, with these tables.
 
-        Returns an empty batch that says so (`comes_again`).
+        Events after that position are read again. Returns an empty batch that announces this (`comes_again`).
         """
         position = join_first_tables(self.server, replace(self.position, history=self._run.read_history()))
         self._run.end_run()
