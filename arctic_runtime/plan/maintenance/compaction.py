@@ -155,7 +155,8 @@ def _get_limits(model: Model, table: TableFiles, mode: CompactionMode, threshold
     wanted, costs = model.config.compaction, thresholds.compaction
     asked = mode in ("minor", "full")
     if table.table == model.table.changes:
-        return _Limits(1 if asked else wanted.change_files, 1.0 if mode == "minor" else wanted.deleted_share, costs)
+        share = {"minor": 1.0, "full": 0.0}.get(mode, wanted.deleted_share)
+        return _Limits(1 if asked else wanted.change_files, share, costs)
     return _Limits(1 if asked else wanted.small_files, 1.0 if asked else wanted.deleted_share, costs, mode == "full")
 
 

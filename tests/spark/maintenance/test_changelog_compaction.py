@@ -85,6 +85,27 @@ def test_replaced_rows_are_removed_and_readers_continue(lake: Warehouse, merge: 
     exact(lake, model, state, events)
 
 
+def test_a_full_compaction_leaves_no_deleted_change_row_for_readers_without_vectors(lake: Warehouse) -> None:
+    model = lake.model("m", SQL, **CONFIG)
+    rows = {i: i for i in range(40)}
+    put(lake, model, rows)
+    events = lake.model("events", "select id, v from {changes(m)}", primary_key="id", input="changes")
+    for v in (50, 60):
+        put(lake, model, rows | {1: v})
+    lake.run(events)
+    assert expired(lake, model, events).trim is not None
+    vectors = f"select count(*) from {lake.sql_name('m__changes')}.delete_files"
+    left = list_changes(lake, model)
+    assert lake.spark.sql(vectors).first()[0] > 0
+    compact_table(lake.session_of(model), "full")
+    assert lake.spark.sql(vectors).first()[0] == 0
+    assert list_changes(lake, model) == left
+    assert lake.run(events, refuse).mode == "unchanged"
+    put(lake, model, rows | {1: 70})
+    assert lake.actions(lake.run(events)) == (0, 1, 0)
+    exact(lake, model, events)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("merge", ["on_write", "on_read"])
 def test_a_base_is_recreated_of_what_is_left(lake: Warehouse, merge: str) -> None:

@@ -138,10 +138,19 @@ def test_tiny_tables_are_left_alone_until_a_commit_is_worth_it() -> None:
 
 def test_files_of_the_change_table_are_joined_and_never_sorted() -> None:
     assert planned(log(*[SMALL] * 6), "major") == []
-    for mode in MODES:
+    for mode in ("auto", "minor", "major"):
         (step,) = planned(log(*[SMALL] * 20, deleted(LARGE, 0.2)), mode)
         assert (step.table, step.way, step.files) == (TABLE.changes, "join", 20)
+    (step,) = planned(log(*[SMALL] * 20, LARGE), "full")
+    assert (step.table, step.way, step.files) == (TABLE.changes, "join", 20)
     assert planned(log(SMALL), "full") == []
+
+
+def test_a_full_compaction_leaves_no_deleted_row_in_the_change_table() -> None:
+    """Some readers do not know deletion vectors."""
+    (step,) = planned(log(LARGE, deleted(LARGE, 0.01)), "full")
+    assert (step.table, step.way, step.files, step.whole) == (TABLE.changes, "sort", 2, True)
+    assert planned(log(LARGE, deleted(LARGE, 0.01)), "major") == []
 
 
 def test_a_change_table_is_rewritten_after_much_changelog_compaction() -> None:
