@@ -67,7 +67,7 @@ class SharedState:
             )
         self.events.append_event("service", self._state)
 
-    def note_look(self, at: datetime) -> None:
+    def record_check(self, at: datetime) -> None:
         """Records the time at which all tables were last checked; appends no event."""
         with self._lock:
             self._state = replace(self._state, looked_at=at)

@@ -25,7 +25,7 @@ from arctic_runtime.plan.maintenance.upkeep import (
     schedule_upkeep,
 )
 from arctic_runtime.service.clock import SYSTEM_CLOCK, Clock
-from arctic_runtime.service.refreshing.model_records import pause_after
+from arctic_runtime.service.refreshing.model_records import compute_retry_pause
 from arctic_runtime.service.refreshing.repeated_warnings import Repeats
 from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.service.view.live_data import Upkeep
@@ -241,6 +241,6 @@ class UpkeepRunner:
             known = self._known.get(key)
             if known is not None:
                 failures = known.due.failures + 1
-                retry_at = self._clock.monotonic() + pause_after(failures, self._limits)
+                retry_at = self._clock.monotonic() + compute_retry_pause(failures, self._limits)
                 failed = replace(known.due, failures=failures, retry_at=retry_at)
                 self._known[key] = replace(known, due=failed)

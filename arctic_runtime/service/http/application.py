@@ -25,7 +25,7 @@ from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.view.live_data import Job, LiveService, ServiceState, TableOverview, Upkeep
 from arctic_runtime.thresholds import SHIPPED, HttpThresholds
 
-SHOWN = (Answer, Job, ServiceState, TableOverview, Upkeep)
+SCHEMA_CLASSES = (Answer, Job, ServiceState, TableOverview, Upkeep)
 
 ReadMetrics = Callable[[str], tuple[bytes, str]]
 """Function that takes an Accept header, and returns the service's metrics in that format and their content type."""
@@ -114,7 +114,7 @@ def _describe_interface(app: FastAPI, has_token: bool) -> dict[str, Any]:
         schemas = description.setdefault("components", {}).setdefault("schemas", {})
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
-        schemas |= {**build_schemas(SHOWN), "Problem": PROBLEM_SCHEMA}
+        schemas |= {**build_schemas(SCHEMA_CLASSES), "Problem": PROBLEM_SCHEMA}
         if has_token:
             description["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             description["security"] = [{"token": []}]

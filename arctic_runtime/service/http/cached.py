@@ -20,7 +20,7 @@ from arctic_runtime.thresholds import HttpThresholds
 
 
 @dataclass(frozen=True)
-class Bytes:
+class CachedBody:
     """A response body, its compressed form, and its ETag; `compressed` is empty if compression doesn't pay."""
 
     body: bytes
@@ -29,7 +29,7 @@ class Bytes:
 
 
 def answer_request(
-    request: Request, content: Bytes, media_type: str = "application/json", cache: str = "no-cache"
+    request: Request, content: CachedBody, media_type: str = "application/json", cache: str = "no-cache"
 ) -> Response:
     """Builds the response with `content`, compressed if the client accepts gzip; 304 if the client has it already.
 
@@ -57,18 +57,18 @@ class Cached:
         self._build = build
         self._thresholds = thresholds
         self._lock = threading.Lock()
-        self._content = Bytes(b"", b"", "")
+        self._content = CachedBody(b"", b"", "")
         self._number = -1
         self._until = 0.0
 
-    def get_body(self) -> Bytes:
+    def get_body(self) -> CachedBody:
         """Returns the body of the current state; builds it again if it is out of date."""
         with self._lock:
             number = self._events.last
             if number != self._number or time.monotonic() >= self._until:
                 body = self._build(number)
                 if body != self._content.body:
-                    self._content = Bytes(body, self._compress_body(body), f'"{secrets.token_hex(8)}"')
+                    self._content = CachedBody(body, self._compress_body(body), f'"{secrets.token_hex(8)}"')
                 self._number = number
                 self._until = time.monotonic() + self._thresholds.state_seconds
             return self._content

@@ -14,7 +14,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.operation import Argument, JsonType, Operation
 from arctic_runtime.operations.registry import OPERATIONS
 from arctic_runtime.service.http.encoding import encode_json
-from arctic_runtime.service.http.schema import build_record_schema, build_reference, list_of
+from arctic_runtime.service.http.schema import build_list_schema, build_record_schema, build_reference
 from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.view.live_data import LiveService
 
@@ -32,14 +32,14 @@ OPERATION_SCHEMA = build_record_schema(
     needs_confirmation={"type": "boolean"},
     has_plan={"type": "boolean"},
     is_answered_at_once={"type": "boolean"},
-    arguments=list_of(
+    arguments=build_list_schema(
         build_record_schema(
             name={"type": "string"},
             description={"type": "string"},
             type={"type": "string"},
             default={},
             is_required={"type": "boolean"},
-            choices=list_of({"type": "string"}),
+            choices=build_list_schema({"type": "string"}),
         )
     ),
 )
@@ -76,7 +76,7 @@ def build_operation_routes(service: LiveService) -> APIRouter:
         methods=["GET"],
         summary="All operations with their arguments",
         response_class=Response,
-        responses=_describe_answer("Operations", list_of(OPERATION_SCHEMA)),
+        responses=_describe_answer("Operations", build_list_schema(OPERATION_SCHEMA)),
     )
     for operation in OPERATIONS:
         if _is_answered_at_once(operation):

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from arctic_runtime.service import page
-from arctic_runtime.service.http.cached import Bytes, answer_request
+from arctic_runtime.service.http.cached import CachedBody, answer_request
 
 FOLDER = Path(page.__file__).parent
 
@@ -36,9 +36,9 @@ def list_page_paths() -> Mapping[str, Path]:
 
 
 @cache
-def _read_page_file(file: Path) -> Bytes:
+def _read_page_file(file: Path) -> CachedBody:
     body = file.read_bytes()
-    return Bytes(body, gzip.compress(body, mtime=0), f'"{hashlib.sha256(body).hexdigest()[:16]}"')
+    return CachedBody(body, gzip.compress(body, mtime=0), f'"{hashlib.sha256(body).hexdigest()[:16]}"')
 
 
 async def serve_page(request: Request) -> Response:

@@ -15,7 +15,7 @@ from arctic_runtime.service.http.cached import Cached, TableTexts, answer_reques
 from arctic_runtime.service.http.encoding import encode_json
 from arctic_runtime.service.http.feed import EventFeed
 from arctic_runtime.service.http.problems import build_problem
-from arctic_runtime.service.http.schema import build_record_schema, build_reference, list_of
+from arctic_runtime.service.http.schema import build_list_schema, build_record_schema, build_reference
 from arctic_runtime.service.http.settings import HttpSettings
 from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.view.live_data import LiveService
@@ -71,7 +71,7 @@ def build_service_routes(
         "/upkeep",
         upkeep,
         "The upkeep that is planned, what comes next first",
-        list_of(build_reference("Upkeep")),
+        build_list_schema(build_reference("Upkeep")),
     )
     return router
 
@@ -105,13 +105,13 @@ def _add_tables(router: APIRouter, service: LiveService, thresholds: HttpThresho
     overview = build_reference("TableOverview")
     node = build_record_schema(table=_TEXT, kind=_TEXT, state=_TEXT, layer={"type": "integer"})
     edge = build_record_schema(source=_TEXT, target=_TEXT)
-    all_nodes = build_record_schema(event=_NUMBER, nodes=list_of(node), edges=list_of(edge))
+    all_nodes = build_record_schema(event=_NUMBER, nodes=build_list_schema(node), edges=build_list_schema(edge))
     _add_get_route(
         router,
         "/tables",
         all_tables,
         "All tables, layer by layer",
-        build_record_schema(event=_NUMBER, tables=list_of(overview)),
+        build_record_schema(event=_NUMBER, tables=build_list_schema(overview)),
     )
     _add_get_route(
         router, "/tables/{table}", one_table, "One table", build_record_schema(event=_NUMBER, table=overview)
@@ -141,7 +141,7 @@ def _add_jobs(router: APIRouter, service: LiveService) -> None:
     async def cancel(number: str) -> Response:
         return as_json(_require_known(await run_in_thread(service.requests.cancel_job, number), number))
 
-    schema = build_record_schema(event=_NUMBER, jobs=list_of(build_reference("Job")))
+    schema = build_record_schema(event=_NUMBER, jobs=build_list_schema(build_reference("Job")))
     _add_get_route(router, "/jobs", jobs, "Jobs that wait or run, then those that ended of late", schema)
     _add_get_route(router, "/jobs/{number}", job, "One job", build_reference("Job"))
     router.add_api_route(

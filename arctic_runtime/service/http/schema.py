@@ -37,7 +37,7 @@ def build_schemas(classes: Sequence[type]) -> dict[str, Schema]:
     return schemas
 
 
-def list_of(items: Schema) -> Schema:
+def build_list_schema(items: Schema) -> Schema:
     return {"type": "array", "items": items}
 
 
@@ -69,5 +69,5 @@ def _build_schema(hint: Any, schemas: dict[str, Schema]) -> Schema:
     if origin is not None and issubclass(origin, Mapping):
         return {"type": "object", "additionalProperties": _build_schema(arguments[1], schemas)}
     if origin is not None and issubclass(origin, Sequence):
-        return list_of(_build_schema(arguments[0], schemas))
+        return build_list_schema(_build_schema(arguments[0], schemas))
     raise TypeError(f"no JSON Schema is known for {hint}")

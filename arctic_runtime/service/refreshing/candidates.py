@@ -57,8 +57,8 @@ def _find_pulled_models(graph: ModelGraph, models: Mapping[TableName, ModelStatu
     return {
         above
         for model, status in models.items()
-        if (companions := graph.companions[model])
+        if (synchronized := graph.models_with_shared_origins[model])
         and not failing & {model, *graph.origins[model]}
-        and status.record.is_due(now, max(models[member].lag_seconds for member in (*companions, model)))
-        for above in companions
+        and status.record.is_due(now, max(models[member].lag_seconds for member in (*synchronized, model)))
+        for above in synchronized
     }

@@ -21,7 +21,7 @@ from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.project import Project
 from arctic_runtime.service.refreshing.candidates import ModelStatus, list_candidates
 from arctic_runtime.service.refreshing.followed_models import FollowedModels
-from arctic_runtime.service.refreshing.model_records import Heads, Record, pause_after
+from arctic_runtime.service.refreshing.model_records import Heads, Record, compute_retry_pause
 from arctic_runtime.service.refreshing.refresh_pass import Ended, Pass, Start
 from arctic_runtime.service.refreshing.refresh_task import Done, RefreshWorkers, Report, Status, Task
 from arctic_runtime.service.refreshing.repeated_warnings import Repeats
@@ -185,7 +185,7 @@ class Follower:
             heads = self._models.observe_heads()
         except CatalogError as error:
             self._looks_failed += 1
-            pause = pause_after(self._looks_failed, self._thresholds)
+            pause = compute_retry_pause(self._looks_failed, self._thresholds)
             self._look_at = self._clock() + pause
             if self._repeats.is_new("catalog", str(error)):
                 self._listeners.say(f"{error}\n  tried again in {pause:.0f} s, and then until the catalog answers")
@@ -320,7 +320,7 @@ class Follower:
             self._fatal = end.error
         elif report.status == "failed":
             self._records[model] = self._records[model].record_failure(self._clock(), self._thresholds)
-            report = replace(report, retry_seconds=pause_after(self._records[model].failures, self._thresholds))
+            report = replace(report, retry_seconds=compute_retry_pause(self._records[model].failures, self._thresholds))
         self._listeners.report(report)
         self._submit_starts(end.group, begun.progress.take_ready())
         self._close_if_over(end.group, begun)

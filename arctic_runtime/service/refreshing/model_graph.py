@@ -50,7 +50,7 @@ class ModelGraph:
         return origins
 
     @cached_property
-    def shared(self) -> Mapping[TableName, Tables]:
+    def shared_origins(self) -> Mapping[TableName, Tables]:
         """Maps each model to the upstream tables whose rows reach it through several of the tables that it reads."""
         return {model: frozenset(self._list_shared_origins(model)) for model in self.order}
 
@@ -59,8 +59,8 @@ class ModelGraph:
         return (origin for origin, count in ways.items() if count > 1)
 
     @cached_property
-    def companions(self) -> Mapping[TableName, Tables]:
-        """Maps each model to the upstream models that themselves have rows of the tables in `shared`.
+    def models_with_shared_origins(self) -> Mapping[TableName, Tables]:
+        """Maps each model to the upstream models that themselves have rows of the tables in `shared_origins`.
 
         When the model is refreshed, all of them must show the same version of these tables.
         """
@@ -72,7 +72,7 @@ class ModelGraph:
         }
 
     def _has_shared_origin(self, above: TableName, model: TableName) -> bool:
-        return bool(self.shared[model] & self.origins[above])
+        return bool(self.shared_origins[model] & self.origins[above])
 
     def list_downstream(self, models: Iterable[TableName]) -> Tables:
         """Returns the models that read any of `models`, directly or through others, without `models` themselves."""

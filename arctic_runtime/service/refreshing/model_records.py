@@ -77,10 +77,12 @@ class Record:
 
     def record_failure(self, now: float, thresholds: ServiceThresholds) -> Record:
         """Returns the record after a failure; each failure in a row doubles the pause before a retry, up to a limit."""
-        return replace(self, failures=self.failures + 1, retry_at=now + pause_after(self.failures + 1, thresholds))
+        return replace(
+            self, failures=self.failures + 1, retry_at=now + compute_retry_pause(self.failures + 1, thresholds)
+        )
 
 
-def pause_after(failures: int, thresholds: ServiceThresholds | UpkeepThresholds) -> float:
+def compute_retry_pause(failures: int, thresholds: ServiceThresholds | UpkeepThresholds) -> float:
     """Number of seconds to wait for the next attempt after `failures` consecutive failures."""
     doublings = min(failures - 1, thresholds.retry_doublings)
     return thresholds.retry_seconds * float(2**doublings)

@@ -118,7 +118,7 @@ class Pass:
 
     def _is_mixing_versions(self, model: TableName) -> bool:
         """Whether a refresh of `model` would read rows of one upstream table in two different versions."""
-        return bool(self._graph.shared[model] & self._list_lagging_origins(model))
+        return bool(self._graph.shared_origins[model] & self._list_lagging_origins(model))
 
     def _list_lagging_origins(self, model: TableName) -> Tables:
         return NOTHING.union(*(self._lagging[above] for above in self._graph.upstreams[model]))

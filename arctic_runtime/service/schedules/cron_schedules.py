@@ -30,7 +30,7 @@ class Scheduled:
     reads: frozenset[TableName] = frozenset()
 
 
-def schedule_part(name: str) -> str:
+def name_schedule_part(name: str) -> str:
     """Returns the name under which the service shows the failure of a scheduled model's last run."""
     return f"schedule of {name}"
 

@@ -12,8 +12,8 @@ from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.clock import SYSTEM_CLOCK, Clock
 from arctic_runtime.service.project import Project
-from arctic_runtime.service.refreshing.model_records import pause_after
-from arctic_runtime.service.schedules.cron_schedules import Scheduled, list_due_models, schedule_part, was_set_back
+from arctic_runtime.service.refreshing.model_records import compute_retry_pause
+from arctic_runtime.service.schedules.cron_schedules import Scheduled, list_due_models, name_schedule_part, was_set_back
 from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.spark.engine.messages import get_error_details, get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
@@ -125,7 +125,7 @@ class Timetable:
         self._shared.jobs.end_job(job.number, "done", lines=tuple(output.splitlines()))
         self._failures.pop(model.name, None)
         self._retry_at.pop(model.name, None)
-        self._shared.report_error(schedule_part(model.name), "")
+        self._shared.report_error(name_schedule_part(model.name), "")
         assert self._last is not None
         self._last[model.name] = began
         self._report_success(model.table)
@@ -135,10 +135,10 @@ class Timetable:
     def _record_failure(self, model: Scheduled, number: str, error: Exception) -> None:
         message = get_message(error)
         failures = self._failures[model.name] = self._failures.get(model.name, 0) + 1
-        pause = pause_after(failures, self._limits)
+        pause = compute_retry_pause(failures, self._limits)
         self._retry_at[model.name] = self._clock.monotonic() + pause
         self._shared.jobs.end_job(number, "failed", error=message, error_details=get_error_details(error))
-        self._shared.report_error(schedule_part(model.name), f"{message}\n  tried again in {pause:.0f} s")
+        self._shared.report_error(name_schedule_part(model.name), f"{message}\n  tried again in {pause:.0f} s")
 
     def _discard_others(self, models: Sequence[Scheduled]) -> None:
         """Removes the failures and errors of models that are no longer scheduled."""
@@ -146,4 +146,4 @@ class Timetable:
         for name in self._failures.keys() - names:
             del self._failures[name]
             del self._retry_at[name]
-            self._shared.report_error(schedule_part(name), "")
+            self._shared.report_error(name_schedule_part(name), "")

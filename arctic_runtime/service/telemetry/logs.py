@@ -24,7 +24,7 @@ _FIELDS = "arctic_fields"
 _AT = "arctic_at"
 """Attribute of a log record that holds the time of the event, if the event was logged later."""
 
-_TOLD_STATES = ("running", "done", "failed", "cancelled")
+_LOGGED_STATES = ("running", "done", "failed", "cancelled")
 _MASK = "***"
 
 
@@ -141,7 +141,7 @@ class EventLogger:
         """
         if job.kind == "ingest" and job.state != "failed":
             return
-        if job.state not in _TOLD_STATES or self._states.get(job.number) == job.state:
+        if job.state not in _LOGGED_STATES or self._states.get(job.number) == job.state:
             return
         if job.state == "running":
             self._states[job.number] = job.state

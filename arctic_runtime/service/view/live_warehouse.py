@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.activity import Activity
-from arctic_runtime.service.schedules.cron_schedules import Scheduled, schedule_part
+from arctic_runtime.service.schedules.cron_schedules import Scheduled, name_schedule_part
 from arctic_runtime.service.shared_state import list_named_tables
 from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.service.view.live_data import Job, Requests, ServiceState, TableOverview, Upkeep
@@ -64,7 +64,7 @@ class LiveWarehouse:
             self._thresholds.ingest.confirmed_seconds,
         )
         self._tables = {overview.table: overview for overview in build_overviews(shown)}
-        self._shared.note_look(now)
+        self._shared.record_check(now)
         self._publish_changes()
         return moved
 
@@ -83,7 +83,7 @@ class LiveWarehouse:
         running = (job for job in self._shared.jobs.list_jobs() if job.kind == "run" and job.state == "running")
         return Refreshing(
             any(model.table in job.tables for job in running),
-            error=self._shared.get_state().errors.get(schedule_part(model.name), ""),
+            error=self._shared.get_state().errors.get(name_schedule_part(model.name), ""),
         )
 
     def get_state(self) -> ServiceState:

@@ -97,24 +97,26 @@ def compute_column_lineage(tree: Node, outputs: Iterable[tuple[str, str]]) -> Co
     return ColumnLineage({name: lineage.columns[made] for name, made in outputs if name}, lineage.rows)
 
 
-_Found = ColumnLineage
+_NodeLineage = ColumnLineage
 """The lineage of a node of the operator tree, with column names of the tree."""
 
 _AS_IT_IS = Use("IDENTITY")
 
 
-def _compute_lineage(node: Node) -> _Found:  # noqa: C901 - one case per operator
+def _compute_lineage(node: Node) -> _NodeLineage:  # noqa: C901 - one case per operator
     match node:
         case Scan(source=source, fields=fields):
             own: dict[str, Uses] = {name: {Origin(source, field): frozenset({_AS_IT_IS})} for name, field in fields}
-            return _Found({name: own.get(name, {}) for name in list_columns(node)}, {})
+            return _NodeLineage({name: own.get(name, {}) for name in list_columns(node)}, {})
         case SpoolScan(names=names):
-            return _Found({name: {} for name in names}, {})
+            return _NodeLineage({name: {} for name in names}, {})
         case OneRow():
-            return _Found({}, {})
+            return _NodeLineage({}, {})
         case Project(child=child, expressions=expressions):
             below = _compute_lineage(child)
-            return _Found({name: _compute_expression_uses(below, value) for name, value in expressions}, below.rows)
+            return _NodeLineage(
+                {name: _compute_expression_uses(below, value) for name, value in expressions}, below.rows
+            )
         case Filter(child=child, condition=condition):
             below = _compute_lineage(child)
             return _add_deciding_uses(below, "FILTER", _compute_expression_uses(below, condition))
@@ -123,7 +125,7 @@ def _compute_lineage(node: Node) -> _Found:  # noqa: C901 - one case per operato
             return both if on is None else _add_deciding_uses(both, "JOIN", _compute_expression_uses(both, on))
         case SemiJoin(left=left, right=right, on=on):
             both = _combine_sides(_compute_lineage(left), _compute_lineage(right))
-            left_lineage = _Found({name: both.columns[name] for name in list_columns(left)}, both.rows)
+            left_lineage = _NodeLineage({name: both.columns[name] for name in list_columns(left)}, both.rows)
             return (
                 left_lineage
                 if on is None
@@ -133,44 +135,46 @@ def _compute_lineage(node: Node) -> _Found:  # noqa: C901 - one case per operato
             below = _compute_lineage(child)
             made = {name: _compute_expression_uses(below, value) for name, value in aggregates}
             groups = {key: below.columns[key] for key in keys}
-            return _add_deciding_uses(_Found({**groups, **made}, below.rows), "GROUP_BY", *groups.values())
+            return _add_deciding_uses(_NodeLineage({**groups, **made}, below.rows), "GROUP_BY", *groups.values())
         case Window(child=child, expressions=expressions):
             below = _compute_lineage(child)
             windows = {name: _compute_expression_uses(below, value) for name, value in expressions}
-            return _Found({**below.columns, **windows}, below.rows)
+            return _NodeLineage({**below.columns, **windows}, below.rows)
         case Explode(child=child, generator=generator, names=names):
             below = _compute_lineage(child)
             rows = _compute_expression_uses(below, generator)
-            return _add_deciding_uses(_Found({**below.columns, **dict.fromkeys(names, rows)}, below.rows), "JOIN", rows)
+            return _add_deciding_uses(
+                _NodeLineage({**below.columns, **dict.fromkeys(names, rows)}, below.rows), "JOIN", rows
+            )
         case Distinct(child=child):
             below = _compute_lineage(child)
             return _add_deciding_uses(below, "GROUP_BY", *below.columns.values())
         case UnionAll(inputs=inputs, names=names):
             parts = [_compute_positional_lineage(part, names) for part in inputs]
             together = {name: _merge_uses(part.columns[name] for part in parts) for name in names}
-            return _Found(together, _merge_uses(part.rows for part in parts))
+            return _NodeLineage(together, _merge_uses(part.rows for part in parts))
         case SetOperation(left=left, right=right, names=names):
             left_lineage, other = (_compute_positional_lineage(part, names) for part in (left, right))
-            lineage = _Found(left_lineage.columns, _merge_uses((left_lineage.rows, other.rows)))
+            lineage = _NodeLineage(left_lineage.columns, _merge_uses((left_lineage.rows, other.rows)))
             return _add_deciding_uses(lineage, "FILTER", *left_lineage.columns.values(), *other.columns.values())
         case _:
             assert_never(node)
 
 
-def _compute_positional_lineage(node: Node, names: tuple[str, ...]) -> _Found:
+def _compute_positional_lineage(node: Node, names: tuple[str, ...]) -> _NodeLineage:
     """Returns the lineage of `node` with its columns renamed to `names`, by position."""
     lineage = _compute_lineage(node)
-    return _Found(
+    return _NodeLineage(
         {name: lineage.columns[tree_name] for name, tree_name in zip(names, list_columns(node), strict=True)},
         lineage.rows,
     )
 
 
-def _combine_sides(left: _Found, right: _Found) -> _Found:
-    return _Found({**left.columns, **right.columns}, _merge_uses((left.rows, right.rows)))
+def _combine_sides(left: _NodeLineage, right: _NodeLineage) -> _NodeLineage:
+    return _NodeLineage({**left.columns, **right.columns}, _merge_uses((left.rows, right.rows)))
 
 
-def _add_deciding_uses(lineage: _Found, kind: Kind, *decided_by: Uses) -> _Found:
+def _add_deciding_uses(lineage: _NodeLineage, kind: Kind, *decided_by: Uses) -> _NodeLineage:
     """Returns `lineage` with the columns in `decided_by` added, as uses of `kind`, to those that determine the rows."""
     decides = {origin: frozenset({Use(kind)}) for uses in decided_by for origin in uses}
     return replace(lineage, rows=_merge_uses((lineage.rows, decides)))
@@ -184,7 +188,7 @@ def _merge_uses(parts: Iterable[Uses]) -> Uses:
     return uses_by_origin
 
 
-def _compute_expression_uses(below: _Found, expression: exp.Expr) -> Uses:
+def _compute_expression_uses(below: _NodeLineage, expression: exp.Expr) -> Uses:
     """Returns the uses of source columns by an expression; `below` is the lineage of the expression's input columns."""
     uses_by_origin: dict[Origin, frozenset[Use]] = {}
     for name, use in _walk_column_uses(expression):

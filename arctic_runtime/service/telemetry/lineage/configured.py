@@ -39,12 +39,12 @@ def build_lineage_emitter(reader: CatalogReader, project: str, warn: Callable[[s
             fix="install dbt-arctic with the extra `lineage`, or set OPENLINEAGE_DISABLED=true",
         )
     from arctic_runtime.service.telemetry.lineage.emitter import LineageEmitter
-    from arctic_runtime.service.telemetry.lineage.events import JobPlace
+    from arctic_runtime.service.telemetry.lineage.events import JobIdentity
 
     namespace = os.environ.get("OPENLINEAGE_NAMESPACE", DEFAULT_NAMESPACE)
     observe = partial(observe_lineage, reader)
     try:
-        return LineageEmitter(JobPlace(namespace, project), observe, warn, reader.thresholds.lineage)
+        return LineageEmitter(JobIdentity(namespace, project), observe, warn, reader.thresholds.lineage)
     except Exception as error:
         raise ConfigError(
             "OpenLineage's configuration can't be used.",

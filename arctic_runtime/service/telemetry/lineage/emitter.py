@@ -16,7 +16,7 @@ from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.refreshing.refresh_task import Report
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
-from arctic_runtime.service.telemetry.lineage.events import ENDS, JobPlace, build_refresh_events
+from arctic_runtime.service.telemetry.lineage.events import ENDS, JobIdentity, build_refresh_events
 from arctic_runtime.service.telemetry.lineage.observed import ModelLineage
 from arctic_runtime.thresholds import LineageThresholds
 
@@ -41,14 +41,14 @@ class LineageEmitter:
 
     def __init__(
         self,
-        place: JobPlace,
+        identity: JobIdentity,
         observe: ObserveLineage,
         warn: Callable[[str], None],
         thresholds: LineageThresholds,
         client: Client | None = None,
     ) -> None:
         """Creates an emitter; without `client`, creates one that reads the environment and `openlineage.yml`."""
-        self._place = place
+        self._identity = identity
         self._observe = observe
         self._warn = warn
         self._thresholds = thresholds
@@ -88,7 +88,7 @@ class LineageEmitter:
     def _send_reports(self) -> None:
         while (report := self._reports.get()) is not None:
             try:
-                for event in build_refresh_events(self._place, report, self._get_lineage(report)):
+                for event in build_refresh_events(self._identity, report, self._get_lineage(report)):
                     self._client.emit(event)
             except Exception as error:
                 self._warn_once(f"{type(error).__name__}: {error}")

@@ -35,7 +35,7 @@ Unchanged models are not sent, and neither are refreshes that lost a commit race
 
 
 @dataclass(frozen=True)
-class JobPlace:
+class JobIdentity:
     """Identity of jobs: the OpenLineage namespace, and the project whose name is the prefix of job names."""
 
     namespace: str
@@ -45,9 +45,9 @@ class JobPlace:
         return f"{self.project}.{table.schema}.{table.name}"
 
 
-def build_refresh_events(place: JobPlace, report: Report, lineage: ModelLineage) -> tuple[RunEvent, RunEvent]:
+def build_refresh_events(identity: JobIdentity, report: Report, lineage: ModelLineage) -> tuple[RunEvent, RunEvent]:
     """Builds the start and end events of a refresh; the run id depends only on the model and the start time."""
-    job = _build_job(place, report)
+    job = _build_job(identity, report)
     instant = report.began.astimezone(timezone.utc)
     run_id = str(generate_static_uuid(instant, f"{job.namespace}/{job.name}".encode()))
     inputs = [_build_input(source, dataset, report) for source, dataset in sorted(lineage.inputs.items())]
@@ -77,7 +77,7 @@ def _format_time(at: datetime) -> str:
     return at.isoformat(timespec="milliseconds")
 
 
-def _build_job(place: JobPlace, report: Report) -> Job:
+def _build_job(identity: JobIdentity, report: Report) -> Job:
     model = report.followed.model
     facets: dict[str, Any] = {
         "jobType": job_type_job.JobTypeJobFacet(
@@ -86,7 +86,7 @@ def _build_job(place: JobPlace, report: Report) -> Job:
     }
     if model.sql:
         facets["sql"] = sql_job.SQLJobFacet(query=model.sql, dialect="spark", producer=PRODUCER)
-    return Job(place.namespace, place.format_job_name(model.table), facets=facets)
+    return Job(identity.namespace, identity.format_job_name(model.table), facets=facets)
 
 
 def _build_failure_facet(report: Report) -> dict[str, Any]:

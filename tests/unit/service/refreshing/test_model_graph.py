@@ -48,9 +48,9 @@ def test_models_that_read_each_other_are_refused_by_name() -> None:
 
 
 def test_origins_over_several_tables_name_the_models_that_bring_them() -> None:
-    assert names(DIAMOND.shared[t("both")]) == {"a"}
-    assert names(DIAMOND.companions[t("both")]) == {"left", "right"}
+    assert names(DIAMOND.shared_origins[t("both")]) == {"a"}
+    assert names(DIAMOND.models_with_shared_origins[t("both")]) == {"left", "right"}
     deep = graph(low="a", high="low b", wide="a", top="high wide", lone="high")
-    assert names(deep.companions[t("top")]) == {"low", "high", "wide"}
-    assert names(deep.companions[t("lone")]) == set()
-    assert names(graph(low="a", top="low a").shared[t("top")]) == {"a"}
+    assert names(deep.models_with_shared_origins[t("top")]) == {"low", "high", "wide"}
+    assert names(deep.models_with_shared_origins[t("lone")]) == set()
+    assert names(graph(low="a", top="low a").shared_origins[t("top")]) == {"a"}

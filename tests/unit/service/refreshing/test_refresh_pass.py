@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.refreshing.model_records import Record, pause_after
+from arctic_runtime.service.refreshing.model_records import Record, compute_retry_pause
 from arctic_runtime.thresholds import ServiceThresholds
 from tests.unit.service.world import World, t
 
@@ -96,7 +96,7 @@ def test_pauses_grow_up_to_a_limit() -> None:
         pauses.append(record.retry_at)
     assert pauses[:4] == [1.0, 2.0, 4.0, 8.0]
     assert pauses[-3:] == [256.0] * 3
-    assert pause_after(10_000, THRESHOLDS) == 256.0
+    assert compute_retry_pause(10_000, THRESHOLDS) == 256.0
 
 
 def test_a_lost_race_is_tried_again_at_once() -> None:

@@ -23,11 +23,11 @@ from arctic_runtime.service.refreshing.refresh_task import Done, Report
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.telemetry.lineage.configured import build_lineage_emitter, is_configured
 from arctic_runtime.service.telemetry.lineage.emitter import LineageEmitter
-from arctic_runtime.service.telemetry.lineage.events import JobPlace
+from arctic_runtime.service.telemetry.lineage.events import JobIdentity
 from arctic_runtime.service.telemetry.lineage.observed import ModelLineage, observe_lineage
 from arctic_runtime.thresholds import LineageThresholds
 
-PLACE = JobPlace("warehouse", "shop")
+IDENTITY = JobIdentity("warehouse", "shop")
 BEGAN = datetime(2026, 11, 25, 12, 0, 0, 500_000, tzinfo=timezone.utc)
 SQL = "select o.id, upper(p.note) as note from ods o join plain p on o.id = p.id where o.note <> 'x'"
 
@@ -69,7 +69,7 @@ def sent(
     """Warnings, after all of these were sent."""
     warnings: list[str] = []
     limits = replace(LineageThresholds(), **thresholds)
-    with LineageEmitter(PLACE, observe, warnings.append, limits, receiver) as emitter:
+    with LineageEmitter(IDENTITY, observe, warnings.append, limits, receiver) as emitter:
         for one in reports:
             emitter(one)
     return warnings
