@@ -50,34 +50,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return DIFFERENT if answer.differs else DONE
 
 
-def _perform_operation(asked: Operation, options: argparse.Namespace) -> Answer:
+def _perform_operation(operation: Operation, options: argparse.Namespace) -> Answer:
     from arctic_runtime.spark.engine.session import SparkEnvironment
     from dbt.adapters.arctic.project.compiled_project import load_project
 
     row_format = exported_rows.choose_format(options)
-    values = asked.read_values(
-        {argument.name: getattr(options, argument.name) for argument in asked.arguments}, flags=True
+    values = operation.read_values(
+        {argument.name: getattr(options, argument.name) for argument in operation.arguments}, flags=True
     )
     project = load_project(options.project_dir, options.profiles_dir, options.target)
     session, reader = functools.cache(SparkEnvironment(project.profile).new_session), CatalogReader(project.profile)
     project = project.with_ingested(reader)
-    if asked.takes_landing:
+    if operation.takes_landing:
         project = project.with_landing()
     is_quiet = options.json or row_format is not None
     context = OperationContext(reader, session, project.models, _ignore_progress if is_quiet else _print_line)
-    models = [project.get_model(options.model)] if asked.tables == "one" else project.select_models(options.models)
-    if row_format is not None and asked.export is not None:
-        asked.check_keys(models)
-        exported_rows.write_rows(asked.export(context, models[0], values), row_format, options.output)
+    models = [project.get_model(options.model)] if operation.tables == "one" else project.select_models(options.models)
+    if row_format is not None and operation.export is not None:
+        operation.check_keys(models)
+        exported_rows.write_rows(operation.export(context, models[0], values), row_format, options.output)
         return Answer(None, ())
-    return asked.run_operation(context, models, values, plan=_is_planned(asked, options))
+    return operation.run_operation(context, models, values, plan=_is_planned(operation, options))
 
 
-def _is_planned(asked: Operation, options: argparse.Namespace) -> bool:
+def _is_planned(operation: Operation, options: argparse.Namespace) -> bool:
     """Whether to show only a plan: if the user asked for one, or if a required confirmation is missing."""
-    if asked.plan is None:
+    if operation.plan is None:
         return False
-    return bool(options.plan) or (asked.needs_confirmation and not options.yes)
+    return bool(options.plan) or (operation.needs_confirmation and not options.yes)
 
 
 def _print_line(line: str) -> None:
@@ -115,25 +115,25 @@ def list_command_names() -> tuple[str, ...]:
     return (*(known.name for known in OPERATIONS), *(command.NAME for command in OTHERS))
 
 
-def _add_arguments(command: argparse.ArgumentParser, asked: Operation) -> None:
+def _add_arguments(command: argparse.ArgumentParser, operation: Operation) -> None:
     groups: dict[str, Any] = {}
-    if asked.tables == "one":
+    if operation.tables == "one":
         command.add_argument("model", metavar="MODEL")
-    elif asked.tables == "any":
+    elif operation.tables == "any":
         command.add_argument("models", nargs="*", metavar="MODEL", help="all where none is named")
     else:
         groups["models"] = command.add_mutually_exclusive_group(required=True)
-        groups["models"].add_argument("models", nargs="*", default=[], metavar="MODEL", help=asked.tables_help)
-    for argument in asked.arguments:
+        groups["models"].add_argument("models", nargs="*", default=[], metavar="MODEL", help=operation.tables_help)
+    for argument in operation.arguments:
         group = argument.exclusive_group
         if group and group not in groups:
             groups[group] = command.add_mutually_exclusive_group()
         _add_argument(groups.get(group, command), argument)
-    if asked.export is not None:
+    if operation.export is not None:
         exported_rows.add_arguments(command)
-    if asked.needs_confirmation:
+    if operation.needs_confirmation:
         command.add_argument("--yes", action="store_true", help="do it; without, say what would go")
-    if asked.plan is not None:
+    if operation.plan is not None:
         command.add_argument("--plan", action="store_true", help="only show what would be done, and why")
 
 

@@ -225,13 +225,13 @@ class ArcticAdapter(SparkAdapter):
     def arctic_operation(self, name: str, target: BaseRelation | str, arguments: Mapping[str, Any]) -> list[str]:
         """Performs the operation `name` on an arctic model, given by its relation or name; returns lines for people."""
         with self.connections.exception_handler(name):
-            asked = get_operation(name)
-            if asked.changes:
+            operation = get_operation(name)
+            if operation.changes:
                 self.connections.get_thread_connection().handle.mark_temporary_view()
             manifest = self.get_macro_resolver()
-            model, models = table_operations.resolve_models(asked, target, self._nodes, self.config, manifest)
+            model, models = table_operations.resolve_models(operation, target, self._nodes, self.config, manifest)
             context = OperationContext(self.catalog_reader, self.spark_session, tuple(models))
-            return table_operations.perform_on_model(asked, context, model, arguments)
+            return table_operations.perform_on_model(operation, context, model, arguments)
 
     # Tables with history
 

@@ -28,7 +28,7 @@ from dbt.adapters.arctic.materialize.foreign_config import check_foreign_config,
 from dbt.adapters.arctic.materialize.merge_keys import check_merge_keys
 from dbt.adapters.arctic.materialize.relation_names import check_names
 from dbt.adapters.arctic.project.sources import group_tables_by_source
-from dbt.adapters.arctic.relations.constraints import warn_of_others
+from dbt.adapters.arctic.relations.constraints import warn_of_unenforced
 
 if TYPE_CHECKING:
     from dbt.adapters.base import BaseRelation
@@ -232,7 +232,7 @@ def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = (), profile: P
                 models[node.unique_id] = model = Model(get_node_table(node), "", config)
                 if profile is not None and node.config.enabled:
                     check_declared_needs(profile, model)
-                warn_of_others([constraint for constraint, _ in _list_declared_constraints(checked)])
+                warn_of_unenforced([constraint for constraint, _ in _list_declared_constraints(checked)])
             except ConfigError as error:
                 raise CompilationError(f"{node.original_file_path}: {error}") from error
     check_merge_keys(nodes)

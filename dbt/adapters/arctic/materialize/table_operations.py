@@ -33,17 +33,17 @@ def get_model(models: dict[str, Model], wanted: BaseRelation | str) -> Model:
 
 
 def resolve_models(
-    asked: Operation, wanted: BaseRelation | str, nodes: Iterable[Any], config: Any, manifest: Any
+    operation: Operation, wanted: BaseRelation | str, nodes: Iterable[Any], config: Any, manifest: Any
 ) -> tuple[Model, list[Model]]:
     """Returns the model `wanted` and all models of its project, with compiled queries if the operation needs them.
 
     Raises ConfigError if no model has that name or relation.
     """
     models = list_project_models(nodes)
-    if asked.needs_queries:
+    if operation.needs_queries:
         models = {name: with_query(model, config, manifest) for name, model in models.items()}
     model = get_model(models, wanted)
-    return with_query(model, config, manifest) if asked.needs_query else model, list(models.values())
+    return with_query(model, config, manifest) if operation.needs_query else model, list(models.values())
 
 
 def with_query(model: Model, config: Any, manifest: Any) -> Model:
@@ -58,11 +58,11 @@ def with_query(model: Model, config: Any, manifest: Any) -> Model:
 
 
 def perform_on_model(
-    asked: Operation, context: OperationContext, model: Model, arguments_given: Mapping[str, Any]
+    operation: Operation, context: OperationContext, model: Model, arguments_given: Mapping[str, Any]
 ) -> list[str]:
-    """Performs the operation `asked` on one model with the arguments of its macro; returns lines for people."""
-    values = asked.read_values(_to_plain(arguments_given), known=asked.macro_arguments or ())
-    return list(asked.run_operation(context, [model], values).lines)
+    """Performs an operation on one model with the arguments of its macro; returns lines for people."""
+    values = operation.read_values(_to_plain(arguments_given), known=operation.macro_arguments or ())
+    return list(operation.run_operation(context, [model], values).lines)
 
 
 def _to_plain(arguments_given: Mapping[str, Any]) -> dict[str, Any]:

@@ -48,11 +48,11 @@ def build_source_at(url: str, password_env: str | None) -> IngestSource:
     connection |= {"database": database, "user": unquote(parts.username)}
     if password_env or variable in os.environ:
         connection["password_env"] = variable
-    ledger, schema = (
+    dead_letter_table, schema = (
         TableName(connector, database, f"{database}{DEAD_LETTERS}"),
         read_default_schema(connector, connection),
     )
-    return IngestSource(database, connector, connection, (), ledger, table_schema=schema)
+    return IngestSource(database, connector, connection, (), dead_letter_table, table_schema=schema)
 
 
 def write_source_yaml(source: IngestSource, tables: Sequence[CatalogTable]) -> list[str]:

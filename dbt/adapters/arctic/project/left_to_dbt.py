@@ -13,7 +13,7 @@ _TABLES = ("table", "incremental", "snapshot", "materialized_view")
 """Materializations whose tables change only when dbt runs their models."""
 
 
-def list_left_to_dbt(project: LoadedProject, reader: CatalogReader) -> Iterator[str]:
+def list_parts_run_by_dbt(project: LoadedProject, reader: CatalogReader) -> Iterator[str]:
     """Yields a line for the user about each part: run hooks, tables of other materializations, missing views."""
     if any(set(node.tags) & {"on-run-start", "on-run-end"} for node in project.manifest.nodes.values()):
         yield "on-run-start and on-run-end hooks are left to `dbt run`"

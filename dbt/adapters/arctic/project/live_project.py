@@ -17,7 +17,7 @@ from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.project.dbt_work import DbtWork
-from dbt.adapters.arctic.project.left_to_dbt import list_left_to_dbt
+from dbt.adapters.arctic.project.left_to_dbt import list_parts_run_by_dbt
 from dbt.adapters.arctic.project.loaded_project import LoadedProject, Location, load_project
 from dbt.adapters.arctic.project.model_refresh import DbtRefresher
 from dbt.adapters.arctic.project.project_files import ProjectFiles
@@ -122,7 +122,7 @@ class LiveProject:
 
     def _use_parts(self, parts: _LoadedParts) -> None:
         self._parts = parts
-        for text in list_left_to_dbt(parts.loaded, parts.refresher.reader):
+        for text in list_parts_run_by_dbt(parts.loaded, parts.refresher.reader):
             if text not in self._warned:
                 self._warned.add(text)
                 self._warn(text)

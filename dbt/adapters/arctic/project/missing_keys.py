@@ -131,10 +131,10 @@ def _may_be_table(node: Any) -> bool:
 
     A model of changes or of row versions may not, since a table of dbt can't hold them.
     """
-    return _shows_state(node) and node.config.get("on_missing_key") == "table"
+    return _has_query_rows(node) and node.config.get("on_missing_key") == "table"
 
 
-def _shows_state(node: Any) -> bool:
+def _has_query_rows(node: Any) -> bool:
     """Whether the rows of a model are those of its query, rather than changes or versions of these."""
     return bool(node.config.get("input", "state") == "state" and node.config.get("history", "none") == "none")
 
@@ -155,7 +155,7 @@ class _KeyFinder:
         `passed` are the models whose keys are being derived from this one's, to stop at a cycle.
         """
         declared = find_keys(_describe_model(node, self._tests_by_model))
-        if declared or not _shows_state(node) or node in passed:
+        if declared or not _has_query_rows(node) or node in passed:
             return declared
         rows = find_passed_rows(node.raw_code or "") if getattr(node, "language", "sql") == "sql" else None
         sources = self._list_sources(rows) if rows else []
@@ -174,7 +174,7 @@ def _list_written_keys(node: Any) -> tuple[Key, ...]:
     """Returns the primary key that users wrote for an arctic model; empty for other models."""
     written = node.config.get("primary_key") or node.config.get("unique_key") if is_arctic(node) else None
     columns = (written,) if isinstance(written, str) else tuple(written or ())
-    return (Key(columns, "primary key"),) if columns and _shows_state(node) else ()
+    return (Key(columns, "primary key"),) if columns and _has_query_rows(node) else ()
 
 
 def _describe_model(node: Any, tests_by_model: Mapping[str, Sequence[Any]]) -> DeclaredModel:

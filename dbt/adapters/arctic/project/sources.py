@@ -92,10 +92,10 @@ def list_landing_tables(manifest: Any) -> tuple[Model, ...]:
 
 def _list_included(source: IngestSource, reader: CatalogReader) -> tuple[IngestedTable, ...]:
     """Returns the tables that a source ingests by `include` rather than by declaration, from its stored progress."""
-    ledger = source.dead_letter_table
-    if not source.include or ledger.name not in reader.list_relations(ledger.schema):
+    dead_letter_table = source.dead_letter_table
+    if not source.include or dead_letter_table.name not in reader.list_relations(dead_letter_table.schema):
         return ()
-    progress = Progress.decode(reader.load_table(ledger.schema, ledger.name).properties)
+    progress = Progress.decode(reader.load_table(dead_letter_table.schema, dead_letter_table.name).properties)
     return source.list_included_tables(progress.tables or ())
 
 

@@ -31,7 +31,7 @@ def declare_enforced(materialization: str) -> None:
     ModelNode.materialization_enforces_constraints = Enforcing(is_enforced)  # type: ignore[method-assign, assignment]
 
 
-def warn_of_others(constraints: list[Mapping[str, Any]]) -> None:
+def warn_of_unenforced(constraints: list[Mapping[str, Any]]) -> None:
     """Warns of `unique` and `foreign_key` constraints, which have no effect, unless `warn_unenforced` is false."""
     for constraint in constraints:
         kind = str(getattr(constraint["type"], "value", constraint["type"]))
