@@ -137,7 +137,7 @@ def _make_copy(bench: Lake, model: Model) -> None:
             "AS SELECT * FROM {base} WHERE false",
             copy=quoted(*_COPY.parts),
             base=quoted(*model.base.parts),
-            n=quote_number(files.nodes[0].partition[0].transform.parameter or 1),
+            n=quote_number(files.file_groups[0].partition[0].transform.parameter or 1),
         )
     ).collect()
 

@@ -58,4 +58,4 @@ def _read(bench: Lake, table: TableName) -> None:
 
 def _files(bench: Lake, table: TableName) -> int:
     files = observe_files(bench.reader, table)
-    return sum(len(node.files) for node in files.nodes) if files else 0
+    return sum(len(node.files) for node in files.file_groups) if files else 0

@@ -48,8 +48,10 @@ def _planned(bench: Lake, model: Model) -> ResizeBuckets:
     steps = [
         step for step in plan_split(model, table, bench.reader.thresholds).steps if isinstance(step, ResizeBuckets)
     ]
-    depth = min(max(value.transform.parameter or 1 for value in node.partition) for node in table.nodes).bit_length()
-    return replace(steps[0], nodes=table.nodes, depth=depth, default_depth=depth, whole=True)
+    depth = min(
+        max(value.transform.parameter or 1 for value in node.partition) for node in table.file_groups
+    ).bit_length()
+    return replace(steps[0], nodes=table.file_groups, depth=depth, default_depth=depth, whole=True)
 
 
 def _split_one(bench: Lake, model: Model, index: int) -> None:

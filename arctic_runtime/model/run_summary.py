@@ -118,15 +118,15 @@ _TEXTS: Mapping[str, str] = {
 
 def _decode_declared(summary: Mapping[str, str]) -> Declared | None:
     parts = json.loads(summary.get(properties.DECLARED_PARTS, "[]"))
-    places = {tuple((name, value) for name, value in part): place for part, place in parts}
+    points = {tuple((name, value) for name, value in part): point for part, point in parts}
     if properties.DECLARED in summary:
-        places = {(): summary[properties.DECLARED], **places}
-    return Declared(places) if places else None
+        points = {(): summary[properties.DECLARED], **points}
+    return Declared(points) if points else None
 
 
 def _encode_declared(declared: Declared) -> dict[str, str]:
-    parts = [[list(part), place] for part, place in declared.places.items() if part]
-    whole = {properties.DECLARED: declared.places[()]} if () in declared.places else {}
+    parts = [[list(part), point] for part, point in declared.points.items() if part]
+    whole = {properties.DECLARED: declared.points[()]} if () in declared.points else {}
     return {**whole, **({properties.DECLARED_PARTS: json.dumps(parts)} if parts else {})}
 
 

@@ -54,8 +54,8 @@ class ChangeTableState:
     """State of a change table; `commits` are all snapshots of its main branch that have not expired, oldest first.
 
     `branches` maps names of branches to snapshot ids. `parents` and `times` map each snapshot id, including those of
-    branches, to the id of its parent and to its commit time in milliseconds since 1970. `formerly` has an entry for
-    each snapshot whose column names differ from the current ones: the old names by the current ones.
+    branches, to the id of its parent and to its commit time in milliseconds since 1970. `old_column_names` has an entry
+    for each snapshot whose column names differ from the current ones: the old names by the current ones.
     """
 
     uuid: str
@@ -65,7 +65,7 @@ class ChangeTableState:
     branches: Mapping[str, int] = field(default_factory=dict)
     parents: Mapping[int, int | None] = field(default_factory=dict)
     times: Mapping[int, int] = field(default_factory=dict)
-    formerly: Mapping[int, Names] = field(default_factory=dict)
+    old_column_names: Mapping[int, Names] = field(default_factory=dict)
 
     @property
     def head(self) -> Version | None:
@@ -135,8 +135,8 @@ class BaseState:
     """State of a model's base table: its newest snapshot, and the version of the change table up to which it is merged.
 
     `properties` include the layout. `sequence` is the snapshot's sequence number if the table has row lineage, by which
-    each row has the sequence number of its commit; otherwise None. `branches`, `parents`, `times` and `formerly` are as
-    in `ChangeTableState`.
+    each row has the sequence number of its commit; otherwise None. `branches`, `parents`, `times` and
+    `old_column_names` are as in `ChangeTableState`.
     """
 
     uuid: str
@@ -148,7 +148,7 @@ class BaseState:
     branches: Mapping[str, int] = field(default_factory=dict)
     parents: Mapping[int, int | None] = field(default_factory=dict)
     times: Mapping[int, int] = field(default_factory=dict)
-    formerly: Mapping[int, Names] = field(default_factory=dict)
+    old_column_names: Mapping[int, Names] = field(default_factory=dict)
     sequence: int | None = None
     has_write_order: bool = True
     """Whether the Iceberg table has a sort order, by which writers sort the files that they add."""
@@ -173,7 +173,7 @@ class ViewState:
 
 
 @dataclass(frozen=True)
-class CurrentViewState:
+class NamedViewState:
     """Relation that exists under the name of a model's view of current versions, or of its view of change rows.
 
     `is_own` says whether the model created the relation.
@@ -217,8 +217,8 @@ class TableState:
     conflicting: ConflictingRelation | None = None
     aggregate_state: int | None = None
     appended: ChangeTableState | None = None
-    current_views: tuple[CurrentViewState, ...] = ()
-    changes_views: tuple[CurrentViewState, ...] = ()
+    current_views: tuple[NamedViewState, ...] = ()
+    changes_views: tuple[NamedViewState, ...] = ()
     unfinished: frozenset[TableName] = frozenset()
 
     @property
@@ -241,8 +241,8 @@ class SourceState:
     number up to which change rows may have been deleted; `forgotten` is the same number if only change rows of
     forgotten keys were deleted.
 
-    `formerly` is as in `ChangeTableState`. `moved` are columns that were renamed, that have the name of a former
-    column, or that had another type.
+    `old_column_names` is as in `ChangeTableState`. `reassigned_columns` are columns that were renamed, that have the
+    name of a former column, or that had another type.
     """
 
     name: TableName
@@ -259,8 +259,8 @@ class SourceState:
     bases: tuple[tuple[int, Version], ...] = ()
     trimmed: int = 0
     forgotten: int = 0
-    formerly: Mapping[int, Names] = field(default_factory=dict)
-    moved: tuple[str, ...] = ()
+    old_column_names: Mapping[int, Names] = field(default_factory=dict)
+    reassigned_columns: tuple[str, ...] = ()
     keeps_all: bool = False
     """Whether a commit of the change table may have several rows of the same key, in the order of `_seq`."""
     missing_defaults: Mapping[int, frozenset[str]] = field(default_factory=dict)

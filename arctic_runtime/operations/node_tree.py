@@ -14,7 +14,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.files.hash_tree import ROOT, HashNode
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.maintenance.hash_trees import Unit, list_units
+from arctic_runtime.plan.maintenance.hash_trees import CompactionUnit, list_units
 from arctic_runtime.plan.maintenance.split import SIDE_BY_SIDE
 from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import ReportThresholds
@@ -65,12 +65,12 @@ def read_tree(reader: CatalogReader, model: Model, partition: str | None = None)
     if observe_model(reader, model).base is None:
         return None
     table = observe_files(reader, model.base)
-    if table is None or not table.nodes:
+    if table is None or not table.file_groups:
         return None
     tree_units = list_units(table, model.config.hash_key)
     if tree_units is None:
         raise ConfigError(f"{model.base}: {SIDE_BY_SIDE}, so there is no tree to draw")
-    partitions: dict[str, list[Unit]] = {}
+    partitions: dict[str, list[CompactionUnit]] = {}
     for unit in tree_units:
         partitions.setdefault(", ".join(map(str, unit.partition)) or ALL_ROWS, []).append(unit)
     chosen = partition or max(partitions, key=lambda name: sum(unit.bytes for unit in partitions[name]))
@@ -94,10 +94,10 @@ def describe_tree(tree: Tree, thresholds: ReportThresholds) -> list[str]:
     return [head, *_draw_lines(ROOT, shown, "  ", "  ")]
 
 
-def _list_nodes(tree_units: Sequence[Unit]) -> tuple[Drawn, ...]:
+def _list_nodes(tree_units: Sequence[CompactionUnit]) -> tuple[Drawn, ...]:
     sums: dict[HashNode, _Sum] = {}
     for unit in tree_units:
-        for place, node in zip(unit.places, unit.nodes, strict=True):
+        for place, node in zip(unit.hash_nodes, unit.file_groups, strict=True):
             for depth in range(place.depth + 1):
                 above = sums.setdefault(place.get_ancestor(depth), _Sum())
                 above.bytes, above.files = above.bytes + node.bytes, above.files + len(node.files)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from arctic_runtime.model.run_summary import RunSummary, get_offsets, is_run
-from arctic_runtime.model.sources.freshness import Freshness, FreshnessState, Halt, OriginStatus, TableFacts
+from arctic_runtime.model.sources.freshness import Freshness, FreshnessState, NoRefreshReason, OriginStatus, TableFacts
 from arctic_runtime.model.sources.ingestion import time_of
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.version import Version
@@ -63,47 +63,47 @@ class FreshnessPlan:
         self._tables = tables
         self._now = now
         self._confirmed_seconds = confirmed_seconds
-        self._claims: dict[tuple[str, int | None], AsOfBySource] = {}
+        self._as_of_times: dict[tuple[str, int | None], AsOfBySource] = {}
         self._unread: dict[str, Unread | None] = {}
         self._lags: dict[str, float] = {}
 
     def get_freshness(self, name: str) -> Freshness:
         """Computes the freshness of the table `name`, which must be one of the observed tables."""
-        claims, lag = self._find_claims(name), self._sum_lags(name)
-        as_of = min(claims.values(), default=self._now)
+        as_of_times, lag = self._find_as_of_times(name), self._sum_lags(name)
+        as_of = min(as_of_times.values(), default=self._now)
         known = None if as_of == UNKNOWN else as_of
-        late = self._find_lateness(name, claims, lag)
+        late = self._find_lateness(name, as_of_times, lag)
         if late is None:
             return Freshness("fresh", known, allowed_lag_seconds=lag)
         return Freshness(late.state, known, late.source, late.since, late.reason, late.action, lag)
 
     # Times as of which tables show sources
 
-    def _find_claims(self, name: str) -> AsOfBySource:
+    def _find_as_of_times(self, name: str) -> AsOfBySource:
         """Maps each source to the time as of which the newest version of a table shows it.
 
         Sources that the table shows completely, with all their commits, are left out.
         """
-        if (name, None) in self._claims:
-            return self._claims[name, None]
-        self._claims[name, None] = {}  # breaks cycles
+        if (name, None) in self._as_of_times:
+            return self._as_of_times[name, None]
+        self._as_of_times[name, None] = {}  # breaks cycles
         facts = self._tables.get(name)
-        claims: AsOfBySource = {}
+        as_of_times: AsOfBySource = {}
         if facts is not None and facts.origin is not None:
-            claims = {name: facts.origin.as_of or UNKNOWN}
+            as_of_times = {name: facts.origin.as_of or UNKNOWN}
         elif facts is not None and facts.offsets is not None:
-            claims = self._merge_claims(facts.offsets)
-        self._claims[name, None] = claims
-        return claims
+            as_of_times = self._merge_as_of_times(facts.offsets)
+        self._as_of_times[name, None] = as_of_times
+        return as_of_times
 
-    def _merge_claims(self, offsets: Mapping[str, Version]) -> AsOfBySource:
-        claims: dict[str, datetime] = {}
+    def _merge_as_of_times(self, offsets: Mapping[str, Version]) -> AsOfBySource:
+        as_of_times: dict[str, datetime] = {}
         for table, offset in offsets.items():
-            for source, at in self._find_claims_at(table, offset).items():
-                claims[source] = min(at, claims.get(source, at))
-        return claims
+            for source, at in self._find_as_of_times_at(table, offset).items():
+                as_of_times[source] = min(at, as_of_times.get(source, at))
+        return as_of_times
 
-    def _find_claims_at(self, name: str, offset: Version) -> AsOfBySource:
+    def _find_as_of_times_at(self, name: str, offset: Version) -> AsOfBySource:
         """Maps each source to the time as of which the table `name` shows it at the version `offset`."""
         facts = self._tables.get(name)
         if facts is None:
@@ -111,17 +111,17 @@ class FreshnessPlan:
         if offset.table != facts.log:
             return {name: UNKNOWN}
         unread = facts.list_unread_commits(offset)
-        return self._find_claims_before(name, facts, unread[0]) if unread else self._find_claims(name)
+        return self._find_as_of_times_before(name, facts, unread[0]) if unread else self._find_as_of_times(name)
 
-    def _find_claims_before(self, name: str, facts: TableFacts, commit: Commit) -> AsOfBySource:
+    def _find_as_of_times_before(self, name: str, facts: TableFacts, commit: Commit) -> AsOfBySource:
         """Maps each source to the time as of which the table `name` showed it just before `commit`."""
         key = (name, commit.version.snapshot)
-        if key not in self._claims:
-            self._claims[key] = {}  # breaks cycles
-            self._claims[key] = self._compute_as_of_before(name, facts, commit)
-        return self._claims[key]
+        if key not in self._as_of_times:
+            self._as_of_times[key] = {}  # breaks cycles
+            self._as_of_times[key] = self._compute_as_of_times_before(name, facts, commit)
+        return self._as_of_times[key]
 
-    def _compute_as_of_before(self, name: str, facts: TableFacts, commit: Commit) -> AsOfBySource:
+    def _compute_as_of_times_before(self, name: str, facts: TableFacts, commit: Commit) -> AsOfBySource:
         if facts.origin is not None:
             return {name: _find_shown_before(facts, commit)}
         if facts.offsets is None:
@@ -132,7 +132,9 @@ class FreshnessPlan:
             if older.version.sequence < commit.version.sequence and is_run(older)
         )
         last = next(before, None)
-        return {name: UNKNOWN} if last is None else self._merge_claims(get_offsets(RunSummary.decode(last.summary)))
+        return (
+            {name: UNKNOWN} if last is None else self._merge_as_of_times(get_offsets(RunSummary.decode(last.summary)))
+        )
 
     def _sum_lags(self, name: str) -> float:
         """Allowed lag of a table in seconds: its own `target_lag` plus the largest allowed lag of an upstream table."""
@@ -145,12 +147,12 @@ class FreshnessPlan:
 
     # Reasons for which tables are not fresh
 
-    def _find_lateness(self, name: str, claims: AsOfBySource, lag: float) -> Lateness | None:
+    def _find_lateness(self, name: str, as_of_times: AsOfBySource, lag: float) -> Lateness | None:
         """Explains why the table `name` is not fresh; None if it is fresh.
 
-        `claims` are the times as of which it shows its sources, and `lag` is its allowed lag in seconds.
+        `as_of_times` are the times as of which it shows its sources, and `lag` is its allowed lag in seconds.
         """
-        for _, source in sorted((at, source) for source, at in claims.items()):
+        for _, source in sorted((at, source) for source, at in as_of_times.items()):
             facts = self._tables.get(source)
             if facts is None or facts.origin is None:
                 continue
@@ -160,11 +162,11 @@ class FreshnessPlan:
         unread = self._find_oldest_unread(name)
         if unread is not None:
             is_allowed = (self._now - unread.at).total_seconds() < lag
-            halt = self._tables[unread.reader].halt or Halt("has yet to read them", "")
+            no_refresh = self._tables[unread.reader].no_refresh or NoRefreshReason("has yet to read them", "")
             commits = "1 commit" if unread.commits == 1 else f"{unread.commits:,} commits"
-            reason = f"{unread.table} has {commits} more: {unread.reader} {halt.reason}"
-            return Lateness("delayed" if is_allowed else "behind", unread.table, unread.at, reason, halt.action)
-        remade = next((source for source, at in sorted(claims.items()) if at == UNKNOWN), None)
+            reason = f"{unread.table} has {commits} more: {unread.reader} {no_refresh.reason}"
+            return Lateness("delayed" if is_allowed else "behind", unread.table, unread.at, reason, no_refresh.action)
+        remade = next((source for source, at in sorted(as_of_times.items()) if at == UNKNOWN), None)
         if remade is not None:
             action = "run the models that read it"
             return Lateness("behind", remade, None, f"{remade} was recreated, and its rows were not read yet", action)

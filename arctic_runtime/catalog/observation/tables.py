@@ -401,7 +401,7 @@ def _change_table(table: Table) -> ChangeTableState:
         branches=_list_branches(table),
         parents=_map_parents(table),
         times=_map_times(table),
-        formerly=map_former_names(table),
+        old_column_names=map_former_names(table),
     )
 
 
@@ -425,7 +425,7 @@ def _build_base_state(table: Table) -> BaseState:
         branches=_list_branches(table),
         parents=_map_parents(table),
         times=_map_times(table),
-        formerly=map_former_names(table),
+        old_column_names=map_former_names(table),
         sequence=lineage[0].sequence_number if table.metadata.format_version >= 3 else None,
         has_write_order=table.metadata.default_sort_order_id != _UNSORTED,
     )
@@ -447,8 +447,8 @@ def _build_source_state(name: TableName, kind: str, table: Table) -> SourceState
         not_null=tuple(field.name for field in table.schema().fields if field.required),
         trimmed=read_trimmed_age(table.properties).sequence,
         forgotten=int(table.properties.get(FORGOTTEN_UNTIL, 0)),
-        formerly=map_former_names(table),
-        moved=tuple(list_reassigned_columns(table)),
+        old_column_names=map_former_names(table),
+        reassigned_columns=tuple(list_reassigned_columns(table)),
         keeps_all=table.properties.get(KEEP) == "all",
         missing_defaults=map_missing_defaults(table),
         key_only_until=_find_key_only_until(table),
@@ -483,8 +483,10 @@ def _with_bases(reader: CatalogReader, source: SourceState | None, key: str, own
     if table is None or is_unfinished(table) or not is_kind(table, "base"):
         return keyed
     base = _build_base_state(table)
-    formerly = {**keyed.formerly, **base.formerly}
-    return replace(keyed, base=name, bases=tuple(_list_merged_snapshots(table)), rows=base.rows, formerly=formerly)
+    old_column_names = {**keyed.old_column_names, **base.old_column_names}
+    return replace(
+        keyed, base=name, bases=tuple(_list_merged_snapshots(table)), rows=base.rows, old_column_names=old_column_names
+    )
 
 
 def _list_merged_snapshots(table: Table) -> Iterator[tuple[int, Version]]:

@@ -15,7 +15,7 @@ from arctic_runtime.model.properties import (
     PINNED_HEAD,
     PINNED_MERGED,
 )
-from arctic_runtime.model.state import CurrentViewState, ViewState
+from arctic_runtime.model.state import NamedViewState, ViewState
 
 
 def observe_reader_view(reader: CatalogReader, name: TableName) -> ViewState | None:
@@ -59,7 +59,7 @@ def _load_view(reader: CatalogReader, name: TableName) -> RelationInfo | None:
 
 def observe_named_views(
     reader: CatalogReader, table: TableName, named: Iterable[TableName], kind: str
-) -> Iterator[CurrentViewState]:
+) -> Iterator[NamedViewState]:
     """Yields the existing view or table for each name in `named`: the names that a view of `table` has or had.
 
     `kind` says which view: that of current versions or that of change rows. `is_own` says whether a relation is it.
@@ -70,9 +70,9 @@ def observe_named_views(
             own = {KIND: kind, MODEL_TABLE: str(table)}
             is_own = all(view.properties.get(key) == value for key, value in own.items())
             columns = tuple(Column(column.name, column.type) for column in view.columns)
-            yield CurrentViewState(name, "view", columns, is_own)
+            yield NamedViewState(name, "view", columns, is_own)
         elif _is_table(reader, name):
-            yield CurrentViewState(name, "table", (), is_own=False)
+            yield NamedViewState(name, "table", (), is_own=False)
 
 
 def _is_table(reader: CatalogReader, name: TableName) -> bool:

@@ -22,14 +22,14 @@ _COMPARED = (
 )
 """Expressions that can't fail if their arguments have one type, because the arguments are then not converted."""
 
-_OF_ANYTHING = frozenset(
+_SAFE_FOR_ANY_TYPES = frozenset(
     {"LOWER", "UPPER", "LCASE", "UCASE", "LTRIM", "RTRIM", "BTRIM", "INITCAP", "CONCAT_WS", "MD5", "SHA1", "LENGTH"}
     | {"HASH", "XXHASH64", "ISNULL", "ISNOTNULL"}
 )
 """Functions that can't fail for arguments of any type, because Spark converts these to texts without errors."""
-_OF_ONE_TYPE = frozenset({"IFNULL", "NVL", "NULLIF", "CONCAT", "REPLACE", "STARTSWITH", "ENDSWITH", "CONTAINS"})
-_OF_PLACES = frozenset({"SUBSTR", "SUBSTRING", "LEFT", "RIGHT"})
-_OF_MOMENTS = frozenset(
+_SAFE_FOR_ONE_TYPE = frozenset({"IFNULL", "NVL", "NULLIF", "CONCAT", "REPLACE", "STARTSWITH", "ENDSWITH", "CONTAINS"})
+_SAFE_FOR_WHOLE_POSITIONS = frozenset({"SUBSTR", "SUBSTRING", "LEFT", "RIGHT"})
+_SAFE_FOR_DATES = frozenset(
     {"YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "DAYOFWEEK", "DAYOFYEAR", "WEEKDAY", "WEEKOFYEAR", "HOUR"}
     | {"MINUTE", "SECOND", "LAST_DAY", "DATE", "TO_DATE"}
 )
@@ -94,11 +94,11 @@ def _is_safe_call(name: str, arguments: list[exp.Expr], types: Mapping[str, str]
         return isinstance(arguments[0], exp.Literal) and _are_moments(arguments[1:], types)
     if name == "TRUNC":
         return isinstance(arguments[-1], exp.Literal) and _are_moments(arguments[:-1], types)
-    if name in _OF_MOMENTS:
+    if name in _SAFE_FOR_DATES:
         return len(arguments) == 1 and _are_moments(arguments, types)
-    if name in _OF_PLACES:
+    if name in _SAFE_FOR_WHOLE_POSITIONS:
         return _are_whole(arguments[1:], types)
-    return name in _OF_ANYTHING or (name in _OF_ONE_TYPE and _has_one_type(arguments, types))
+    return name in _SAFE_FOR_ANY_TYPES or (name in _SAFE_FOR_ONE_TYPE and _has_one_type(arguments, types))
 
 
 def _are_all_safe(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:

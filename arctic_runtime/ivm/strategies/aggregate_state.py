@@ -71,24 +71,24 @@ ROWS = "__arctic_rows"
 class AggregateState:
     """Plan of maintenance by aggregate state: stored sums of exact numbers, counts and extremes of each group.
 
-    `state` is a tree that computes the state of all groups from the current sources. `moved` computes, for the changed
-    groups, the amounts that a run must add to the state. Both trees have the columns `keys`, and then the columns
-    `names`, of which the first is ROWS and the last are those of `extremes`. A sum without values is 0. `moved` also
-    has the extremes of removed rows.
+    `state` is a tree that computes the state of all groups from the current sources. `state_changes` computes, for the
+    changed groups, the amounts that a run must add to the state. Both trees have the columns `keys`, and then the
+    columns `names`, of which the first is ROWS and the last are those of `extremes`. A sum without values is 0.
+    `state_changes` also has the extremes of removed rows.
 
     `recomputed` computes the state of lost groups (see `Extreme`), whose keys it reads as `SpoolScan(LOST, keys)`.
-    `result` has the query's columns and reads the state as `SpoolScan(TOTALS, (*keys, *names), keys)`. `was` does the
-    same, but reads the sources outside of the groups as they were before the changes. If `by_group`, each result row
-    follows from one group. Without `keys` there is one group, which exists even if it is empty.
+    `result` has the query's columns and reads the state as `SpoolScan(TOTALS, (*keys, *names), keys)`. `old_result`
+    does the same, but reads the sources outside of the groups as they were before the changes. If `by_group`, each
+    result row follows from one group. Without `keys` there is one group, which exists even if it is empty.
     """
 
     keys: tuple[str, ...]
     names: tuple[str, ...]
     state: Node
-    moved: Node
+    state_changes: Node
     recomputed: Node
     result: Node
-    was: Node
+    old_result: Node
     by_group: bool
     extremes: tuple[Extreme, ...] = ()
 
@@ -257,10 +257,10 @@ def _plan_state(
         keys=groups.keys,
         names=names,
         state=state,
-        moved=_build_state_change(moved, groups.keys, kept_state),
+        state_changes=_build_state_change(moved, groups.keys, kept_state),
         recomputed=restrict_to_keys(state, groups.keys, SpoolScan(LOST, groups.keys)) if groups.keys else state,
         result=result,
-        was=read_image(result, "old", changed),
+        old_result=read_image(result, "old", changed),
         by_group=candidate.by_group,
         extremes=extremes,
     )

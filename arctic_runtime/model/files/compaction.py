@@ -76,7 +76,7 @@ Place = tuple[TableName, int, tuple[PartitionValue, ...]]
 
 @dataclass(frozen=True)
 class TableFiles:
-    """The files of a table at one snapshot, as file groups in `nodes`, and the settings for new files.
+    """The files of a table at one snapshot, as `file_groups`, and the settings for new files.
 
     New files have `target_bytes` and the partition spec with the id `spec`, which consists of `transforms`. `progress`
     are base rewrites of the table that were interrupted. `finished_groups` are file groups that need no rewrite,
@@ -85,7 +85,7 @@ class TableFiles:
 
     table: TableName
     snapshot: int
-    nodes: tuple[FileGroup, ...]
+    file_groups: tuple[FileGroup, ...]
     target_bytes: int
     spec: int = 0
     transforms: tuple[Transform, ...] = ()

@@ -163,14 +163,14 @@ class Kept:
 class ExpiryPlan:
     """Plan of expiry for a model: the snapshots, change rows and tags to delete, and the snapshots that are kept.
 
-    `trim` deletes replaced change rows; None if there is nothing to delete. `waits_for` are the reasons for which
-    change rows are kept although they are old enough. `ages` are the commit times to be stored in the change table's
-    properties before the snapshots with these times expire.
+    `changelog_compaction` deletes replaced change rows; None if there is nothing to delete. `waits_for` are the reasons
+    for which change rows are kept although they are old enough. `ages` are the commit times to be stored in the change
+    table's properties before the snapshots with these times expire.
     """
 
     steps: tuple[ExpireSnapshots, ...]
     kept: tuple[Kept, ...]
-    trim: CompactChangelog | None = None
+    changelog_compaction: CompactChangelog | None = None
     ages: tuple[Age, ...] = ()
     waits_for: tuple[str, ...] = ()
     tags: tuple[DropTags, ...] = ()

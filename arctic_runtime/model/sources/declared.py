@@ -26,7 +26,7 @@ class Declared:
     The partition `WHOLE` stands for all rows. A point is a value of `sequence_by`, as a text.
     """
 
-    places: Mapping[Part, str] = field(default_factory=dict)
+    points: Mapping[Part, str] = field(default_factory=dict)
 
     def list_earlier_positions(self, part: Part) -> tuple[str, ...]:
         """Lists the points of the declarations that share rows with the partition `part`.
@@ -34,20 +34,20 @@ class Declared:
         A new declaration for `part` must not be as of an earlier point than any of these.
         """
         return tuple(
-            place for partition, place in self.places.items() if WHOLE in (partition, part) or partition == part
+            point for partition, point in self.points.items() if WHOLE in (partition, part) or partition == part
         )
 
-    def add_declaration(self, part: Part, place: str) -> Declared:
-        """Returns the declarations with a new one for `part` as of `place`, which replaces the old one for `part`.
+    def add_declaration(self, part: Part, point: str) -> Declared:
+        """Returns the declarations with a new one for `part` as of `point`, which replaces the old one for `part`.
 
         A declaration for all rows also replaces those of all partitions.
         """
-        positions = {partition: at for partition, at in self.places.items() if part != WHOLE and partition != part}
-        return Declared({**positions, part: place})
+        positions = {partition: at for partition, at in self.points.items() if part != WHOLE and partition != part}
+        return Declared({**positions, part: point})
 
     def describe_declarations(self) -> str:
         """Describes the declarations for users: each partition with its point in the order of events."""
-        parts = [f"{describe_part(part)} as of {place}" for part, place in self.places.items()]
+        parts = [f"{describe_part(part)} as of {point}" for part, point in self.points.items()]
         return ", ".join(parts)
 
 

@@ -70,7 +70,7 @@ def to_origin_status(
 
 
 @dataclass(frozen=True)
-class Halt:
+class NoRefreshReason:
     """Reason for which a model is not refreshed, in words that follow the model's name, and the advised action."""
 
     reason: str
@@ -84,8 +84,8 @@ class TableFacts:
     `log` is the UUID of the table that receives the commits: the change table of a model, or the table itself.
     `commits` are those that added rows and those of runs, oldest first. `offsets` are the versions up to which the
     newest run has read other tables, by their names; None for a table that no run of a model wrote. `origin` is the
-    status of ingestion of an ingested table. `halt` is the reason for which no process refreshes a model; None if no
-    such reason is known.
+    status of ingestion of an ingested table. `no_refresh` is the reason for which no process refreshes a model; None if
+    no such reason is known.
     """
 
     log: str
@@ -93,7 +93,7 @@ class TableFacts:
     offsets: Mapping[str, Version] | None = None
     origin: OriginStatus | None = None
     target_lag_seconds: float = 0.0
-    halt: Halt | None = None
+    no_refresh: NoRefreshReason | None = None
 
     @cached_property
     def with_rows(self) -> tuple[Commit, ...]:

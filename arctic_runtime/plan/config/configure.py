@@ -17,7 +17,7 @@ from arctic_runtime.suggestions import find_nearest
 NO_KEY = "none"
 """Value of `primary_key` that stands for a user's `null`: the table has no primary key."""
 
-_OF_KEYS = (
+_KEYED_ONLY = (
     "unique_key",
     "hash_key",
     "merge",
@@ -135,7 +135,7 @@ def _check_keyless_options(config: ModelConfig, values: Mapping[str, Any]) -> It
         return
     if config.input != "changes":
         yield "`primary_key: null` is for change events that are appended; it needs `input: changes`"
-    for key in _OF_KEYS:
+    for key in _KEYED_ONLY:
         if key in values:
             yield f"`{key}` needs a primary key, and `primary_key: null` says that there is none"
 

@@ -37,13 +37,13 @@ def plan_base_rewrite(
     changes, base = state.changes, state.base
     if changes is None or base is None or base.merged is None or files.snapshot != base.snapshot:
         return None
-    transforms = _find_common_transforms(model, files.nodes)
+    transforms = _find_common_transforms(model, files.file_groups)
     if transforms is None:
         return None
     end, done = _find_end_version(changes, base, files.progress)
     commits = [commit for commit in changes.list_commits_after(base.merged) if commit.version.sequence <= end.sequence]
     rows = sum(commit.rows for commit in commits)
-    sizes = _sum_bucket_bytes(files.nodes, transforms[-1])
+    sizes = _sum_bucket_bytes(files.file_groups, transforms[-1])
     if not rows or max(sizes) > thresholds.task_bytes:
         return None
     is_scattered = is_full and len(transforms) == 1
@@ -60,7 +60,7 @@ def plan_base_rewrite(
         rows=rows,
         bytes=sum(sizes),
         waste=size,
-        spec=files.nodes[0].spec,
+        spec=files.file_groups[0].spec,
         transforms=transforms,
         ranges=tuple(_split_bucket_ranges(sizes, thresholds)),
         done=tuple(sorted(done)),
@@ -138,6 +138,6 @@ def _choose_sort_order(model: Model, files: TableFiles) -> tuple[str, ...]:
     Without a sort key, rows are sorted only if a bucket needs several files, so that each file has a range of the
     primary key; otherwise the result is empty.
     """
-    is_cut = any(node.bytes > files.target_bytes for node in files.nodes)
+    is_cut = any(node.bytes > files.target_bytes for node in files.file_groups)
     order = dict.fromkeys((*model.config.sort_key, *model.config.primary_key))
     return tuple(order) if model.config.sort_key or is_cut else ()

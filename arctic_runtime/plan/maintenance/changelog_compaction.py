@@ -15,7 +15,7 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.thresholds import ChangelogThresholds
 
 
-def plan_changelog_trim(
+def plan_changelog_compaction(
     model: Model, state: TableState, wanted: Mapping[str, Version], now_ms: int
 ) -> tuple[CompactChangelog | None, tuple[str, ...]]:
     """Plans to delete replaced change rows up to a commit that is old enough and that all readers have read.

@@ -32,7 +32,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.plan.maintenance.base_rewrite import plan_base_rewrite
 from arctic_runtime.plan.maintenance.bucket_resizing import explain_unsplit
 from arctic_runtime.plan.maintenance.commit_groups import split_into_commits
-from arctic_runtime.plan.maintenance.hash_trees import Unit, list_bucket_counts, list_units
+from arctic_runtime.plan.maintenance.hash_trees import CompactionUnit, list_bucket_counts, list_units
 from arctic_runtime.plan.maintenance.split import (
     SIDE_BY_SIDE,
     plan_resize_steps,
@@ -192,23 +192,28 @@ def _plan_table(
         return _plan_single_spec_rewrite(table, limits)
     is_base = table.table == model.base
     splits = is_base and mode != "minor"
-    moves = plan_resizes(table, tree_units, model, mode == "full", thresholds) if splits else []
-    moves = select_worthwhile(moves, mode, limits.thresholds)
-    gone = {id(move.unit) for move in moves}
+    resizes = plan_resizes(table, tree_units, model, mode == "full", thresholds) if splits else []
+    resizes = select_worthwhile(resizes, mode, limits.thresholds)
+    gone = {id(resize.unit) for resize in resizes}
     rest = [unit for unit in tree_units if id(unit) not in gone]
-    ways = [None if table.has_finished(unit.nodes) else _choose_rewrite_mode(unit, table, limits) for unit in rest]
+    ways = [
+        None if table.has_finished(unit.file_groups) else _choose_rewrite_mode(unit, table, limits) for unit in rest
+    ]
     chosen = [(unit, way) for unit, way in zip(rest, ways, strict=True) if way is not None]
     stay = (
         (unit, _explain_skip(unit, table, limits, model if is_base else None))
         for unit, way in zip(rest, ways, strict=True)
         if way is None
     )
-    left = [LeftAlone(table.table, node, reason) for unit, reason in stay for node in unit.nodes]
-    steps: list[CompactionStep] = list(plan_resize_steps(table, tree_units, moves, limits.thresholds))
+    left = [LeftAlone(table.table, node, reason) for unit, reason in stay for node in unit.file_groups]
+    steps: list[CompactionStep] = list(plan_resize_steps(table, tree_units, resizes, limits.thresholds))
     lost, cost = sum(_estimate_waste(unit, way, table, limits) for unit, way in chosen), limits.thresholds.commit_bytes
     if mode == "auto" and lost < cost:
         reason = f"readers lose {lost:,} bytes in this table, less than the {cost:,} that a commit costs"
-        return steps, [*left, *(LeftAlone(table.table, node, reason) for unit, _ in chosen for node in unit.nodes)]
+        return steps, [
+            *left,
+            *(LeftAlone(table.table, node, reason) for unit, _ in chosen for node in unit.file_groups),
+        ]
     return [*steps, *_plan_rewrites(table, tree_units, chosen, limits)], left
 
 
@@ -217,16 +222,16 @@ def _plan_single_spec_rewrite(table: TableFiles, limits: _Limits) -> tuple[list[
 
     This is done only in a full compaction, and only once; otherwise all files are left alone.
     """
-    if not limits.least or table.has_finished(table.nodes):
-        return [], [LeftAlone(table.table, node, SIDE_BY_SIDE) for node in table.nodes]
-    whole = Unit((), ROOT, table.nodes, (ROOT,) * len(table.nodes))
+    if not limits.least or table.has_finished(table.file_groups):
+        return [], [LeftAlone(table.table, node, SIDE_BY_SIDE) for node in table.file_groups]
+    whole = CompactionUnit((), ROOT, table.file_groups, (ROOT,) * len(table.file_groups))
     return [_build_rewrite(table, "sort", [whole], limits)], []
 
 
-def _choose_rewrite_mode(unit: Unit, table: TableFiles, limits: _Limits) -> Way | None:
+def _choose_rewrite_mode(unit: CompactionUnit, table: TableFiles, limits: _Limits) -> Way | None:
     if limits.least:
         has_deleted = any(file.deleted for file in unit.files)
-        needed = sum(_count_needed_files(node.bytes, table) for node in unit.nodes)
+        needed = sum(_count_needed_files(node.bytes, table) for node in unit.file_groups)
         return "sort" if has_deleted or unit.is_mixed or len(unit.files) > needed else None
     if unit.deleted_share > limits.deleted_share:
         return "sort"
@@ -238,7 +243,7 @@ def get_small_file_bytes(table: TableFiles, thresholds: CompactionThresholds) ->
     return min(thresholds.small_file_bytes, table.target_bytes // 2)
 
 
-def _select_small_files(unit: Unit, table: TableFiles, limits: _Limits) -> list[DataFile]:
+def _select_small_files(unit: CompactionUnit, table: TableFiles, limits: _Limits) -> list[DataFile]:
     limit = get_small_file_bytes(table, limits.thresholds)
     return [file for file in unit.files if file.bytes < limit]
 
@@ -247,11 +252,11 @@ def _count_needed_files(size: int, table: TableFiles) -> int:
     return max(1, -(-size // table.target_bytes))
 
 
-def _select_touched_files(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> Sequence[DataFile]:
+def _select_touched_files(unit: CompactionUnit, way: Way, table: TableFiles, limits: _Limits) -> Sequence[DataFile]:
     return _select_small_files(unit, table, limits) if way == "join" else unit.files
 
 
-def _estimate_waste(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> int:
+def _estimate_waste(unit: CompactionUnit, way: Way, table: TableFiles, limits: _Limits) -> int:
     """Estimates the bytes that a rewrite of `unit` saves each reader: deleted rows, and files that need not be opened.
 
     The `way` "join" rewrites only small files, "sort" all files of the unit.
@@ -264,7 +269,10 @@ def _estimate_waste(unit: Unit, way: Way, table: TableFiles, limits: _Limits) ->
 
 
 def _plan_rewrites(
-    table: TableFiles, tree_units: Sequence[Unit], chosen: Sequence[tuple[Unit, Way]], limits: _Limits
+    table: TableFiles,
+    tree_units: Sequence[CompactionUnit],
+    chosen: Sequence[tuple[CompactionUnit, Way]],
+    limits: _Limits,
 ) -> Iterator[RewriteFiles]:
     """Plans the rewrites of the `chosen` units, in commits of limited size.
 
@@ -282,15 +290,15 @@ def _plan_rewrites(
         yield replace(_build_rewrite(table, way, [unit for unit, _ in group], limits), spec=spec, buckets=buckets)
 
 
-def _build_rewrite(table: TableFiles, way: Way, group: Sequence[Unit], limits: _Limits) -> RewriteFiles:
+def _build_rewrite(table: TableFiles, way: Way, group: Sequence[CompactionUnit], limits: _Limits) -> RewriteFiles:
     files = [file for unit in group for file in _select_touched_files(unit, way, table, limits)]
-    nodes = tuple(node for unit in group for node in unit.nodes)
+    nodes = tuple(node for unit in group for node in unit.file_groups)
     return RewriteFiles(
         table=table.table,
         expected=table.snapshot,
         way=way,
         nodes=nodes,
-        whole=len(nodes) == len(table.nodes),
+        whole=len(nodes) == len(table.file_groups),
         files=len(files),
         bytes=sum(file.bytes for file in files),
         waste=sum(_estimate_waste(unit, way, table, limits) for unit in group),
@@ -300,11 +308,11 @@ def _build_rewrite(table: TableFiles, way: Way, group: Sequence[Unit], limits: _
     )
 
 
-def _sum_touched_bytes(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> int:
+def _sum_touched_bytes(unit: CompactionUnit, way: Way, table: TableFiles, limits: _Limits) -> int:
     return sum(file.bytes for file in _select_touched_files(unit, way, table, limits))
 
 
-def _explain_rewrite(group: Sequence[Unit], way: Way, table: TableFiles, limits: _Limits) -> str:
+def _explain_rewrite(group: Sequence[CompactionUnit], way: Way, table: TableFiles, limits: _Limits) -> str:
     if way == "join":
         most = max(len(_select_small_files(unit, table, limits)) for unit in group)
         return f"up to {most} small files in a node, more than {limits.small_files}"
@@ -314,7 +322,7 @@ def _explain_rewrite(group: Sequence[Unit], way: Way, table: TableFiles, limits:
     return f"up to {share:.0%} of a node's rows are deleted, more than {limits.deleted_share:.0%}"
 
 
-def _explain_skip(unit: Unit, table: TableFiles, limits: _Limits, model: Model | None) -> str:
+def _explain_skip(unit: CompactionUnit, table: TableFiles, limits: _Limits, model: Model | None) -> str:
     cannot = model and model.config.hash_key and explain_unsplit(unit, model.config.node_bytes)
     if cannot and not limits.least:
         return cannot

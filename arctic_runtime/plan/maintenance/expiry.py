@@ -23,7 +23,7 @@ from arctic_runtime.model.run_summary import find_last_load, run_commits
 from arctic_runtime.model.state import ChangeTableState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.maintenance.changelog_compaction import is_due, plan_changelog_trim, select_ages_to_keep
+from arctic_runtime.plan.maintenance.changelog_compaction import is_due, plan_changelog_compaction, select_ages_to_keep
 from arctic_runtime.thresholds import ExpiryThresholds, Thresholds
 
 Needs = Iterator[tuple[int, str]]
@@ -46,9 +46,9 @@ def plan_snapshot_expiry(
             fix="set `retention: {changes: '7d', versions: '5d'}` in the model's configuration",
         )
     read = _list_consumer_versions(state, use.consumers)
-    trim_step, waits = plan_changelog_trim(model, state, read, now_ms)
+    changelog_step, waits = plan_changelog_compaction(model, state, read, now_ms)
     if age is None:
-        return ExpiryPlan((), (), trim_step, (), waits)
+        return ExpiryPlan((), (), changelog_step, (), waits)
     wanted = {**read, **_list_last_versions(state, model.config.retention.retain_last)}
     needs: dict[str, Callable[[Snapshots], Needs]] = {
         str(model.table.changes): lambda _: _list_change_table_needs(state, wanted),
@@ -68,7 +68,7 @@ def plan_snapshot_expiry(
         kept_snapshots += list_kept_snapshots(table, needed, cut)
     gone_from = {step.table: step.snapshots for step in steps}
     ages = select_ages_to_keep(model, state, gone_from.get(model.table.changes, ()), thresholds.changelog)
-    return ExpiryPlan(tuple(steps), tuple(kept_snapshots), trim_step, ages, waits, tags)
+    return ExpiryPlan(tuple(steps), tuple(kept_snapshots), changelog_step, ages, waits, tags)
 
 
 def may_expire(model: Model, state: TableState, now_ms: int, thresholds: Thresholds) -> bool:
@@ -79,18 +79,20 @@ def may_expire(model: Model, state: TableState, now_ms: int, thresholds: Thresho
     old = [commit for commit in log.commits if age is not None and commit.at_ms < now_ms - 1000 * age]
     if len(old) >= _compute_snapshot_threshold(log, thresholds.expiry):
         return True
-    trim_step = None if state.changes is None else plan_changelog_trim(model, state, {}, now_ms)[0]
-    return trim_step is not None and is_due(model, log, trim_step, thresholds.changelog)
+    changelog_step = None if state.changes is None else plan_changelog_compaction(model, state, {}, now_ms)[0]
+    return changelog_step is not None and is_due(model, log, changelog_step, thresholds.changelog)
 
 
 def select_due_steps(model: Model, state: TableState, plan: ExpiryPlan, thresholds: Thresholds) -> ExpiryPlan:
     """Selects the steps of `plan` that a run performs automatically, because they expire enough to be worthwhile."""
     log = state.appended or state.changes
     if log is None:
-        return replace(plan, steps=(), tags=(), trim=None)
+        return replace(plan, steps=(), tags=(), changelog_compaction=None)
     enough = sum(len(step.snapshots) for step in plan.steps) >= _compute_snapshot_threshold(log, thresholds.expiry)
-    trims = plan.trim is not None and is_due(model, log, plan.trim, thresholds.changelog)
-    due_plan = replace(plan, trim=plan.trim if trims else None)
+    compacts = plan.changelog_compaction is not None and is_due(
+        model, log, plan.changelog_compaction, thresholds.changelog
+    )
+    due_plan = replace(plan, changelog_compaction=plan.changelog_compaction if compacts else None)
     return due_plan if enough else replace(due_plan, steps=(), tags=())
 
 
@@ -100,7 +102,7 @@ def _compute_snapshot_threshold(changes: ChangeTableState, thresholds: ExpiryThr
 
 def describe_expiry(plan: ExpiryPlan, verb: str) -> list[str]:
     """Describes the plan for users, as lines of text; `verb` is "to go" before its execution and "gone" afterwards."""
-    lines = _describe_trim(plan, verb)
+    lines = _describe_changelog_compaction(plan, verb)
     lines += [f"{verb}: tag {tag} of {step.table}, which no view reads" for step in plan.tags for tag in step.tags]
     lines += [f"{verb}: {len(step.snapshots)} snapshot(s) of {step.table}" for step in plan.steps]
     for snapshot in plan.kept:
@@ -109,12 +111,12 @@ def describe_expiry(plan: ExpiryPlan, verb: str) -> list[str]:
     return lines or ["nothing to do"]
 
 
-def _describe_trim(plan: ExpiryPlan, verb: str) -> list[str]:
-    trimmed = plan.trim
-    if trimmed is None:
+def _describe_changelog_compaction(plan: ExpiryPlan, verb: str) -> list[str]:
+    step = plan.changelog_compaction
+    if step is None:
         return [f"kept: change rows that are old enough to go: {reason}" for reason in plan.waits_for]
-    until = datetime.datetime.fromtimestamp(trimmed.until.at_ms / 1000, datetime.timezone.utc)
-    what = f"rows of {trimmed.table} up to {until:%Y-%m-%d %H:%M} UTC that newer ones have replaced"
+    until = datetime.datetime.fromtimestamp(step.until.at_ms / 1000, datetime.timezone.utc)
+    what = f"rows of {step.table} up to {until:%Y-%m-%d %H:%M} UTC that newer ones have replaced"
     waits = [f"kept: newer change rows that are old enough to go: {reason}" for reason in plan.waits_for]
     return [f"{verb}: {what}", *waits]
 

@@ -18,26 +18,30 @@ Partition = tuple[PartitionValue, ...]
 
 
 @dataclass(frozen=True)
-class Unit:
+class CompactionUnit:
     """File groups of one partition whose hash ranges overlap; no other unit has rows of the same keys.
 
-    `nodes` are the file groups, and `places` their hash nodes, in the same order. `top` is the hash node that contains
+    `hash_nodes` are the hash nodes of the `file_groups`, in the same order. `top` is the hash node that contains
     all of these. Most units have one file group. A unit has several if merges, which write files of one depth to all
     partitions, have added files to a partition with buckets of another depth.
     """
 
     partition: Partition
     top: HashNode
-    nodes: tuple[FileGroup, ...]
-    places: tuple[HashNode, ...]
+    file_groups: tuple[FileGroup, ...]
+    hash_nodes: tuple[HashNode, ...]
 
     @cached_property
     def files(self) -> tuple[DataFile, ...]:
-        return self.nodes[0].files if len(self.nodes) == 1 else tuple(chain.from_iterable(n.files for n in self.nodes))
+        return (
+            self.file_groups[0].files
+            if len(self.file_groups) == 1
+            else tuple(chain.from_iterable(n.files for n in self.file_groups))
+        )
 
     @cached_property
     def bytes(self) -> int:
-        return sum(node.bytes for node in self.nodes)
+        return sum(node.bytes for node in self.file_groups)
 
     @property
     def deleted_share(self) -> float:
@@ -47,29 +51,33 @@ class Unit:
     @cached_property
     def depth(self) -> int:
         """Depth of the hash tree that has most bytes of the unit; of two with as many bytes, the deeper one."""
-        if len(self.nodes) == 1:
+        if len(self.file_groups) == 1:
             return self.top.depth
         return compute_main_depth(
-            (place.depth, node.bytes) for place, node in zip(self.places, self.nodes, strict=True)
+            (place.depth, node.bytes) for place, node in zip(self.hash_nodes, self.file_groups, strict=True)
         )
 
     @property
     def spec(self) -> int:
         """Id of the partition spec of the unit's file groups at `depth`."""
-        return next(node.spec for place, node in zip(self.places, self.nodes, strict=True) if place.depth == self.depth)
+        return next(
+            node.spec
+            for place, node in zip(self.hash_nodes, self.file_groups, strict=True)
+            if place.depth == self.depth
+        )
 
     @property
     def is_mixed(self) -> bool:
         """Whether the unit has several file groups, which are at different depths of the hash tree."""
-        return len(self.nodes) > 1
+        return len(self.file_groups) > 1
 
     @cached_property
     def largest(self) -> int:
         """Bytes of the unit's largest bucket at `depth`, with an even share of the bytes of file groups above it."""
-        if len(self.nodes) == 1:
+        if len(self.file_groups) == 1:
             return self.bytes
-        spread, own = 0, {place: 0 for place in self.places if place.depth == self.depth}
-        for place, node in zip(self.places, self.nodes, strict=True):
+        spread, own = 0, {place: 0 for place in self.hash_nodes if place.depth == self.depth}
+        for place, node in zip(self.hash_nodes, self.file_groups, strict=True):
             if place.depth < self.depth:
                 spread += node.bytes >> (self.depth - place.depth)
             else:
@@ -86,19 +94,19 @@ def compute_main_depth(sizes: Iterable[tuple[int, int]]) -> int:
     return max(totals, key=lambda depth: (totals[depth], depth))
 
 
-def list_units(table: TableFiles, hash_key: str | None) -> list[Unit] | None:
+def list_units(table: TableFiles, hash_key: str | None) -> list[CompactionUnit] | None:
     """Divides the file groups of a table into units.
 
     None if the table has several partition specs that differ in more than the number of buckets of `hash_key`. If it
     has only one spec, each file group is a unit of its own, whatever the spec is.
     """
-    placed = [_find_tree_position(node, hash_key) for node in table.nodes]
-    if len({node.spec for node in table.nodes}) <= 1:
-        return [_build_single_unit(node, placement) for node, placement in zip(table.nodes, placed, strict=True)]
+    placed = [_find_tree_position(node, hash_key) for node in table.file_groups]
+    if len({node.spec for node in table.file_groups}) <= 1:
+        return [_build_single_unit(node, placement) for node, placement in zip(table.file_groups, placed, strict=True)]
     trees: dict[Partition, dict[HashNode, FileGroup]] = {}
     kinds: set[tuple[Transform, ...]] = set()
     specs: dict[int, int] = {}
-    for node, placement in zip(table.nodes, placed, strict=True):
+    for node, placement in zip(table.file_groups, placed, strict=True):
         if placement is None:
             return None
         partition, place = placement
@@ -110,9 +118,9 @@ def list_units(table: TableFiles, hash_key: str | None) -> list[Unit] | None:
     return list(chain.from_iterable(_build_units(partition, nodes) for partition, nodes in trees.items()))
 
 
-def list_bucket_counts(units: Sequence[Unit]) -> tuple[int, ...]:
+def list_bucket_counts(units: Sequence[CompactionUnit]) -> tuple[int, ...]:
     """Lists the distinct bucket counts in use in the files of a table, sorted."""
-    return tuple(sorted({place.buckets for unit in units for place in unit.places}))
+    return tuple(sorted({place.buckets for unit in units for place in unit.hash_nodes}))
 
 
 def is_in_tree(table: TableFiles, hash_key: str | None) -> bool:
@@ -124,17 +132,17 @@ def is_in_tree(table: TableFiles, hash_key: str | None) -> bool:
         transform.is_bucket_of(hash_key) and to_hash_node(transform.parameter or 0, 0) is not None
         for transform in table.transforms
     )
-    return is_cut and all(_find_tree_position(node, hash_key) is not None for node in table.nodes)
+    return is_cut and all(_find_tree_position(node, hash_key) is not None for node in table.file_groups)
 
 
-def _build_single_unit(node: FileGroup, placement: tuple[Partition, HashNode] | None) -> Unit:
+def _build_single_unit(node: FileGroup, placement: tuple[Partition, HashNode] | None) -> CompactionUnit:
     partition, place = placement or (node.partition, ROOT)
-    return Unit(partition, place, (node,), (place,))
+    return CompactionUnit(partition, place, (node,), (place,))
 
 
-def _build_units(partition: Partition, nodes: dict[HashNode, FileGroup]) -> list[Unit]:
+def _build_units(partition: Partition, nodes: dict[HashNode, FileGroup]) -> list[CompactionUnit]:
     return [
-        Unit(partition, top, tuple(nodes[place] for place in places), tuple(places))
+        CompactionUnit(partition, top, tuple(nodes[place] for place in places), tuple(places))
         for top, places in find_cover(nodes).items()
     ]
 

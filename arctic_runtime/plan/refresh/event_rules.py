@@ -15,8 +15,8 @@ from arctic_runtime.model.sources.declared import Declared
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model, ModelConfig
 
-_OF_A_COLUMN = "merge_columns: "
-_OF_ORDER = ("sequence_by", "valid_time")
+_MERGE_RULE_PREFIX = "merge_columns: "
+_ORDER_KEYS = ("sequence_by", "valid_time")
 """Keys that define the order of events; values of `_seq` that are stored by one order can't be compared in another."""
 
 
@@ -44,7 +44,7 @@ def _list_event_rules(config: ModelConfig) -> Iterator[tuple[str, str]]:
     for sequence, columns in config.sequence_groups.items():
         yield f"sequence_by: {sequence.lower()}", repr(sorted(column.lower() for column in columns))
     for column, function in config.merge_columns.items():
-        yield _OF_A_COLUMN + column.lower(), function
+        yield _MERGE_RULE_PREFIX + column.lower(), function
 
 
 def find_changed_rules(config: ModelConfig, then: Mapping[str, str]) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def find_changed_rules(config: ModelConfig, then: Mapping[str, str]) -> tuple[st
     """
     now, before = hash_event_rules(config), dict(then)
     for new, old in config.renamed_columns.items():
-        was, called = _OF_A_COLUMN + old.lower(), _OF_A_COLUMN + new.lower()
+        was, called = _MERGE_RULE_PREFIX + old.lower(), _MERGE_RULE_PREFIX + new.lower()
         if was in before and called not in before and was not in now:
             before[called] = before.pop(was)
     return tuple(sorted(key for key in {*now, *before} if now.get(key) != before.get(key)))
@@ -87,7 +87,7 @@ def check_recomputable(
     reasons = {
         f"{', '.join(lost)} may no longer have all events": bool(lost),
         "the table was restored to an older version": last.restored is not None,
-        f"rows were declared: {declared.describe_declarations()}": bool(declared.places),
+        f"rows were declared: {declared.describe_declarations()}": bool(declared.points),
     }
     obstacles = [reason for reason, is_so in reasons.items() if is_so]
     if obstacles:
@@ -109,7 +109,7 @@ def _describe_alternatives(changed: tuple[str, ...], apply: str = "") -> str:
 
 
 def _changes_order(changed: tuple[str, ...]) -> bool:
-    return any(key in _OF_ORDER for key in changed)
+    return any(key in _ORDER_KEYS for key in changed)
 
 
 def _quote_rules(changed: tuple[str, ...]) -> str:

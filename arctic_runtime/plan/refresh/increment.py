@@ -60,7 +60,9 @@ class Upstreams:
 
         Each is a text that begins with `table.column`, followed by the column's id or its type.
         """
-        columns = [f"{name}.{column}" for name, state in self.states.items() if state for column in state.moved]
+        columns = [
+            f"{name}.{column}" for name, state in self.states.items() if state for column in state.reassigned_columns
+        ]
         return tuple(sorted(columns))
 
 
@@ -99,8 +101,8 @@ class Increment:
                 return (changes,)
             case Pairs(rows):
                 return (rows,)
-            case AggregateState(state=state, moved=moved, result=result, was=was):
-                return (state, moved, result, was)
+            case AggregateState(state=state, state_changes=state_changes, result=result, old_result=old_result):
+                return (state, state_changes, result, old_result)
             case AffectedKeys(affected, new):
                 return (affected, new)
 
@@ -109,7 +111,7 @@ class Increment:
         """Lists the scans of an incremental run, on the assumption that aggregate state is already stored."""
         maintenance = self.maintenance
         trees = (
-            (maintenance.moved, maintenance.result, maintenance.was)
+            (maintenance.state_changes, maintenance.result, maintenance.old_result)
             if isinstance(maintenance, AggregateState)
             else self.trees
         )
@@ -291,17 +293,19 @@ def _get_change_tree(maintenance: Maintenance) -> Node:
             return changes
         case Pairs(rows):
             return rows
-        case AggregateState(moved=moved):
-            return moved
+        case AggregateState(state_changes=state_changes):
+            return state_changes
         case AffectedKeys(affected):
             return affected
 
 
 def _with_hinted_trees(maintenance: Maintenance, statistics: Statistics) -> Maintenance:
     match maintenance:
-        case AggregateState(result=result, was=was):
+        case AggregateState(result=result, old_result=old_result):
             maintenance = replace(
-                maintenance, result=statistics.with_join_hints(result), was=statistics.with_join_hints(was)
+                maintenance,
+                result=statistics.with_join_hints(result),
+                old_result=statistics.with_join_hints(old_result),
             )
     return _replace_change_tree(maintenance, statistics.with_join_hints(_get_change_tree(maintenance)))
 
@@ -313,7 +317,7 @@ def _replace_change_tree(maintenance: Maintenance, tree: Node) -> Maintenance:
         case Pairs():
             return Pairs(tree)
         case AggregateState():
-            return replace(maintenance, moved=tree)
+            return replace(maintenance, state_changes=tree)
         case AffectedKeys():
             return replace(maintenance, affected=tree)
 

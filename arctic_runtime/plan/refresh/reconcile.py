@@ -23,7 +23,7 @@ from arctic_runtime.model.state import (
     ChangeTableState,
     Commit,
     ConflictingRelation,
-    CurrentViewState,
+    NamedViewState,
     TableState,
 )
 from arctic_runtime.model.step import (
@@ -228,7 +228,7 @@ class _NamedView:
 
     wanted: TableName | None
     noted: str
-    views: tuple[CurrentViewState, ...]
+    views: tuple[NamedViewState, ...]
     columns: tuple[Column, ...]
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.sources.freshness import Freshness, Halt, OriginStatus, TableFacts
+from arctic_runtime.model.sources.freshness import Freshness, NoRefreshReason, OriginStatus, TableFacts
 from arctic_runtime.model.sources.ingestion import Failure
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.inspect import Ingestion
@@ -146,10 +146,10 @@ def _complete_facts(name: TableName, observed: ObservedTable, shown: Shown) -> T
         run = shown.ingestions.get(facts.origin.source, IngestionRun())
         return replace(facts, origin=_add_run(facts.origin, run, shown.now))
     if _is_paused(name, shown):
-        return replace(facts, halt=Halt("is paused", f"resume {name}"))
+        return replace(facts, no_refresh=NoRefreshReason("is paused", f"resume {name}"))
     if refreshing.error:
         action = read_advice(refreshing.error) or "mend what its error names; it is tried again by itself"
-        return replace(facts, halt=Halt(f"fails: {read_first_line(refreshing.error)}", action))
+        return replace(facts, no_refresh=NoRefreshReason(f"fails: {read_first_line(refreshing.error)}", action))
     return facts
 
 

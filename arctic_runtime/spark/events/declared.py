@@ -26,9 +26,9 @@ def drop_declared(model: Model, events: DataFrame, shape: Shape, declared: Decla
     partition or the whole table. Raises ConfigError if the stored place lacks a time zone, and an event is so close to
     it that it may be older or newer.
     """
-    if not declared.places or model.config.sequence_by is None:
+    if not declared.points or model.config.sequence_by is None:
         return events
-    for part, place in declared.places.items():
+    for part, place in declared.points.items():
         _check_declaration(model, events, shape, part, place)
         is_known = _is_until(model, marks.read_latest(place, shape.sequence_type)) & is_in_part(part, shape)
         events = events.where(~F.coalesce(is_known, F.lit(False)))

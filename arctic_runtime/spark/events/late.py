@@ -84,7 +84,7 @@ def check_all_is_kept(model: Model, upstreams: Upstreams, last: RunSummary) -> N
     trimmed = [source for source, state in upstreams.states.items() if state and state.has_lost_rows]
     reasons = {
         "it was restored": last.restored is not None,
-        f"rows were declared: {declared.describe_declarations()}": bool(declared.places),
+        f"rows were declared: {declared.describe_declarations()}": bool(declared.points),
         f"{', '.join(trimmed)} no longer keeps all its rows": bool(trimmed),
     }
     broken = [reason for reason, is_so in reasons.items() if is_so]

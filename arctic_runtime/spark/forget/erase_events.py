@@ -199,7 +199,7 @@ def _explain_other_origin(last: RunSummary) -> str:
     """Returns `restored` if rows come from a restore, `declared` if they come from an overwrite, else an empty text."""
     if last.restored is not None:
         return "restored"
-    return "declared" if last.declared and last.declared.places else ""
+    return "declared" if last.declared and last.declared.points else ""
 
 
 def _list_lossy_upstreams(upstreams: Upstreams) -> Sequence[str]:

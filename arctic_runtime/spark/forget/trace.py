@@ -45,7 +45,7 @@ def change_rows(spark: SparkSession, model: Model, state: TableState) -> DataFra
     changes = state.changes
     assert changes is not None
     assert changes.head is not None
-    return read_table(spark, model.table.changes, changes.head.snapshot, changes.formerly)
+    return read_table(spark, model.table.changes, changes.head.snapshot, changes.old_column_names)
 
 
 def hold_in_driver(spark: SparkSession, rows: DataFrame) -> DataFrame:
@@ -225,7 +225,7 @@ def _read_images_ever(
         column for column in source.columns if any(column.name.lower() == wanted.lower() for wanted in fields)
     )
     # The newest commit, since readers of changes may have seen rows that the view or the base does not have yet.
-    log = read_table(spark, source.log, source.commits[-1].version.snapshot, source.formerly)
+    log = read_table(spark, source.log, source.commits[-1].version.snapshot, source.old_column_names)
     log = log if among is None else among.select_rows(log, get_key_columns(source, among.rows))
     return conform_frame(_union_images(log, strip_change_columns(source.columns), source.key), columns_read)
 

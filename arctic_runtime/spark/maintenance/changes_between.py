@@ -32,6 +32,6 @@ def frame_changes_between(session: TableSession, start: int | str | None, end: i
     """
     limits = find_window(session.reader, session.model, start, end)
     rows = read_appended(
-        session.spark(), session.model.table.changes, limits.window, limits.commits is not None, limits.formerly
+        session.spark(), session.model.table.changes, limits.window, limits.commits is not None, limits.old_column_names
     )
     return rows.orderBy(F.col(COMMIT_ORDER), F.col(SEQUENCE))

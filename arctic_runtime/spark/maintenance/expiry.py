@@ -83,7 +83,7 @@ def find_due_expiry(session: TableSession, readers: Iterable[TableName]) -> Expi
     if not may_expire(session.model, state, _get_millis(session), thresholds):
         return None
     plan = select_due_steps(session.model, state, _plan_with_readers(session, state, readers), thresholds)
-    return plan if plan.steps or plan.tags or plan.trim else None
+    return plan if plan.steps or plan.tags or plan.changelog_compaction else None
 
 
 def _require_built_state(session: TableSession) -> TableState:
@@ -109,7 +109,10 @@ def _plan_with_readers(session: TableSession, state: TableState, readers: Iterab
 
 def _perform_plan(session: TableSession, state: TableState, plan: ExpiryPlan) -> ExpiryPlan:
     ages = SetProperties("expiry.ages", session.model.table.changes, {COMMIT_TIMES: format_ages(plan.ages)})
-    steps: list[Step] = [*([plan.trim] if plan.trim else []), *([ages] if plan.ages and plan.steps else [])]
+    steps: list[Step] = [
+        *([plan.changelog_compaction] if plan.changelog_compaction else []),
+        *([ages] if plan.ages and plan.steps else []),
+    ]
     steps += [*plan.tags, *plan.steps]
     for step in steps:
         perform_step(step, session.build_context(state))

@@ -201,7 +201,7 @@ def _explain_other_origin(model: Model, state: TableState, upstreams: Upstreams)
     if gone:
         return f"the versions that were read are gone ({', '.join(gone)})"
     declared = last.declared or Declared()
-    if declared.places:
+    if declared.points:
         return f"rows were declared: {declared.describe_declarations()}"
     trimmed = [upstream for upstream, source in upstreams.states.items() if source and source.is_compacted]
     if trimmed and model.config.has_history:

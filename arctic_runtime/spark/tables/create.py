@@ -109,7 +109,7 @@ def create_change_table(step: CreateChangeTable, context: Context) -> None:
 def create_base(step: CreateBase, context: Context) -> None:
     model, spark = context.model, context.spark
     assert context.state.changes is not None
-    changes = read_table(spark, model.table.changes, step.version.snapshot, context.state.changes.formerly)
+    changes = read_table(spark, model.table.changes, step.version.snapshot, context.state.changes.old_column_names)
     rows = read_folded_rows(spark, model, context.state.changes, step.version.snapshot)
     transforms = (
         *model.config.partition_by,

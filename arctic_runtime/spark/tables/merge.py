@@ -90,7 +90,7 @@ def merge_base(step: MergeBase, context: Context) -> None:
     appended = read_own_changes(spark, model.table.changes, changes, step.start, step.end)
     if base.rows <= context.thresholds.merge.overwritten_base_rows and not model.config.partition_by:
         # Read as one part, so that no row has to be shuffled to be joined with its change.
-        old = read_table(spark, step.table, step.expected, base.formerly).coalesce(1)
+        old = read_table(spark, step.table, step.expected, base.old_column_names).coalesce(1)
         came = appended.coalesce(1)
         rows = overlay_changes(
             old, Unmerged(came, step.commits, False), model.config.primary_key, base.columns

@@ -21,12 +21,12 @@ class VersionWindow:
     """The window between two versions of a table, with the commits in it and old names of columns.
 
     `commits` are the commits of the window that added change rows, oldest first; None if some of them have expired, or
-    if the window has no start. `formerly` has the former names of columns by snapshot.
+    if the window has no start. `old_column_names` has the former names of columns by snapshot.
     """
 
     window: Window
     commits: tuple[Commit, ...] | None
-    formerly: Mapping[int, Names] = field(default_factory=dict)
+    old_column_names: Mapping[int, Names] = field(default_factory=dict)
 
 
 def find_window(reader: CatalogReader, model: Model, start: int | str | None, end: int | str | None) -> VersionWindow:
@@ -51,7 +51,7 @@ def find_window(reader: CatalogReader, model: Model, start: int | str | None, en
         )
     window = Window(str(model.table.changes), None if first is None else first.version, last.version)
     between = _list_commits_in(changes, window) if is_whole and first is not None else None
-    return VersionWindow(window, between, changes.formerly)
+    return VersionWindow(window, between, changes.old_column_names)
 
 
 def _list_commits_in(changes: ChangeTableState, window: Window) -> tuple[Commit, ...]:

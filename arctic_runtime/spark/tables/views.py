@@ -225,7 +225,7 @@ def _add_comment(part: Sql, comment: str | None) -> Sql:
 def _write_view_query(
     model: Model, base_state: BaseState, pinned: tuple[Column, ...], step: ReplaceView, few: bool
 ) -> Sql:
-    wanted, then = base_state.columns, base_state.formerly.get(step.base_snapshot, {})
+    wanted, then = base_state.columns, base_state.old_column_names.get(step.base_snapshot, {})
     columns = [quote_name(column.name) for column in wanted]
     listing = join_parts([fill_statement("t.{c}", c=column) for column in columns])
     base = fill_statement(

@@ -61,7 +61,7 @@ class Store:
     def nodes(self) -> tuple[FileGroup, ...]:
         files = observe_files(self.lake.reader, self.model.base)
         assert files is not None
-        return files.nodes
+        return files.file_groups
 
     def merged(self) -> bool:
         """Whether nothing waits to be merged, and the base alone has all rows."""

@@ -74,10 +74,10 @@ def test_replaced_rows_are_removed_and_readers_continue(lake: Warehouse, merge: 
         lake.run(reader)
     compact_table(lake.session_of(model), "major")
     plan = expired(lake, model, state, events)
-    assert plan.trim is not None
+    assert plan.changelog_compaction is not None
     assert list_changes(lake, model) == [(0, 0, "insert"), (3, 3, "insert"), (1, 30, "update"), (2, 40, "insert")]
     assert lake.rows(model) == sorted(rows.items(), key=repr)
-    assert plan_expiry(later(lake, model), []).trim is None
+    assert plan_expiry(later(lake, model), []).changelog_compaction is None
     assert lake.run(state, refuse).mode == "unchanged"
     put(lake, model, rows | {1: 50, 9: 9})
     for reader in (state, events):

@@ -56,7 +56,7 @@ class Shop:
     def nodes(self, table: TableName | None = None) -> tuple[FileGroup, ...]:
         files = observe_files(self.lake.reader, table or self.model.base)
         assert files is not None
-        return files.nodes
+        return files.file_groups
 
     def lineage(self) -> list[tuple[Any, ...]]:
         """The change table with each row's id and commit."""
@@ -255,7 +255,7 @@ def test_nodes_of_every_transform_are_found_by_their_values(lake: Warehouse, par
         lake.run(model)
     files = observe_files(lake.reader, model.table)
     assert files is not None
-    over = [node for node in files.nodes if len(node.files) > 2]
+    over = [node for node in files.file_groups if len(node.files) > 2]
     assert len(over) > 0
     before = lake.rows(model)
     model = lake.model(
@@ -270,8 +270,8 @@ def test_nodes_of_every_transform_are_found_by_their_values(lake: Warehouse, par
     assert [step.files for step in steps] == [sum(len(node.files) for node in over)]
     after = observe_files(lake.reader, model.table)
     assert after is not None
-    assert {str(node): len(node.files) for node in after.nodes} == {
-        str(node): 1 if node in over or partition_by == ["raw"] else len(node.files) for node in files.nodes
+    assert {str(node): len(node.files) for node in after.file_groups} == {
+        str(node): 1 if node in over or partition_by == ["raw"] else len(node.files) for node in files.file_groups
     }
     assert lake.rows(model) == before
     assert lake.broken(model) == []

@@ -10,7 +10,7 @@ from arctic_runtime.catalog.lookup import look_up_row
 from arctic_runtime.catalog.observation.manifests import observe_files, observe_specs
 from arctic_runtime.model.files.compaction import ResizeBuckets
 from arctic_runtime.model.files.layout import compute_node_count
-from arctic_runtime.plan.maintenance.hash_trees import Unit, list_units
+from arctic_runtime.plan.maintenance.hash_trees import CompactionUnit, list_units
 from arctic_runtime.spark.maintenance.compaction import compact_if_due, compact_table, split_table
 from arctic_runtime.thresholds import Thresholds
 from tests.crash.dying import dying
@@ -47,7 +47,7 @@ class Shop:
     def split(self, limit: int) -> Compacted:
         return split_table(self.lake.session_of(self.model(limit)))
 
-    def units(self) -> list[Unit]:
+    def units(self) -> list[CompactionUnit]:
         found = observe_files(self.lake.reader, self.model().base)
         assert found is not None
         made = list_units(found, "i.d")
@@ -55,7 +55,7 @@ class Shop:
         return made
 
     def places(self) -> list[list[str]]:
-        return sorted(sorted({str(place) for place in unit.places}) for unit in self.units())
+        return sorted(sorted({str(place) for place in unit.hash_nodes}) for unit in self.units())
 
     @property
     def default(self) -> list[str]:
@@ -101,7 +101,7 @@ def test_one_node_splits_alone_and_the_table_is_right_while_two_depths_lie_side_
     (step,) = shop.split(sizes[-1] - 1).steps
     assert isinstance(step, ResizeBuckets)
     assert (step.direction, step.depth, len(step.nodes)) == ("split", 2, 1)
-    assert sorted(len(unit.places) for unit in shop.units()) == [1, 1, 1]
+    assert sorted(len(unit.hash_nodes) for unit in shop.units()) == [1, 1, 1]
     assert sorted(unit.depth for unit in shop.units()) == [1, 2, 2]
     assert not any(file.deleted for unit in shop.units() for file in unit.files if unit.depth == 2)
     assert merge == "on_read" or shop.is_shuffled(capsys)

@@ -87,5 +87,5 @@ def test_change_rows_are_those_of_spark_after_new_columns_compaction_and_expiry(
     assert len(check_same(lake, model, None)) == 6 + len(check_same(lake, model, first))
     later = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=2)
     plan = expire_versions(lake.session_of(model, now=later), [])
-    assert plan.trim is not None
+    assert plan.changelog_compaction is not None
     assert len(check_same(lake, model, None)) == 7

@@ -48,7 +48,7 @@ class Shop:
         """Deleted rows as compaction sees them."""
         files = observe_files(self.lake.reader, model.base)
         assert files is not None
-        return sum(file.deleted for node in files.nodes for file in node.files)
+        return sum(file.deleted for node in files.file_groups for file in node.files)
 
 
 @pytest.mark.slow

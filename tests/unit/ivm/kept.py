@@ -108,8 +108,8 @@ def _add_up(con: duckdb.DuckDBPyConnection, kept: Kept, plan: AggregateState, ch
     if kept.state != plan.state:
         _create(con, kept.totals, build_query(read_image(plan.state, "old", changed)))
         kept.state = plan.state
-    _create(con, "moved", build_query(plan.moved))
-    _show(con, plan, plan.was, kept.totals, "was")
+    _create(con, "moved", build_query(plan.state_changes))
+    _show(con, plan, plan.old_result, kept.totals, "was")
     _add(con, kept.totals, plan)
     _show(con, plan, plan.result, kept.totals, "now")
     con.execute(f"create or replace table full_totals as from {kept.totals} limit 0")

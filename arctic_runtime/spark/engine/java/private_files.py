@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _SEPARATORS = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\f": r"\f"}
-_OF_KEYS = {**_SEPARATORS, " ": r"\ ", "=": r"\=", ":": r"\:", "#": r"\#", "!": r"\!"}
+_KEY_ESCAPES = {**_SEPARATORS, " ": r"\ ", "=": r"\=", ":": r"\:", "#": r"\#", "!": r"\!"}
 _IN_QUOTES = {**_SEPARATORS, '"': r"\""}
 
 
@@ -21,7 +21,7 @@ def write_private(file: Path, text: str) -> Path:
 def format_properties(settings: Mapping[str, str]) -> str:
     """Formats settings as the text of a file for `spark-submit --properties-file`."""
     return "".join(
-        f"{_escape_text(key, _OF_KEYS)}={_escape_text(value, _SEPARATORS)}\n" for key, value in settings.items()
+        f"{_escape_text(key, _KEY_ESCAPES)}={_escape_text(value, _SEPARATORS)}\n" for key, value in settings.items()
     )
 
 

@@ -73,7 +73,7 @@ def update_aggregate_state(
     """
     spark, thresholds = context.spark, context.thresholds.incremental
     before = _read_stored_state(context, plan)
-    register((plan.state, plan.result) if before is None else (plan.moved, plan.result, plan.was))
+    register((plan.state, plan.result) if before is None else (plan.state_changes, plan.result, plan.old_result))
     if before is None:
         made = _compute_state(spark, plan)
         if made is None:
@@ -84,18 +84,19 @@ def update_aggregate_state(
         _write_state(context, everything)
         return Followed(_compute_result_rows(spark, everything, plan.result, _AFTER), None)
     materialize = partial(_materialize_small, most=thresholds.state_groups, hold=hold)
-    moved = materialize(spark.sql(render_sql(plan.moved)))
-    now = _apply_changes(before, moved, plan, register, materialize)
+    state_changes = materialize(spark.sql(render_sql(plan.state_changes)))
+    now = _apply_changes(before, state_changes, plan, register, materialize)
     background.submit_action(partial(_write_state, context, now))
     base = context.state.base
     is_few = base is not None and base.rows <= thresholds.compared_groups
     takes_all = is_few or not plan.by_group
-    was, is_now = (
-        state_rows if takes_all else _select_changed_groups(state_rows, moved, plan.keys)
+    old_state, new_state = (
+        state_rows if takes_all else _select_changed_groups(state_rows, state_changes, plan.keys)
         for state_rows in (before, now)
     )
     return Followed(
-        _compute_result_rows(spark, is_now, plan.result, _AFTER), _compute_result_rows(spark, was, plan.was, _BEFORE)
+        _compute_result_rows(spark, new_state, plan.result, _AFTER),
+        _compute_result_rows(spark, old_state, plan.old_result, _BEFORE),
     )
 
 
@@ -150,14 +151,14 @@ def read_state(spark: SparkSession, model: Model, snapshot: int, plan: Aggregate
 
 
 def _apply_changes(
-    before: DataFrame, moved: DataFrame, plan: AggregateState, register: Register, materialize: Hold
+    before: DataFrame, state_changes: DataFrame, plan: AggregateState, register: Register, materialize: Hold
 ) -> DataFrame:
     """Returns the aggregate state after the changes; recomputes groups that lost a minimum or maximum from the sources.
 
-    `before` is the state before the changes, `moved` has the changes per group. `register` creates the views of sources
-    that operator trees read; `materialize` computes rows at once, so that they are not recomputed for each use.
+    `before` is the state before the changes, `state_changes` has the changes per group. `register` creates the views of
+    sources that operator trees read; `materialize` computes rows at once, so that they are not recomputed for each use.
     """
-    added = _add_changes(before, moved, plan)
+    added = _add_changes(before, state_changes, plan)
     if not plan.extremes:
         return added
     added = materialize(added)
@@ -167,7 +168,7 @@ def _apply_changes(
     if plan.keys:
         lost.select(*[to_column(key) for key in plan.keys]).createOrReplaceTempView(quote_name(LOST))
     # Views have only the columns of the registered trees, and earlier plans read them as well: register all trees.
-    register((plan.moved, plan.recomputed, plan.result, plan.was))
+    register((plan.state_changes, plan.recomputed, plan.result, plan.old_result))
     recomputed = before.sparkSession.sql(render_sql(plan.recomputed))
     return materialize(unaffected.unionAll(cast_like(recomputed, before)))
 
@@ -184,14 +185,14 @@ def _materialize_small(rows: DataFrame, most: int, hold: Hold) -> DataFrame:
     return rows.sparkSession.createDataFrame(table, rows.schema) if table.num_rows <= most else hold(rows)
 
 
-def _add_changes(before: DataFrame, moved: DataFrame, plan: AggregateState) -> DataFrame:
-    """Adds the changes `moved` to the state `before`, with the types of `before`; drops groups without remaining rows.
+def _add_changes(before: DataFrame, state_changes: DataFrame, plan: AggregateState) -> DataFrame:
+    """Adds `state_changes` to the state `before`, with the types of `before`; drops groups without remaining rows.
 
     If the state has minimums or maximums, the column _LOST says whether the group may have lost one.
     """
     types = dict(before.dtypes)
     gone = {extreme.gone: types[extreme.name] for extreme in plan.extremes}
-    came = cast_like(moved, before, gone)
+    came = cast_like(state_changes, before, gone)
     # The state is small: in one partition, grouping needs no shuffle.
     both = before.selectExpr("*", *[cast_as(NULL, kind, part) for part, kind in gone.items()]).unionAll(came)
     sums = [cast_as(fill_statement("sum({part})", part=quote_name(part)), types[part], part) for part in plan.sums]
@@ -227,14 +228,14 @@ def cast_like(rows: DataFrame, stored: DataFrame, more: Mapping[str, str] | None
     return rows.selectExpr(*[cast_as(quote_name(part), kind, part) for part, kind in types.items()])
 
 
-def _select_changed_groups(rows: DataFrame, moved: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Selects from `rows`, an aggregate state, the groups that are in `moved`, the changes per group.
+def _select_changed_groups(rows: DataFrame, state_changes: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Selects from `rows`, an aggregate state, the groups that are in `state_changes`, the changes per group.
 
     `keys` are the columns of the group; nulls in them equal each other.
     """
     if not keys:
         return rows
-    touched = moved.select(*as_key(keys)).hint("broadcast")
+    touched = state_changes.select(*as_key(keys)).hint("broadcast")
     return rows.join(touched, match_key(rows, keys, null_safe=True), "left_semi")
 
 

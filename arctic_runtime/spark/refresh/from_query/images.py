@@ -253,7 +253,7 @@ def read_rows_at(
     is cheap.
     """
     if source.kind != "changes":
-        return select(read_table(spark, source.name, version.snapshot, source.formerly))
+        return select(read_table(spark, source.name, version.snapshot, source.old_column_names))
     assert source.key is not None
     columns = strip_change_columns(source.columns)
     merged = source.find_base_before(version)
@@ -262,7 +262,7 @@ def read_rows_at(
         newest = select_newest_changes(log, source.key, 2).where(F.col(ACTION) != DELETE)
         return select(conform_frame(newest, columns))
     snapshot, at = merged
-    base = select(conform_frame(read_table(spark, source.base, snapshot, source.formerly), columns))
+    base = select(conform_frame(read_table(spark, source.base, snapshot, source.old_column_names), columns))
     span = Window(str(source.name), at, version)
     pending = source.count_commits_in(span)
     if not pending:

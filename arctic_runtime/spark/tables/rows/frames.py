@@ -160,14 +160,15 @@ def combine_any(conditions: Sequence[Expression]) -> Expression:
 
 
 def read_table(
-    spark: SparkSession, table: TableName, snapshot: int, formerly: Mapping[int, Names] = NO_OTHERS
+    spark: SparkSession, table: TableName, snapshot: int, old_column_names: Mapping[int, Names] = NO_OTHERS
 ) -> DataFrame:
     """Reads a table's rows at a snapshot, with the columns that the table had at that time.
 
-    Columns that were renamed since get their current names; `formerly` has, by snapshot id, the old name of each.
+    Columns that were renamed since get their current names; `old_column_names` has, by snapshot id, the old name of
+    each.
     """
     rows = spark.read.option("versionAsOf", str(snapshot)).table(quote_name(*table.parts))
-    then = formerly.get(snapshot)
+    then = old_column_names.get(snapshot)
     if not then:
         return rows
     others = {column_name.lower() for column_name in (*then, *then.values())}
@@ -180,21 +181,21 @@ def read_appended(
     table: TableName,
     window: Span,
     chain_is_whole: bool = True,
-    formerly: Mapping[int, Names] = NO_OTHERS,
+    old_column_names: Mapping[int, Names] = NO_OTHERS,
 ) -> DataFrame:
     """Reads the rows that were appended to a table in a window; without a start, all rows at its end.
 
-    `formerly` is that of `read_table`. If snapshots within the window are expired (`chain_is_whole` is False), the rows
-    are selected by their row lineage, which needs format version 3 and prunes no files. A window whose start is its end
-    has no rows; Iceberg itself can't read such a range.
+    `old_column_names` is that of `read_table`. If snapshots within the window are expired (`chain_is_whole` is False),
+    the rows are selected by their row lineage, which needs format version 3 and prunes no files. A window whose start
+    is its end has no rows; Iceberg itself can't read such a range.
     """
     start, end = window.start, window.end
     if start is None:
-        return read_table(spark, table, end.snapshot, formerly)
+        return read_table(spark, table, end.snapshot, old_column_names)
     if start == end:
-        return read_table(spark, table, end.snapshot, formerly).where(F.lit(False))
+        return read_table(spark, table, end.snapshot, old_column_names).where(F.lit(False))
     if not chain_is_whole:
-        return read_table(spark, table, end.snapshot, formerly).where(F.col(COMMIT_ORDER) > start.sequence)
+        return read_table(spark, table, end.snapshot, old_column_names).where(F.col(COMMIT_ORDER) > start.sequence)
     reader = spark.read.option("start-snapshot-id", str(start.snapshot)).option("end-snapshot-id", str(end.snapshot))
     return reader.table(quote_name(*table.parts))
 
@@ -202,7 +203,7 @@ def read_appended(
 def read_appended_rows(spark: SparkSession, source: SourceState, window: Span) -> DataFrame:
     """Reads the rows that were appended to an upstream's change table, or to another upstream, in a window."""
     is_snapshot_there = source.keeps_version(window.start)
-    return read_appended(spark, source.log, window, is_snapshot_there, source.formerly)
+    return read_appended(spark, source.log, window, is_snapshot_there, source.old_column_names)
 
 
 def read_own_changes(
@@ -213,7 +214,7 @@ def read_own_changes(
     None for `start` means from the beginning.
     """
     window = Span(str(table), start, end)
-    return read_appended(spark, table, window, changes.keeps_version(start), changes.formerly)
+    return read_appended(spark, table, window, changes.keeps_version(start), changes.old_column_names)
 
 
 def read_until(spark: SparkSession, source: SourceState, until: Version) -> DataFrame:
@@ -222,8 +223,8 @@ def read_until(spark: SparkSession, source: SourceState, until: Version) -> Data
     If that snapshot is expired, they are selected by row lineage.
     """
     if source.keeps_version(until):
-        return read_table(spark, source.log, until.snapshot, source.formerly)
-    rows = read_table(spark, source.log, source.version.snapshot, source.formerly)
+        return read_table(spark, source.log, until.snapshot, source.old_column_names)
+    rows = read_table(spark, source.log, source.version.snapshot, source.old_column_names)
     return rows.where(F.col(COMMIT_ORDER) <= until.sequence)
 
 
@@ -257,7 +258,7 @@ def read_folded_rows(
     assert changes.head is not None
     at = changes.head.snapshot if snapshot is None else snapshot
     commits = max(2, changes.count_after(None)) if REPAIRED in changes.properties else changes.count_after(None)
-    rows = read_table(spark, model.table.changes, at, changes.formerly)
+    rows = read_table(spark, model.table.changes, at, changes.old_column_names)
     newest = select_newest_changes(rows, model.config.primary_key, commits).where(F.col(ACTION) != "delete")
     return conform_frame(newest, strip_change_columns(changes.columns))
 
@@ -279,7 +280,7 @@ def _read_base_rows(spark: SparkSession, model: Model, state: TableState, only: 
     """Reads the rows of the base table, only those with keys in `only` if given; None if there is no base table yet."""
     if state.base is None:
         return None
-    base = read_table(spark, model.base, state.base.snapshot, state.base.formerly)
+    base = read_table(spark, model.base, state.base.snapshot, state.base.old_column_names)
     return only.select_rows(base, model.config.entity_key) if only else base
 
 

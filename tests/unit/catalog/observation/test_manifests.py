@@ -39,11 +39,11 @@ def test_files_are_listed_by_node_with_their_rows_and_bytes(shop, writing, tmp_p
     assert found is not None
     assert (found.table, found.snapshot) == (named("t"), made.version("t").snapshot)
     assert found.target_bytes == DEFAULT_TARGET_BYTES
-    nodes = [(node.spec, str(node), [file.rows for file in node.files]) for node in found.nodes]
+    nodes = [(node.spec, str(node), [file.rows for file in node.files]) for node in found.file_groups]
     assert nodes == [(0, "all rows", [2, 2]), (1, "note = b", [2]), (1, "note = null", [1])]
-    assert all(file.bytes > 0 and not file.deleted for node in found.nodes for file in node.files)
+    assert all(file.bytes > 0 and not file.deleted for node in found.file_groups for file in node.files)
     totals = observe_totals(made.reader, named("t"))
-    size = sum(file.bytes for node in found.nodes for file in node.files)
+    size = sum(file.bytes for node in found.file_groups for file in node.files)
     assert totals == FileTotals(4, 0, appends=3, bytes=size, added_bytes=size)
     assert (found.spec, [str(of) for of in found.transforms]) == (1, ["note"])
 

@@ -264,9 +264,9 @@ def test_snapshots_tell_what_columns_were_called_where_that_was_otherwise(shop) 
     first, second = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
     source = observe_source(warehouse.reader, TableName("lake", "dwd", "moved"))
     assert source is not None
-    assert source.formerly == {first: {"x": "a", "b": "c", "c": "b", "D": ""}}
-    assert second not in source.formerly
-    assert source.moved == ("x=2", "c=3", "b=4", "d=7")
+    assert source.old_column_names == {first: {"x": "a", "b": "c", "c": "b", "D": ""}}
+    assert second not in source.old_column_names
+    assert source.reassigned_columns == ("x=2", "c=3", "b=4", "d=7")
 
 
 def test_what_is_no_table_or_has_no_snapshot_is_no_source(shop) -> None:

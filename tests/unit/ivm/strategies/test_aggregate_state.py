@@ -105,10 +105,10 @@ class Kept:
     def follow(self, plan: AggregateState, changed: frozenset[TableName]) -> None:
         if self.state != plan.state:
             self.plan_aggregate_state, self.state = rows(self.con, read_image(plan.state, "old", changed)), plan.state
-        moved = rows(self.con, plan.moved)
+        moved = rows(self.con, plan.state_changes)
         before, self.plan_aggregate_state = self.plan_aggregate_state, self._moved_on(plan, moved)
         touched = keys_of(plan, moved)
-        was = self._shown(plan, plan.was, before, touched)
+        was = self._shown(plan, plan.old_result, before, touched)
         now = self._shown(plan, plan.result, self.plan_aggregate_state, touched)
         assert was <= self.result
         assert not picked(now, self.tree, self.key) & picked(self.result - was, self.tree, self.key)
@@ -410,7 +410,7 @@ def test_a_row_that_comes_by_one_term_and_goes_by_another_is_no_extreme(con: duc
 def test_only_lost_groups_are_read_again() -> None:
     plan = plan_state(grouped("min(`h.b`)"), ("h.a",), HEAP)
     assert isinstance(plan, AggregateState)
-    assert [scan.image for scan in list_scans(plan.moved)] == ["delta"]
+    assert [scan.image for scan in list_scans(plan.state_changes)] == ["delta"]
     assert [scan.image for scan in list_scans(plan.recomputed)] == ["new"]
     (only,) = (node for node in walk_tree(plan.recomputed) if isinstance(node, SemiJoin))
     assert only.left == H
@@ -429,7 +429,7 @@ def test_the_least_whole_number_has_an_opposite(con: duckdb.DuckDBPyConnection) 
     assert plan is not None
     least = "select 1 as a, (-2147483648)::int as b, 0 as c, -1 as __arctic_weight"
     con.execute(f'create or replace table "{name_input(HEAP.name, "delta")}" as {least}')
-    assert rows(con, plan.moved) == Counter([(1, -1, -1, 2147483648)])
+    assert rows(con, plan.state_changes) == Counter([(1, -1, -1, 2147483648)])
 
 
 def test_what_is_never_null_is_counted_by_the_rows() -> None:
@@ -441,7 +441,7 @@ def test_what_is_never_null_is_counted_by_the_rows() -> None:
 def test_nothing_but_the_changes_is_read_to_add_them() -> None:
     plan = plan_state(HAVING, ("h.a",), HEAP)
     assert isinstance(plan, AggregateState)
-    assert [scan.image for scan in list_scans(plan.moved)] == ["delta"]
+    assert [scan.image for scan in list_scans(plan.state_changes)] == ["delta"]
     assert list_scans(plan.result) == ()
 
 
@@ -449,7 +449,7 @@ def test_what_is_kept_does_not_depend_on_what_changed() -> None:
     tree = Aggregate(Join("inner", L, R, condition("`l.a` = `r.id`")), ("l.b",), calls("count(*)", "sum(`r.b`)"))
     plans = [plan_state(tree, ("l.b",), *changed) for changed in ((ONE,), (TWO,), (ONE, TWO))]
     assert len({plan.state for plan in plans if isinstance(plan, AggregateState)}) == 1
-    assert len({plan.moved for plan in plans if isinstance(plan, AggregateState)}) == 3
+    assert len({plan.state_changes for plan in plans if isinstance(plan, AggregateState)}) == 3
 
 
 def test_aggregate_state_can_be_described_without_knowing_the_changes() -> None:

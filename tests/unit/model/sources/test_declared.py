@@ -20,15 +20,15 @@ def a_model(*partition_by: Transform) -> Model:
 
 def test_a_declaration_of_all_rows_replaces_those_of_partitions() -> None:
     both = Declared().add_declaration(EU, "10").add_declaration(US, "5")
-    assert both.places == {EU: "10", US: "5"}
+    assert both.points == {EU: "10", US: "5"}
     assert (both.list_earlier_positions(EU), both.list_earlier_positions(US)) == (("10",), ("5",))
     assert sorted(both.list_earlier_positions(WHOLE)) == ["10", "5"]
     again = both.add_declaration(EU, "20")
-    assert again.places == {EU: "20", US: "5"}
+    assert again.points == {EU: "20", US: "5"}
     whole = again.add_declaration(WHOLE, "30")
-    assert whole.places == {WHOLE: "30"}
+    assert whole.points == {WHOLE: "30"}
     assert whole.list_earlier_positions(EU) == ("30",)
-    assert whole.add_declaration(EU, "31").places == {WHOLE: "30", EU: "31"}
+    assert whole.add_declaration(EU, "31").points == {WHOLE: "30", EU: "31"}
     assert sorted(whole.add_declaration(EU, "31").list_earlier_positions(EU)) == ["30", "31"]
 
 

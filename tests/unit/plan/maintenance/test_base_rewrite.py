@@ -108,9 +108,9 @@ def test_a_step_says_what_is_merged_and_how_far() -> None:
         lying(MIB, transforms=(DAY,)),
         lying(REWRITE.task_bytes + 1),
         replace(lying(MIB), snapshot=HEAD + 1),
-        replace(lying(MIB), nodes=(*lying(MIB).nodes, *lying(MIB, spec=1).nodes)),
-        replace(lying(MIB), nodes=(FileGroup(0, (), (DataFile(MIB, 1),)),)),
-        replace(lying(MIB), nodes=(FileGroup(0, (PartitionValue(BUCKET, "1", ""),), (DataFile(MIB, 1),)),)),
+        replace(lying(MIB), file_groups=(*lying(MIB).file_groups, *lying(MIB, spec=1).file_groups)),
+        replace(lying(MIB), file_groups=(FileGroup(0, (), (DataFile(MIB, 1),)),)),
+        replace(lying(MIB), file_groups=(FileGroup(0, (PartitionValue(BUCKET, "1", ""),), (DataFile(MIB, 1),)),)),
     ],
     ids=["empty", "other key", "no bucket", "too large", "moved on", "two specs", "no nodes", "nothing known"],
 )

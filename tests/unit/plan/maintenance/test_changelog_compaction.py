@@ -22,7 +22,7 @@ from arctic_runtime.model.properties import COMMIT_TIMES, COMPACTED_UNTIL
 from arctic_runtime.model.state import ChangeTableState, Commit, TableState
 from arctic_runtime.model.table import Model, ModelConfig, Retention
 from arctic_runtime.plan.config.maintenance_settings import read_retention
-from arctic_runtime.plan.maintenance.changelog_compaction import is_due, plan_changelog_trim, select_ages_to_keep
+from arctic_runtime.plan.maintenance.changelog_compaction import is_due, plan_changelog_compaction, select_ages_to_keep
 from arctic_runtime.plan.maintenance.expiry import describe_expiry, may_expire, plan_snapshot_expiry, select_due_steps
 from arctic_runtime.thresholds import Thresholds
 from tests.unit.plan.maintenance.test_expiry import LOG, TABLE, a_state, the_log, v
@@ -63,7 +63,7 @@ def one_commit(number: int, at_ms: int) -> ChangeTableState:
 
 
 def cut(state: TableState, model: Model = MODEL, **readers: int) -> int | None:
-    found, _ = plan_changelog_trim(model, state, {of: v(number) for of, number in readers.items()}, NOW)
+    found, _ = plan_changelog_compaction(model, state, {of: v(number) for of, number in readers.items()}, NOW)
     return found.until.sequence if found else None
 
 
@@ -74,7 +74,7 @@ def test_without_an_age_of_change_rows_they_stay() -> None:
 
 def test_rows_go_up_to_the_newest_old_commit_that_all_have_read() -> None:
     state = at(a_state(5, merged=5), 1, 2, NOW - 1000 * SECONDS - 1, NOW - 1000 * SECONDS, NOW)
-    assert plan_changelog_trim(MODEL, state, {}, NOW) == (
+    assert plan_changelog_compaction(MODEL, state, {}, NOW) == (
         CompactChangelog(LOG, 105, Age(3, NOW - 1000 * SECONDS - 1)),
         (),
     )
@@ -94,12 +94,12 @@ def test_what_was_announced_and_not_done_is_done_the_next_time() -> None:
     *commits, last = state.changes.commits
     last = replace(last, summary={COMPACTED_UNTIL: "3:3"}, rows=0)
     once = replace(state, changes=replace(state.changes, properties={COMPACTED_UNTIL: "4:4"}, commits=(*commits, last)))
-    assert plan_changelog_trim(MODEL, once, {}, NOW) == (CompactChangelog(LOG, 105, Age(4, 4)), ())
+    assert plan_changelog_compaction(MODEL, once, {}, NOW) == (CompactChangelog(LOG, 105, Age(4, 4)), ())
 
 
 def test_readers_that_keep_old_rows_are_reported() -> None:
     state = a_state(5, merged=5)
-    found, waits = plan_changelog_trim(MODEL, state, {"lake.dws.by_day has read up to it": v(2)}, NOW)
+    found, waits = plan_changelog_compaction(MODEL, state, {"lake.dws.by_day has read up to it": v(2)}, NOW)
     assert found is not None
     assert (found.until.sequence, waits) == (2, ("lake.dws.by_day has read up to it",))
     plan = plan_snapshot_expiry(MODEL, state, SnapshotUse([the_log(5)], {"lake.dws.by_day": v(2)}), NOW, LIMITS)
@@ -151,7 +151,7 @@ def test_a_run_compacts_the_changelog_a_few_times_in_the_span_and_expires_snapsh
     step = 1000 * SECONDS // 4
     state = with_summary(at(a_state(2, merged=2), 7 + step - 1, 7 + step), trimmed="1:7")
     assert state.changes is not None
-    found, _ = plan_changelog_trim(MODEL, state, {}, NOW)
+    found, _ = plan_changelog_compaction(MODEL, state, {}, NOW)
     assert found == CompactChangelog(LOG, 102, Age(2, 7 + step))
     assert is_due(MODEL, state.changes, found, CHANGELOG)
     assert not is_due(MODEL, state.changes, replace(found, until=Age(2, 7 + step - 1)), CHANGELOG)
@@ -164,7 +164,7 @@ def test_a_run_compacts_the_changelog_a_few_times_in_the_span_and_expires_snapsh
     plan = plan_snapshot_expiry(both, a_state(3, merged=3), SnapshotUse([the_log(3)]), NOW, LIMITS)
     assert plan.steps == (ExpireSnapshots(LOG, (101, 102)),)
     assert select_due_steps(both, with_summary(a_state(3, merged=3), trimmed="0:0"), plan, LIMITS) == replace(
-        plan, steps=(), trim=None
+        plan, steps=(), changelog_compaction=None
     )
 
 

@@ -112,7 +112,7 @@ def test_a_level_is_rewritten_in_commits_of_limited_size_and_resumed_after_the_l
     assert all(step.bytes <= LIMITS.compaction.group_bytes for step in plan.steps if isinstance(step, ResizeBuckets))
     first = plan.steps[0]
     assert isinstance(first, ResizeBuckets)
-    rest = [node for node in table.nodes if node not in first.nodes]
+    rest = [node for node in table.file_groups if node not in first.nodes]
     children = [node(5, i, 125) for i in (0, 1, 2, 3, 16, 17, 18, 19)]
     again = [
         step.nodes
@@ -158,7 +158,7 @@ def test_files_of_several_depths_are_one_unit_that_lies_where_most_of_it_is() ->
     table = lying(node(1, 0, 10), node(2, 0, 100), node(2, 2, 60), node(1, 1, 50), depth=1)
     units = list_units(table, "id")
     assert units is not None
-    assert [(unit.top, unit.depth, unit.spec, len(unit.nodes), unit.is_mixed) for unit in units] == [
+    assert [(unit.top, unit.depth, unit.spec, len(unit.file_groups), unit.is_mixed) for unit in units] == [
         (HashNode(1, 0), 2, 2, 3, True),
         (HashNode(1, 1), 1, 1, 1, False),
     ]
@@ -202,7 +202,7 @@ def test_nodes_that_files_of_another_depth_came_to_are_looked_at_once_more_and_t
 def test_nodes_that_were_written_under_their_own_spec_are_not_looked_at_again() -> None:
     table = lying(*[node(1, i, *[1] * 20) for i in range(2)])
     performed = plan_file_compaction(MODEL, TableState(), [table], "minor", LIMITS).steps
-    assert list_rewritten_groups(performed) == {table.locate_group(node) for node in table.nodes}
+    assert list_rewritten_groups(performed) == {table.locate_group(node) for node in table.file_groups}
 
 
 # Putting nodes together
@@ -262,7 +262,7 @@ def test_a_compaction_splits_first_and_does_nothing_else_to_a_node_that_splits(m
     table = lying(node(1, 0, *[10] * 30), node(1, 1, *[1] * 60))
     steps = plan_file_compaction(MODEL, TableState(), [table], mode, LIMITS).steps
     assert [type(step) for step in steps] == [ResizeBuckets, RewriteFiles]
-    assert [group for step in steps for group in getattr(step, "nodes", ())] == list(table.nodes)
+    assert [group for step in steps for group in getattr(step, "nodes", ())] == list(table.file_groups)
 
 
 def test_a_minor_compaction_splits_nothing() -> None:
@@ -346,7 +346,7 @@ def performed(table: TableFiles) -> TableFiles:
             sizes[at] = sizes.get(at, 0) + group.bytes / MIB / len(goals)
     kept = {
         (node.partition[0].value, node.spec, int(node.partition[-1].value or 0)): node
-        for node in table.nodes
+        for node in table.file_groups
         if node not in step.nodes
     }
     made = [node(step.depth, index, size, day=day) for (day, index), size in sizes.items()]
@@ -371,7 +371,9 @@ def test_splitting_ends_with_every_node_within_its_limit_or_a_reason(tree: Any) 
     reasons = {id(left.node): left.reason for left in plan.left}
     for unit in units:
         if unit.largest > LIMIT:
-            assert all("few values" in reasons[id(node)] or "no more than" in reasons[id(node)] for node in unit.nodes)
+            assert all(
+                "few values" in reasons[id(node)] or "no more than" in reasons[id(node)] for node in unit.file_groups
+            )
 
 
 @settings(max_examples=40)

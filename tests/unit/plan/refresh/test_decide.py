@@ -23,7 +23,7 @@ from arctic_runtime.model.state import (
     ChangeTableState,
     Commit,
     ConflictingRelation,
-    CurrentViewState,
+    NamedViewState,
     Removed,
     SourceState,
     TableState,
@@ -616,7 +616,7 @@ def test_a_decision_without_windows_consumes_nothing() -> None:
 
 def test_a_view_of_change_rows_takes_no_name_of_another_relation() -> None:
     model = a_model(changes_view=True)
-    own, other = (CurrentViewState(TABLE.with_name("orders_cdf"), "view", (), is_own) for is_own in (True, False))
+    own, other = (NamedViewState(TABLE.with_name("orders_cdf"), "view", (), is_own) for is_own in (True, False))
     assert decide_refresh(model, TableState(changes_views=(own,)), reading(a_source(1)), RUN_AGAIN).mode == "create"
     with pytest.raises(ConfigError, match=r"view of change rows[\s\S]*the view lake\.dwd\.orders_cdf, which was not"):
         decide_refresh(model, TableState(changes_views=(other,)), reading(a_source(1)), REFRESH)
@@ -627,7 +627,7 @@ def test_a_view_of_change_rows_takes_no_name_of_another_relation() -> None:
 
 def test_a_view_of_current_versions_takes_no_name_of_another_relation() -> None:
     model = a_model(history="scd2", primary_key=("id", "_valid_from"), current_view="orders_now")
-    own, other = (CurrentViewState(TABLE.with_name("orders_now"), "view", (), is_own) for is_own in (True, False))
+    own, other = (NamedViewState(TABLE.with_name("orders_now"), "view", (), is_own) for is_own in (True, False))
     assert decide_refresh(model, TableState(current_views=(own,)), reading(a_source(1)), RUN_AGAIN).mode == "create"
     with pytest.raises(
         ConfigError, match=r"found: the view lake\.dwd\.orders_now, which was not created by this model"

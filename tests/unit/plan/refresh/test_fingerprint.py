@@ -65,7 +65,7 @@ def test_the_fingerprint_does_not_look_at_layout_and_comments(changed: Model) ->
 
 
 def moved(*columns: str) -> Upstreams:
-    source: SourceState = replace(a_source(1), moved=columns)
+    source: SourceState = replace(a_source(1), reassigned_columns=columns)
     return Upstreams({str(UP): source})
 
 

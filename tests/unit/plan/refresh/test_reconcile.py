@@ -22,7 +22,7 @@ from arctic_runtime.model.state import (
     ChangeTableState,
     Commit,
     ConflictingRelation,
-    CurrentViewState,
+    NamedViewState,
     TableState,
     ViewState,
 )
@@ -446,8 +446,8 @@ CURRENT, FORMER = TABLE.with_name(f"{TABLE.name}_current"), TABLE.with_name("for
 CREATE = ReplaceCurrentView(CURRENT, TABLE)
 
 
-def make_view(name: TableName, columns: tuple[Column, ...] = COLUMNS, is_own: bool = True) -> CurrentViewState:
-    return CurrentViewState(name, "view", columns, is_own)
+def make_view(name: TableName, columns: tuple[Column, ...] = COLUMNS, is_own: bool = True) -> NamedViewState:
+    return NamedViewState(name, "view", columns, is_own)
 
 
 def marked(name: str) -> NoteCurrentView:
@@ -471,7 +471,7 @@ def marked(name: str) -> NoteCurrentView:
     ],
 )
 def test_the_view_of_current_versions_has_the_name_and_the_columns_that_it_should_have(
-    view: bool | str, noted: str, states: tuple[CurrentViewState, ...], steps: tuple[Step, ...]
+    view: bool | str, noted: str, states: tuple[NamedViewState, ...], steps: tuple[Step, ...]
 ) -> None:
     """Nothing of another's is dropped or replaced."""
     model = replace(VIEWED, config=replace(VIEWED.config, current_view=view))
@@ -482,7 +482,7 @@ def test_the_view_of_current_versions_has_the_name_and_the_columns_that_it_shoul
 
 FED = Model(TABLE, "select 1", ModelConfig(("id",), hash_key="id", changes_view=True))
 FEED = TABLE.with_name(f"{TABLE.name}_cdf")
-FEED_VIEW = CurrentViewState(FEED, "view", (*COLUMNS, *FEED_COLUMNS), is_own=True)
+FEED_VIEW = NamedViewState(FEED, "view", (*COLUMNS, *FEED_COLUMNS), is_own=True)
 CREATE_FEED = ReplaceChangesView(FEED, TABLE)
 
 
@@ -502,7 +502,7 @@ def note(name: str) -> NoteChangesView:
     ],
 )
 def test_the_view_of_change_rows_has_the_name_and_the_columns_that_it_should_have(
-    view: bool | str, noted: str, states: tuple[CurrentViewState, ...], steps: tuple[Step, ...]
+    view: bool | str, noted: str, states: tuple[NamedViewState, ...], steps: tuple[Step, ...]
 ) -> None:
     model = replace(FED, config=replace(FED.config, changes_view=view))
     log = replace(a_log(5), columns=COLUMNS, properties={CHANGES_VIEW: noted} if noted else {})
