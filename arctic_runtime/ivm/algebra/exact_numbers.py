@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.inferred_types import type_of
-from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale, is_whole
+from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale, is_integer
 
 _LEAST_AVERAGED = 12
 """Least precision of decimals that Spark averages exactly; its optimizer averages others as floating point numbers."""
@@ -16,7 +16,7 @@ _LEAST_AVERAGED = 12
 def is_averaged_exactly(of_type: str | None) -> bool:
     """Whether Spark averages a type without floating point: decimals of at least `_LEAST_AVERAGED` digits."""
     digit_counts = get_precision_and_scale(of_type)
-    return digit_counts is not None and not is_whole(of_type) and digit_counts[0] >= _LEAST_AVERAGED
+    return digit_counts is not None and not is_integer(of_type) and digit_counts[0] >= _LEAST_AVERAGED
 
 
 def is_exact(value: exp.Expr, types: Mapping[str, str]) -> bool | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.inferred_types import type_of
-from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale, is_whole
+from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale, is_integer
 
 _HARMLESS = (exp.Paren, exp.And, exp.Or, exp.Not, exp.Is)
 _LEAVES = (exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Var)
@@ -47,7 +47,7 @@ def can_fail(value: exp.Expr, types: Mapping[str, str]) -> bool:
 
 def _is_safe(value: exp.Expr, types: Mapping[str, str]) -> bool:
     match value:
-        case exp.Cast(this=exp.Literal() as number) if number.is_int and is_whole(type_of(value, types)):
+        case exp.Cast(this=exp.Literal() as number) if number.is_int and is_integer(type_of(value, types)):
             return len(number.name) < (get_precision_and_scale(type_of(value, types)) or (0, 0))[0]
         case exp.Cast():
             return _are_all_safe((value.this,), types) and _is_lossless_cast(
@@ -116,7 +116,7 @@ def _is_number(of_type: str | None) -> bool:
 
 
 def _are_whole(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
-    return all(is_whole(type_of(part, types)) for part in parts)
+    return all(is_integer(type_of(part, types)) for part in parts)
 
 
 def _are_moments(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:

@@ -13,7 +13,7 @@ from arctic_runtime.ivm.algebra.numbers import (
     get_precision_and_scale,
     infer_addition_type,
     infer_product_type,
-    is_whole,
+    is_integer,
 )
 
 SAME_TYPE = (exp.Paren, exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
@@ -113,7 +113,7 @@ def _infer_arithmetic_type(value: exp.Add | exp.Sub | exp.Mul, types: Mapping[st
     """Infers the type of a sum, a difference or a product of exact numbers; None if it is not certain."""
     sides = [side.unnest() for side in (value.this, value.expression)]
     one, other = (type_of(side, types) for side in sides)
-    if one is not None and other is not None and is_whole(one) and is_whole(other):
+    if one is not None and other is not None and is_integer(one) and is_integer(other):
         return find_exact_type((one, other))
     left, right = (_get_precision_and_scale(side, of_type) for side, of_type in zip(sides, (one, other), strict=True))
     if left is None or right is None:
@@ -126,7 +126,7 @@ def _get_precision_and_scale(value: exp.Expr, of_type: str | None) -> tuple[int,
 
     `of_type` is the type of `value`. The precision of an integer literal is the number of its digits.
     """
-    if not is_whole(of_type) or isinstance(value, exp.Column | exp.Cast):
+    if not is_integer(of_type) or isinstance(value, exp.Column | exp.Cast):
         return get_precision_and_scale(of_type)
     return (len(str(int(value.name.rstrip("LSYlsy")))), 0) if isinstance(value, exp.Literal) else None
 

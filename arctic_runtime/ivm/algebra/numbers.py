@@ -25,7 +25,7 @@ def get_precision_and_scale(of_type: str | None) -> tuple[int, int] | None:
     return int(precision), int(scale or 0)
 
 
-def is_whole(of_type: str | None) -> bool:
+def is_integer(of_type: str | None) -> bool:
     """Whether a type is tinyint, smallint, int or bigint."""
     return (of_type or "").lower().strip() in _WHOLE
 
@@ -37,7 +37,7 @@ def to_decimal_type(precision: int, scale: int) -> str | None:
 
 def infer_sum_type(of_type: str | None) -> str | None:
     """Returns the type of Spark's `sum` over values of an integer or decimal type; None for other types."""
-    if is_whole(of_type):
+    if is_integer(of_type):
         return "bigint"
     digit_counts = get_precision_and_scale(of_type)
     return digit_counts and to_decimal_type(min(digit_counts[0] + _MORE_IN_SUM, _MOST_DIGITS), digit_counts[1])
@@ -65,7 +65,7 @@ def find_exact_type(of_types: Sequence[str]) -> str | None:
 
     Returns None if that takes more than 38 digits, or if one of `of_types` is neither an integer nor a decimal type.
     """
-    if all(map(is_whole, of_types)):
+    if all(map(is_integer, of_types)):
         return max(of_types, key=lambda of_type: _WHOLE[of_type.lower().strip()])
     sizes = [get_precision_and_scale(of_type) for of_type in of_types]
     known = [size for size in sizes if size is not None]

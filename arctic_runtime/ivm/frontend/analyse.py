@@ -36,7 +36,7 @@ from arctic_runtime.ivm.frontend.scope import (
     Context,
     Cte,
     Derived,
-    Lookup,
+    NameLookup,
     Names,
     Relation,
     Shape,
@@ -105,7 +105,7 @@ def _to_view_text(view: str | ViewText) -> ViewText:
     return ViewText(view) if isinstance(view, str) else view
 
 
-def _derive_query(query: exp.Query, context: Context, outer: Lookup | None) -> Derived:
+def _derive_query(query: exp.Query, context: Context, outer: NameLookup | None) -> Derived:
     """Builds the tree of any query: a select, a set operation, or one of these in parentheses.
 
     `outer` resolves columns of the outer query if `query` is a subquery of an expression; otherwise it is None.
@@ -123,7 +123,7 @@ def _derive_query(query: exp.Query, context: Context, outer: Lookup | None) -> D
     raise NotMaintained("UNSUPPORTED", f"{query.key.upper()} in place of a query")
 
 
-def _build_select_shape(select: exp.Select, context: Context, outer: Lookup | None) -> Shape:
+def _build_select_shape(select: exp.Select, context: Context, outer: NameLookup | None) -> Shape:
     return build_shape(select, _with_named(select, context), outer)
 
 

@@ -118,11 +118,11 @@ def find_reads(sql: str, catalog: str, schema: str) -> Reads:
     return Reads(named, tuple(sorted(_find_unstable_functions(tree))))
 
 
-def with_position(sql: str, may_unite: bool = False) -> str | None:
+def add_event_position(sql: str, allows_union: bool = False) -> str | None:
     """Adds the position of each change event in its source to the select list of `sql`, as the column `POSITION`.
 
     Returns None unless each result row is one event. That is so for a select from `changes(…)`, with or without joins,
-    that has no grouping, DISTINCT, set operation or limit. With `may_unite`, `sql` may also be a `union all` of such
+    that has no grouping, DISTINCT, set operation or limit. With `allows_union`, `sql` may also be a `union all` of such
     selects, each from another source; positions in different sources can't be compared.
     """
     try:
@@ -136,7 +136,7 @@ def with_position(sql: str, may_unite: bool = False) -> str | None:
     if len(places) != len(selects) or not selects or None in sources:
         return None
     tables = {select.args["from_"].this.name for select in selects}
-    if len(selects) > 1 and (not may_unite or len(tables) < len(selects)):
+    if len(selects) > 1 and (not allows_union or len(tables) < len(selects)):
         return None
     columns = [exp.column(POSITION, table=source, quoted=True) for source in sources]
     placed = sql

@@ -19,7 +19,7 @@ from arctic_runtime.model.columns import Column, is_same_name
 Field = tuple[str, str]
 """Pair of a name that SQL can use for a column, and the column's unique name in the tree."""
 
-Lookup = Callable[[tuple[str, ...]], exp.Expr | None]
+NameLookup = Callable[[tuple[str, ...]], exp.Expr | None]
 """Function that resolves a name of SQL, given as the words between its dots, to an expression over the tree's columns.
 
 Returns None if there is no column of this name.
@@ -178,8 +178,8 @@ class Context:
     names: Names
     catalog: str
     schema: str
-    derive: Callable[[exp.Query, Context, Lookup | None], Derived]
-    shape: Callable[[exp.Select, Context, Lookup | None], Shape]
+    derive: Callable[[exp.Query, Context, NameLookup | None], Derived]
+    shape: Callable[[exp.Select, Context, NameLookup | None], Shape]
     ctes: Mapping[str, Cte] = field(default_factory=dict)
     inside: frozenset[str] = frozenset()
     ordered_views: dict[str, bool] = field(default_factory=dict)
@@ -253,7 +253,7 @@ def name_parts(node: exp.Expr) -> tuple[str, ...] | None:
     return None
 
 
-def resolve_names(expression: exp.Expr, lookup: Lookup) -> exp.Expr:
+def resolve_names(expression: exp.Expr, lookup: NameLookup) -> exp.Expr:
     """Replaces the names in an expression by the expressions to which `lookup` resolves them.
 
     Names inside subqueries are not changed. Raises NotMaintained if a name can't be resolved.
@@ -268,7 +268,7 @@ def resolve_names(expression: exp.Expr, lookup: Lookup) -> exp.Expr:
     return transform_expression(expression, visit_node)
 
 
-def resolve_name(parts: tuple[str, ...], lookup: Lookup) -> exp.Expr:
+def resolve_name(parts: tuple[str, ...], lookup: NameLookup) -> exp.Expr:
     """Resolves the name with the words `parts` by `lookup`; raises NotMaintained if there is no such column."""
     resolved = lookup(parts)
     if resolved is None:
@@ -276,7 +276,7 @@ def resolve_name(parts: tuple[str, ...], lookup: Lookup) -> exp.Expr:
     return resolved
 
 
-def look_up_locally(rows: Rows, outer: Lookup | None) -> Lookup:
+def look_up_locally(rows: Rows, outer: NameLookup | None) -> NameLookup:
     """Returns a lookup that resolves names to columns of `rows`, and names that these lack by `outer`.
 
     `outer` is the lookup of the outer query, None if there is none.

@@ -13,7 +13,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import list_used_columns
-from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale, is_whole
+from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale, is_integer
 from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, Project, SemiJoin, list_children, map_children
 from arctic_runtime.ivm.frontend.scope import Names
 
@@ -72,7 +72,7 @@ def find_common_type(left: str, right: str) -> str | None:
     one, other = _split_digits(left), _split_digits(right)
     kinds = {_normalize_type(left), _normalize_type(right)}
     if one and other and is_comparison_lossless(left, right):
-        if all(map(is_whole, kinds)):
+        if all(map(is_integer, kinds)):
             return max(kinds, key=lambda kind: _split_digits(kind) or (0, 0))
         whole, rest = max(one[0], other[0]), max(one[1], other[1])
         return f"decimal({whole + rest},{rest})"

@@ -44,7 +44,7 @@ from arctic_runtime.ivm.algebra.tree import (
     map_children,
 )
 from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
-from arctic_runtime.ivm.rules.operators.semi_join import is_judged_otherwise
+from arctic_runtime.ivm.rules.operators.semi_join import is_membership_change
 from arctic_runtime.ivm.rules.restrict import restrict_to_keys
 from arctic_runtime.ivm.rules.terms import project_columns, select_columns
 from arctic_runtime.model.names import TableName
@@ -63,7 +63,7 @@ _COMPARISONS = (
 
 
 @dataclass(frozen=True)
-class Lookup:
+class RowLookup:
     """Selects the rows of a source whose columns `fields` equal, by position, a row that the tree `values` computes.
 
     `fields` are names in the source table. Nulls are equal to each other if `null_safe`.
@@ -84,7 +84,7 @@ class SemiJoinReducer:
 
     source: TableName
     name: str
-    lookups: tuple[Lookup, ...]
+    lookups: tuple[RowLookup, ...]
     scans: tuple[Scan, ...]
     condition: exp.Expr | None = None
 
@@ -104,7 +104,7 @@ class SemiJoinReducer:
         return Project(rows, tuple((made, build_column(own)) for made, own in scan.fields))
 
     @property
-    def whole(self) -> Scan:
+    def full_scan(self) -> Scan:
         """Scan of all current rows of the source, with all columns that the plans read."""
         fields = dict.fromkeys(name for scan in self.scans for _, name in scan.fields)
         key = next((scan.key for scan in self.scans if scan.key), None)
@@ -115,10 +115,10 @@ class SemiJoinReducer:
     def changes(self) -> Scan | None:
         """Scan of the source's changes, to derive old rows from current rows; None if no plan reads old rows."""
         is_new = all(scan.image == "new" for scan in self.scans)
-        return None if is_new else replace(self.whole, image="delta")
+        return None if is_new else replace(self.full_scan, image="delta")
 
     @property
-    def trees(self) -> tuple[Node, ...]:
+    def input_trees(self) -> tuple[Node, ...]:
         """Trees that must be computed besides the read of the source: the lookups' values and, if any, `changes`."""
         made = tuple(one.values for one in self.lookups)
         return made if self.changes is None else (*made, self.changes)
@@ -166,7 +166,7 @@ def _plan_reducers(
     return (*helpers, part)
 
 
-def _collect_lookups(trees: Iterable[Node], source: TableName, few: frozenset[str]) -> tuple[Lookup, ...] | None:
+def _collect_lookups(trees: Iterable[Node], source: TableName, few: frozenset[str]) -> tuple[RowLookup, ...] | None:
     """Collects lookups that together select all rows of a source, old or current, that the trees can need.
 
     None if the trees can need all rows. `few` is as in `add_reducers`.
@@ -222,7 +222,7 @@ class _NeedsAllRows(Exception):
 
 
 @dataclass(frozen=True)
-class _Sought:
+class _Restriction:
     """Restriction of a tree to the rows whose `columns` equal, by position, a row that the tree `values` computes.
 
     Nulls are equal to each other if `null_safe`.
@@ -233,7 +233,7 @@ class _Sought:
     null_safe: bool
 
 
-_Soughts = tuple[_Sought, ...]
+_Restrictions = tuple[_Restriction, ...]
 
 
 @dataclass(frozen=True)
@@ -246,65 +246,65 @@ class _LookupCollector:
 
     source: TableName
     few: frozenset[str]
-    lookups: list[Lookup] = field(default_factory=list)
+    lookups: list[RowLookup] = field(default_factory=list)
     small: dict[int, tuple[Node, bool]] = field(default_factory=dict)
 
-    def visit_node(self, node: Node, sought: _Soughts) -> None:
+    def visit_node(self, node: Node, restrictions: _Restrictions) -> None:
         """Adds a lookup to `lookups` for each scan of the source at or below `node`.
 
-        `sought` are restrictions of `node`: only its rows that meet all of them are needed.
+        Only those rows of `node` are needed that meet all `restrictions`.
         """
         if not _list_row_scans(node, self.source):
             return
         match node:
             case Scan():
-                self._note_lookup(node, sought)
+                self._note_lookup(node, restrictions)
             case SpoolScan() | OneRow():
                 pass
             case Project(child=child, expressions=expressions):
-                self.visit_node(child, _rename_restrictions(sought, map_plain_columns(expressions)))
+                self.visit_node(child, _rename_restrictions(restrictions, map_plain_columns(expressions)))
             case Filter(child=child) | Distinct(child=child):
-                self.visit_node(child, sought)
+                self.visit_node(child, restrictions)
             case Aggregate(child=child, keys=names) | Window(child=child, partition=names):
-                self.visit_node(child, _rename_restrictions(sought, {name: name for name in names}))
+                self.visit_node(child, _rename_restrictions(restrictions, {name: name for name in names}))
             case Explode(child=child):
-                self.visit_node(child, _rename_restrictions(sought, {name: name for name in list_columns(child)}))
+                self.visit_node(child, _rename_restrictions(restrictions, {name: name for name in list_columns(child)}))
             case Join() | SemiJoin():
-                for side, below in zip((node.left, node.right), self._split_by_side(node, sought), strict=True):
+                for side, below in zip((node.left, node.right), self._split_by_side(node, restrictions), strict=True):
                     self.visit_node(side, below)
             case UnionAll(names=names) | SetOperation(names=names):
                 for part in list_children(node):
                     self.visit_node(
-                        part, _rename_restrictions(sought, dict(zip(names, list_columns(part), strict=True)))
+                        part, _rename_restrictions(restrictions, dict(zip(names, list_columns(part), strict=True)))
                     )
             case _:
                 assert_never(node)
 
-    def _note_lookup(self, node: Scan, sought: _Soughts) -> None:
-        """Adds the lookup for one scan: of the restrictions in `sought`, the one whose values are cheapest to compute.
+    def _note_lookup(self, node: Scan, restrictions: _Restrictions) -> None:
+        """Adds the lookup for one scan: by the one of the `restrictions` whose values are cheapest to compute.
 
         The values may be a superset of those needed if they are values of the source's key, because a lookup by the key
         returns at most one row for each, and if the exact values would need another read of the source. Raises
-        `_NeedsAllRows` if `sought` is empty.
+        `_NeedsAllRows` if `restrictions` is empty.
         """
-        if not sought:
+        if not restrictions:
             raise _NeedsAllRows
         fields = dict(node.fields)
         ways = [
             self._select_superset(one.values, list_columns(one.values))
             if set(node.key or ()) == set(one.columns) or _list_row_scans(one.values, self.source)
             else one.values
-            for one in sought
+            for one in restrictions
         ]
-        values, best = min(zip(ways, sought, strict=True), key=lambda way: self._rank_cost(way[0]))
-        self.lookups.append(Lookup(tuple(fields[name] for name in best.columns), values, best.null_safe))
+        values, best = min(zip(ways, restrictions, strict=True), key=lambda way: self._rank_cost(way[0]))
+        self.lookups.append(RowLookup(tuple(fields[name] for name in best.columns), values, best.null_safe))
 
     def _rank_cost(self, values: Node) -> tuple[int, int]:
         whole = [scan.source for scan in list_scans(values) if not self.is_small(scan)]
         return whole.count(self.source), len(whole)
 
-    def _split_by_side(self, node: Join | SemiJoin, sought: _Soughts) -> tuple[_Soughts, _Soughts]:
-        """Derives the restrictions of the left and of the right side of a join from those of its result, `sought`.
+    def _split_by_side(self, node: Join | SemiJoin, restrictions: _Restrictions) -> tuple[_Restrictions, _Restrictions]:
+        """Derives the restrictions of the left and right side of a join from `restrictions`, those of its result.
 
         A restriction of a column of one side also restricts the columns of the other side that equal it. Besides, a
         side is restricted to rows with join keys that the other side has.
@@ -315,29 +315,31 @@ class _LookupCollector:
         to_right, to_left = {pair.left: pair.right for pair in equal}, {pair.right: pair.left for pair in equal}
         own = {name: name for name in list_columns(node)}
         left = _rename_restrictions(
-            sought, {**(to_left if node.kind == "inner" else {}), **_select_side_columns(own, node.left)}
+            restrictions, {**(to_left if node.kind == "inner" else {}), **_select_side_columns(own, node.left)}
         )
         right = _rename_restrictions(
-            sought, {**to_right, **(_select_side_columns(own, node.right) if node.kind == "inner" else {})}
+            restrictions, {**to_right, **(_select_side_columns(own, node.right) if node.kind == "inner" else {})}
         )
         by_left = self._restrict_partners(node.left, left, equal, to_right)
         by_right = self._restrict_partners(node.right, right, equal, to_left) if node.kind in ("inner", "semi") else ()
         return (*left, *by_right), (*right, *by_left)
 
     def _restrict_partners(
-        self, side: Node, sought: _Soughts, equal: Collection[Equality], others: Mapping[str, str]
-    ) -> _Soughts:
+        self, side: Node, restrictions: _Restrictions, equal: Collection[Equality], others: Mapping[str, str]
+    ) -> _Restrictions:
         """Derives restrictions of the other side of a join to the join keys of the rows of `side`.
 
         `others` maps the join columns of `side` to those of the other side. If `side` has many rows, each restriction
-        in `sought`, which are those of `side`, gives a restriction to the join keys of the rows that meet it.
+        in `restrictions`, which are those of `side`, gives a restriction to the join keys of the rows that meet it.
         """
         if not equal:
             return ()
         null_safe = any(pair.null_safe for pair in equal)
-        limits = ((one.columns, one.values, one.null_safe) for one in sought)
+        limits = ((one.columns, one.values, one.null_safe) for one in restrictions)
         few = [side] if self.is_small(side) else [restrict_to_keys(side, *one) for one in limits]
-        return tuple(_Sought(tuple(others.values()), select_columns(rows, tuple(others)), null_safe) for rows in few)
+        return tuple(
+            _Restriction(tuple(others.values()), select_columns(rows, tuple(others)), null_safe) for rows in few
+        )
 
     def is_small(self, node: Node) -> bool:
         """Whether a tree has about as many rows as the sources have changed rows; the answer is cached in `small`."""
@@ -353,7 +355,7 @@ class _LookupCollector:
                 return name in self.few
             case OneRow():
                 return True
-            case Filter() if is_judged_otherwise(node):
+            case Filter() if is_membership_change(node):
                 return True
             case Project() | Filter() | Distinct() | Explode() | Aggregate() | Window():
                 return self.is_small(node.child)
@@ -411,12 +413,12 @@ def _select_side_columns(names: Mapping[str, str], side: Node) -> dict[str, str]
     return {name: own for name, own in names.items() if name in list_columns(side)}
 
 
-def _rename_restrictions(sought: _Soughts, names: Mapping[str, str]) -> _Soughts:
+def _rename_restrictions(restrictions: _Restrictions, names: Mapping[str, str]) -> _Restrictions:
     """Renames the columns of restrictions by `names`, to columns of an input; other columns are dropped."""
     renamed = []
-    for one in sought:
+    for one in restrictions:
         positions = [place for place, name in enumerate(one.columns) if name in names]
         if positions:
             values = select_columns(one.values, [list_columns(one.values)[place] for place in positions])
-            renamed.append(_Sought(tuple(names[one.columns[place]] for place in positions), values, one.null_safe))
+            renamed.append(_Restriction(tuple(names[one.columns[place]] for place in positions), values, one.null_safe))
     return tuple(renamed)

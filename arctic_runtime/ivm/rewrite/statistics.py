@@ -33,7 +33,7 @@ from arctic_runtime.ivm.algebra.tree import (
     list_columns,
     map_children,
 )
-from arctic_runtime.ivm.rewrite.semi_join_reducers import Lookup, SemiJoinReducer
+from arctic_runtime.ivm.rewrite.semi_join_reducers import RowLookup, SemiJoinReducer
 from arctic_runtime.model.names import TableName
 from arctic_runtime.thresholds import SHIPPED, JoinThresholds
 
@@ -68,14 +68,14 @@ class Statistics:
     def with_reducer(self, part: SemiJoinReducer) -> Statistics:
         """Adds estimated row counts for the spools of a semi-join reducer; returns the new statistics."""
         lookup_rows = sum(
-            _Estimates(self).estimate_counts(_build_matching_rows(part.whole, one))[0] for one in part.lookups
+            _Estimates(self).estimate_counts(_build_matching_rows(part.full_scan, one))[0] for one in part.lookups
         )
-        rows = min(lookup_rows, self.estimate_rows(part.whole))
+        rows = min(lookup_rows, self.estimate_rows(part.full_scan))
         names = part.images.values()
         return replace(
             self,
             spool_rows={**self.spool_rows, **dict.fromkeys(names, rows)},
-            reduced={**self.reduced, **dict.fromkeys(names, part.whole)},
+            reduced={**self.reduced, **dict.fromkeys(names, part.full_scan)},
         )
 
     def estimate_rows(self, tree: Node) -> float:
@@ -87,7 +87,7 @@ class Statistics:
         return _Estimates(self).with_join_hints(tree)
 
 
-def _build_matching_rows(whole: Scan, one: Lookup) -> Node:
+def _build_matching_rows(whole: Scan, one: RowLookup) -> Node:
     pairs = zip(one.fields, list_columns(one.values), strict=True)
     return SemiJoin(
         "semi", whole, one.values, build_conjunction(build_equality(*pair, one.null_safe) for pair in pairs)

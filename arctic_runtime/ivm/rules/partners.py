@@ -19,7 +19,7 @@ from arctic_runtime.ivm.algebra.expressions import build_column, list_used_colum
 from arctic_runtime.ivm.algebra.tree import Join, Node, SemiJoin, list_columns
 from arctic_runtime.ivm.rules.free_columns import find_free_columns
 from arctic_runtime.ivm.rules.inputs import Inputs, Names, at_new, at_old, has_changes, pick_some
-from arctic_runtime.ivm.rules.restrict import is_whole, restrict_to_keys
+from arctic_runtime.ivm.rules.restrict import has_blocking_operator, restrict_to_keys
 from arctic_runtime.ivm.rules.runtime_filters import find_runtime_filter
 from arctic_runtime.ivm.rules.terms import (
     add_multiplicity,
@@ -147,7 +147,7 @@ def with_partners(side: Node, other: Node, on: exp.Expr | None, names: Names, in
 _SEEN = "__arctic_seen"
 
 
-def is_narrowed(node: Node) -> bool:
+def has_runtime_filter(node: Node) -> bool:
     """Whether `node` is a semi-join by which `with_partners` has applied a runtime filter."""
     return isinstance(node, SemiJoin) and list_columns(node.right) == (_SEEN,)
 
@@ -160,7 +160,7 @@ def restrict_to_partners(node: Node, other: Node, on: exp.Expr | None, rows: Cal
     before the join, whereas without them it drops rows without a partner early by itself.
     """
     pairs = list_equalities(on, list_columns(node), list_columns(other))
-    if not pairs or not is_whole(node):
+    if not pairs or not has_blocking_operator(node):
         return node
     own = {pair.right: pair.left for pair in pairs}
     return restrict_to_keys(node, tuple(own.values()), rows(tuple(own)), _has_null_safe(pairs))

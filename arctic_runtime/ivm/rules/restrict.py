@@ -61,7 +61,7 @@ def restrict_to_keys(node: Node, names: tuple[str, ...], keys: Node, null_safe: 
     return _apply_restriction(node, matches, rename_columns(keys, aliases))
 
 
-def is_whole(node: Node) -> bool:
+def has_blocking_operator(node: Node) -> bool:
     """Whether a tree has groups, window functions or set operations, which Spark computes for all input rows."""
     return any(isinstance(part, Aggregate | Distinct | SetOperation | Window) for part in walk_tree(node))
 

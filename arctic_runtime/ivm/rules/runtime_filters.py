@@ -34,7 +34,7 @@ from arctic_runtime.ivm.algebra.tree import (
     list_sources,
     map_children,
 )
-from arctic_runtime.ivm.rules.restrict import is_whole, restrict_to_keys
+from arctic_runtime.ivm.rules.restrict import has_blocking_operator, restrict_to_keys
 from arctic_runtime.ivm.rules.terms import select_columns
 from arctic_runtime.model.names import TableName
 
@@ -91,7 +91,7 @@ def add_runtime_filters(node: Node, filter_sources: FilterSources) -> Node:
 
 
 def _filter_side(side: Node, other: Node, on: exp.Expr | None, filter_sources: FilterSources) -> Node:
-    runtime = find_runtime_filter(side, other, on, filter_sources) if is_whole(side) else None
+    runtime = find_runtime_filter(side, other, on, filter_sources) if has_blocking_operator(side) else None
     return (
         restrict_to_keys(side, (runtime.column,), select_columns(runtime.rows, (runtime.other,)), runtime.null_safe)
         if runtime

@@ -44,7 +44,7 @@ from arctic_runtime.ivm.rules.terms import (
     require_term,
     to_zset,
 )
-from arctic_runtime.ivm.strategies.aggregates import Kept, express_by_state
+from arctic_runtime.ivm.strategies.aggregates import StateColumns, express_by_state
 from arctic_runtime.ivm.strategies.determinism import is_deterministic
 from arctic_runtime.ivm.strategies.extremes import (
     Extreme,
@@ -242,22 +242,22 @@ def _plan_state(
     tree: Node, candidate: _Groups, moved: Node, changed: frozenset[TableName], types: Mapping[str, str]
 ) -> AggregateState | None:
     groups = candidate.first
-    kept_state = Kept(ROWS, types, find_never_null(groups.child, frozenset()), is_one=not groups.keys)
-    values = [(name, express_by_state(call, kept_state)) for name, call in groups.aggregates]
+    state_columns = StateColumns(ROWS, types, find_never_null(groups.child, frozenset()), is_one=not groups.keys)
+    values = [(name, express_by_state(call, state_columns)) for name, call in groups.aggregates]
     made = tuple((name, value) for name, value in values if value is not None)
     if len(made) < len(values):
         return None
-    extremes = tuple(extreme for extreme, _ in kept_state.extremes.values())
-    names = (ROWS, *(name for name, _ in kept_state.made.values()), *(extreme.name for extreme in extremes))
+    extremes = tuple(extreme for extreme, _ in state_columns.extremes.values())
+    names = (ROWS, *(name for name, _ in state_columns.made.values()), *(extreme.name for extreme in extremes))
     kept_rows = SpoolScan(TOTALS, (*groups.keys, *names), groups.keys)
     shown = Project(kept_rows, (*((key, build_column(key)) for key in groups.keys), *made))
     result = _replace_nodes(tree, {node: rename_columns(shown, list_columns(node)) for node in candidate.nodes})
-    state = _build_state(to_zset(groups.child, 1), groups.keys, kept_state)
+    state = _build_state(to_zset(groups.child, 1), groups.keys, state_columns)
     return AggregateState(
         keys=groups.keys,
         names=names,
         state=state,
-        state_changes=_build_state_change(moved, groups.keys, kept_state),
+        state_changes=_build_state_change(moved, groups.keys, state_columns),
         recomputed=restrict_to_keys(state, groups.keys, SpoolScan(LOST, groups.keys)) if groups.keys else state,
         result=result,
         old_result=read_image(result, "old", changed),
@@ -273,29 +273,29 @@ def _replace_nodes(node: Node, made: Mapping[Node, Node]) -> Node:
     return map_children(node, lambda child: _replace_nodes(child, made))
 
 
-def _build_state(rows: Node, keys: tuple[str, ...], columns_kept: Kept) -> Node:
+def _build_state(rows: Node, keys: tuple[str, ...], state_columns: StateColumns) -> Node:
     """Builds the tree that computes the state of each group of `keys` from `rows`, a Z-set without removed rows.
 
-    `columns_kept` has the columns of the state and their expressions.
+    `state_columns` has the columns of the state and their expressions.
     """
-    extremes = ((extreme.name, build_extreme(extreme, value)) for extreme, value in columns_kept.extremes.values())
-    return Aggregate(rows, keys, (*_sum_added(columns_kept.made.values()), *extremes))
+    extremes = ((extreme.name, build_extreme(extreme, value)) for extreme, value in state_columns.extremes.values())
+    return Aggregate(rows, keys, (*_sum_added(state_columns.made.values()), *extremes))
 
 
-def _build_state_change(rows: Node, keys: tuple[str, ...], columns_kept: Kept) -> Node:
+def _build_state_change(rows: Node, keys: tuple[str, ...], state_columns: StateColumns) -> Node:
     """Builds the tree that computes the change of each group's state from `rows`, a Z-set of added and removed rows.
 
-    `columns_kept` has the columns of the state and their expressions.
+    `state_columns` has the columns of the state and their expressions.
     """
-    sums: Values = tuple(columns_kept.made.values())
-    extremes = [extreme for extreme, _ in columns_kept.extremes.values()]
+    sums: Values = tuple(state_columns.made.values())
+    extremes = [extreme for extreme, _ in state_columns.extremes.values()]
     if not extremes:
         return Aggregate(rows, keys, _sum_added(sums))
-    values: Values = [(extreme.name, value) for extreme, value in columns_kept.extremes.values()]
+    values: Values = [(extreme.name, value) for extreme, value in state_columns.extremes.values()]
     rows, sums, values = net_rows(rows, keys, sums, values)
     ends = [split_added_removed(extreme, value) for extreme, (_, value) in zip(extremes, values, strict=True)]
     grouped = Aggregate(rows, keys, (*_sum_added(sums), *(came for came, _ in ends), *(went for _, went in ends)))
-    made = {extreme.gone: express_replaced(extreme) for extreme in extremes}
+    made = {extreme.removed_extreme: express_replaced(extreme) for extreme in extremes}
     return project_columns(grouped, [(name, made.get(name, build_column(name))) for name in list_columns(grouped)])
 
 

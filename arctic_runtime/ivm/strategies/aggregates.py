@@ -14,14 +14,14 @@ from arctic_runtime.ivm.algebra.conditions import build_conjunction
 from arctic_runtime.ivm.algebra.exact_numbers import is_exact
 from arctic_runtime.ivm.algebra.expressions import Form, build_column, get_form
 from arctic_runtime.ivm.algebra.inferred_types import type_of
-from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale, is_whole
+from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale, is_integer
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY
 from arctic_runtime.ivm.rewrite.nullability import is_never_null
 from arctic_runtime.ivm.strategies.extremes import Extreme, is_ordered
 
 
 @dataclass
-class Kept:
+class StateColumns:
     """Collects the columns of aggregate state from which aggregate calls can be computed.
 
     `rows` is the name of the column with the number of a group's rows. `types` are the types of the columns of the
@@ -48,8 +48,8 @@ class Kept:
 
         Integers are cast to bigint, so that the negation of a removed value can't overflow a smaller type.
         """
-        is_whole_number = is_whole(type_of(value, self.types))
-        wide = exp.cast(value, "bigint", dialect="spark") if is_whole_number else exp.paren(value)
+        has_integer_type = is_integer(type_of(value, self.types))
+        wide = exp.cast(value, "bigint", dialect="spark") if has_integer_type else exp.paren(value)
         went = exp.LT(this=build_column(MULTIPLICITY), expression=exp.Literal.number(0))
         return self._add_total(exp.case().when(went, exp.Neg(this=wide)).else_(wide))
 
@@ -74,7 +74,7 @@ class Kept:
         return build_column(name)
 
 
-def express_by_state(call: exp.Expr, state: Kept) -> exp.Expr | None:
+def express_by_state(call: exp.Expr, state: StateColumns) -> exp.Expr | None:
     """Builds an expression over columns of aggregate state that has the value of the aggregate `call`.
 
     Adds the columns that the expression reads to `state`. None if the value can't be computed from such columns.
@@ -92,15 +92,15 @@ def express_by_state(call: exp.Expr, state: Kept) -> exp.Expr | None:
 _MODIFIERS = (exp.Distinct, exp.Order, exp.Limit, exp.HavingMax, exp.IgnoreNulls, exp.RespectNulls)
 
 
-def _count_rows(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) -> exp.Expr | None:
+def _count_rows(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
     return state.add_count(_require_not_null(parts, condition, state))
 
 
-def _count_if(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) -> exp.Expr | None:
+def _count_if(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
     return state.add_count(build_conjunction((*_list_condition(condition), *parts)))
 
 
-def _sum_values(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) -> exp.Expr | None:
+def _sum_values(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
     (value,) = parts
     size = get_precision_and_scale(type_of(value, state.types))
     if is_exact(value, state.types) is False or (size and size[1] > _MOST_BEHIND):
@@ -110,7 +110,7 @@ def _sum_values(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) 
     )
 
 
-def _average_values(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) -> exp.Expr | None:
+def _average_values(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
     (value,) = parts
     of_type = type_of(value, state.types)
     if of_type is None or not is_averaged(of_type):
@@ -119,16 +119,16 @@ def _average_values(parts: list[exp.Expr], condition: exp.Expr | None, state: Ke
     return build_average(state.add_sum(_filter_value(condition, value)), state.value_if_any(count, count), of_type)
 
 
-def _take_min(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) -> exp.Expr | None:
+def _take_min(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
     return _take_extreme("min", parts, condition, state)
 
 
-def _take_max(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) -> exp.Expr | None:
+def _take_max(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
     return _take_extreme("max", parts, condition, state)
 
 
 def _take_extreme(
-    kind: Literal["min", "max"], parts: list[exp.Expr], condition: exp.Expr | None, state: Kept
+    kind: Literal["min", "max"], parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns
 ) -> exp.Expr | None:
     """Builds the expression for a min or max of `parts`, and adds the column that it reads to `state`.
 
@@ -144,7 +144,7 @@ def _take_extreme(
     return exp.cast(extreme_column, of_type, dialect="spark") if of_type else extreme_column
 
 
-_VALUES: Mapping[State, Callable[[list[exp.Expr], exp.Expr | None, Kept], exp.Expr | None]] = {
+_VALUES: Mapping[State, Callable[[list[exp.Expr], exp.Expr | None, StateColumns], exp.Expr | None]] = {
     "count": _count_rows,
     "count_if": _count_if,
     "sum": _sum_values,
@@ -157,7 +157,7 @@ _MOST_BEHIND = 35
 """Maximum scale of decimals that can be summed exactly: the CASE with the number 0 leaves 3 of 38 digits before it."""
 
 
-def _require_not_null(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) -> exp.Expr | None:
+def _require_not_null(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
     asked = [part for part in parts if not isinstance(part, exp.Star) and not is_never_null(part, state.never_null)]
     return build_conjunction((*_list_condition(condition), *(exp.paren(part).is_(exp.null()).not_() for part in asked)))
 

@@ -27,14 +27,14 @@ class Extreme:
     """The least (`min`) or greatest (`max`) value of each group, null if all values are null.
 
     In the state it is the column `name`. In the change of the state, the column `name` is the extreme of the added
-    rows, and the column `gone` is that of the removed rows; `gone` is null if no row was removed, or if an added row is
-    as extreme. The new extreme is the more extreme of the stored and the added value. If this is not more extreme than
-    `gone`, the group is lost: its state has to be recomputed from the sources.
+    rows, and the column `removed_extreme` is that of the removed rows; `removed_extreme` is null if no row was removed,
+    or if an added row is as extreme. The new extreme is the more extreme of the stored and the added value. If this is
+    not more extreme than `removed_extreme`, the group is lost: its state has to be recomputed from the sources.
     """
 
     name: str
     kind: Literal["min", "max"]
-    gone: str
+    removed_extreme: str
 
 
 def is_ordered(of_type: str | None) -> bool:
@@ -51,21 +51,21 @@ def build_extreme(extreme: Extreme, value: exp.Expr) -> exp.Expr:
 
 
 def split_added_removed(extreme: Extreme, value: exp.Expr) -> tuple[tuple[str, exp.Expr], tuple[str, exp.Expr]]:
-    """Builds two aggregate calls over a Z-set: the extreme of its added rows, and `gone`, that of its removed rows.
+    """Builds two aggregate calls over a Z-set: the extreme of its added rows, and that of its removed rows.
 
     Each is a pair of a column name and an expression.
     """
     zero = exp.Literal.number(0)
     came = exp.case().when(exp.GT(this=build_column(MULTIPLICITY), expression=zero), value)
     went = exp.case().when(exp.LT(this=build_column(MULTIPLICITY), expression=zero.copy()), value)
-    return (extreme.name, build_extreme(extreme, came)), (extreme.gone, build_extreme(extreme, went))
+    return (extreme.name, build_extreme(extreme, came)), (extreme.removed_extreme, build_extreme(extreme, went))
 
 
 def express_replaced(extreme: Extreme) -> exp.Expr:
-    """Builds an expression with the value of the column `gone`, but null if an added row is as extreme."""
-    sides = {"this": build_column(extreme.name), "expression": build_column(extreme.gone)}
+    """Builds an expression with the value of the column `removed_extreme`, but null if an added row is as extreme."""
+    sides = {"this": build_column(extreme.name), "expression": build_column(extreme.removed_extreme)}
     is_as_extreme = exp.LTE(**sides) if extreme.kind == "min" else exp.GTE(**sides)
-    return exp.case().when(is_as_extreme, exp.null()).else_(build_column(extreme.gone))
+    return exp.case().when(is_as_extreme, exp.null()).else_(build_column(extreme.removed_extreme))
 
 
 def net_rows(rows: Node, keys: tuple[str, ...], sums: Values, values: Values) -> tuple[Node, Values, Values]:

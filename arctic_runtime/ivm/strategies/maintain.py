@@ -11,7 +11,7 @@ from arctic_runtime.ivm.algebra.unique import is_unique
 from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
 from arctic_runtime.ivm.rules.apply import derive_delta, derive_touched
 from arctic_runtime.ivm.rules.inputs import Known
-from arctic_runtime.ivm.rules.restrict import is_whole, restrict_to_keys
+from arctic_runtime.ivm.rules.restrict import has_blocking_operator, restrict_to_keys
 from arctic_runtime.ivm.rules.runtime_filters import NO_FILTER_SOURCES, FilterSources, add_runtime_filters
 from arctic_runtime.ivm.rules.terms import has_changed, require_term
 from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, plan_aggregate_state
@@ -90,7 +90,7 @@ def plan_maintenance(
         return by_state
     _refuse_single_row(key)
     # Pairs and deltas compute removed rows again; these have to equal the rows that were added before.
-    is_known = not is_whole(optimized) or is_deterministic(optimized, known.types)
+    is_known = not has_blocking_operator(optimized) or is_deterministic(optimized, known.types)
     paired = plan_pairs(optimized, key, changed, known.paired, known.small) if is_known else None
     if paired is not None:
         return paired

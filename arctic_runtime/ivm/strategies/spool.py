@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from arctic_runtime.ivm.algebra.tree import Node, SpoolScan, list_children, list_columns, list_scans, map_children
-from arctic_runtime.ivm.rules.partners import is_narrowed
+from arctic_runtime.ivm.rules.partners import has_runtime_filter
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def _list_shareable(node: Node) -> Iterator[Node]:
 
 
 def _is_shareable(node: Node) -> bool:
-    return is_narrowed(node) and not any(scan.reads_rows for scan in list_scans(list_children(node)[0]))
+    return has_runtime_filter(node) and not any(scan.reads_rows for scan in list_scans(list_children(node)[0]))
 
 
 def _replace_nodes(node: Node, made: Mapping[Node, Spool]) -> Node:

@@ -21,7 +21,7 @@ def find_version_at(commits: Iterable[Commit], position: str, parse: ParsePositi
     inside of a transaction or a snapshot, or if the commit has expired.
     """
     end = parse(position)
-    if not end.is_whole:
+    if not end.is_transaction_end:
         return None
     newest, match = None, None
     for commit in commits:

@@ -16,14 +16,14 @@ class ParsedPosition:
 
     `text` is the position as a text, but without table definitions, which may be long. `description` is the position in
     the terms of the source, such as a binlog file. `log_places` maps each log of the source, such as a Kafka partition,
-    to a place in it that can be compared by `<=`; None if it is not known. `is_whole` is False if the position is
-    inside of a transaction or a snapshot.
+    to a place in it that can be compared by `<=`; None if it is not known. `is_transaction_end` is False if the
+    position is inside of a transaction or a snapshot.
     """
 
     text: str
     description: str
     log_places: Mapping[Any, Any] | None = None
-    is_whole: bool = False
+    is_transaction_end: bool = False
 
     def describe_position(self) -> str:
         """Returns `description` for users, cut at a maximum length."""

@@ -115,7 +115,7 @@ class Increment:
             if isinstance(maintenance, AggregateState)
             else self.trees
         )
-        parts = (tree for part in self.reducers for tree in (part.whole, *part.trees))
+        parts = (tree for part in self.reducers for tree in (part.full_scan, *part.input_trees))
         read = (*trees, *parts, *(one.rows for one in self.spools))
         return tuple(scan for tree in read for scan in list_scans(tree))
 

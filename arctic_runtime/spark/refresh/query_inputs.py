@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_runtime.errors import ConfigError, SourceError
-from arctic_runtime.ivm.frontend.reads import with_position
+from arctic_runtime.ivm.frontend.reads import add_event_position
 from arctic_runtime.model.names import (
     History,
     TableName,
@@ -64,7 +64,7 @@ class QueryInputs:
             shown = read_event_rows(self.model, state, rows, window, is_placed)
             shown.createOrReplaceTempView(quote_name(view))
         placed = (
-            with_position(self.model.sql, bool(self.model.config.sequence_groups))
+            add_event_position(self.model.sql, bool(self.model.config.sequence_groups))
             if self.model.config.input == "changes" and is_placed
             else None
         )

@@ -109,16 +109,16 @@ def merge_base(step: MergeBase, context: Context) -> None:
     count, known = _estimate_replaced(step, context, changes)
     located, pruning = _locate_replaced_rows(appended, model), context.thresholds.pruning
     find_bounds = partial(compute_pruning_bounds, located, count, base.rows, pruning, known)
-    sought = _Sought(gone.select(*as_key(model.config.primary_key)), count, find_bounds)
+    replaced_rows = _ReplacedRows(gone.select(*as_key(model.config.primary_key)), count, find_bounds)
 
     def merge_attempt(branch: Sequence[str]) -> None:
-        _replace_rows(context, branch, sought, alive, build_merged_summary(step.end))
+        _replace_rows(context, branch, replaced_rows, alive, build_merged_summary(step.end))
 
     swap_in(context.attempt, step.table, step.expected, merge_attempt)
 
 
 @dataclass(frozen=True)
-class _Sought:
+class _ReplacedRows:
     """The rows of the base table to delete: their keys and their approximate number.
 
     `find_bounds` computes bounds of the key and partition values of these rows; it returns None if there are no rows.
@@ -151,7 +151,7 @@ def _locate_replaced_rows(changes: DataFrame, model: Model) -> DataFrame:
 def _replace_rows(
     context: Context,
     branch: Sequence[str],
-    gone: _Sought,
+    gone: _ReplacedRows,
     alive: DataFrame,
     summary: Mapping[str, str],
 ) -> None:
@@ -185,7 +185,7 @@ def _replace_rows(
 
 
 def _delete_rows(
-    context: Context, branch: Sequence[str], gone: _Sought, where: Sequence[Sql], summary: Mapping[str, str]
+    context: Context, branch: Sequence[str], gone: _ReplacedRows, where: Sequence[Sql], summary: Mapping[str, str]
 ) -> None:
     """Deletes the rows `gone` from a branch of the base table, with the entries `summary` in the commit's summary.
 

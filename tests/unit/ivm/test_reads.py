@@ -7,7 +7,7 @@ import sqlglot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arctic_runtime.ivm.frontend.reads import Reads, find_reads, keeps_events_apart, with_position
+from arctic_runtime.ivm.frontend.reads import Reads, add_event_position, find_reads, keeps_events_apart
 from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.spark.engine.statement import quote_name
 
@@ -215,7 +215,7 @@ PLAIN = [
 
 @pytest.mark.parametrize("sql", PLAIN)
 def test_the_position_of_an_event_is_selected_in_addition_to_the_users_columns(sql: str) -> None:
-    placed = with_position(sql)
+    placed = add_event_position(sql)
     assert placed is not None
     before, after = (sqlglot.parse_one(text, dialect="spark") for text in (sql, placed))
     *others, last = after.expressions
@@ -228,8 +228,8 @@ def test_the_position_of_an_event_is_selected_in_addition_to_the_users_columns(s
 def test_each_part_of_a_union_of_different_sources_has_its_position_where_that_is_asked_for() -> None:
     other = "`changes(lake.cdc.others)`"
     sql = f"select a, b is distinct from a from {C} where a > 0 union all select a, (select 1 from t) from {other} o"
-    assert with_position(sql) is None
-    placed = with_position(sql, may_unite=True)
+    assert add_event_position(sql) is None
+    placed = add_event_position(sql, allows_union=True)
     assert placed is not None
     assert placed.replace(f", {C}.`_position` ", "").replace(", `o`.`_position` ", "") == sql
     for refused in (
@@ -241,7 +241,7 @@ def test_each_part_of_a_union_of_different_sources_has_its_position_where_that_i
         f"select a from {C} except all select a from {other}",
         f"select a from {C} union all select a from dwd.orders",
     ):
-        assert with_position(refused, may_unite=True) is None, refused
+        assert add_event_position(refused, allows_union=True) is None, refused
 
 
 def test_each_row_of_a_plain_selection_and_of_a_union_of_such_is_one_event() -> None:
@@ -303,7 +303,7 @@ def test_each_row_of_a_plain_selection_and_of_a_union_of_such_is_one_event() -> 
     ],
 )
 def test_where_a_row_is_not_one_event_no_position_is_claimed(sql: str) -> None:
-    assert with_position(sql) is None
+    assert add_event_position(sql) is None
 
 
 _aliases = st.text(st.sampled_from("ab`'\"( )-é🎉.;"), min_size=1, max_size=6)
@@ -322,7 +322,7 @@ _tails = st.sampled_from(["", " where a is distinct from b", " join t on t.from_
 @given(_aliases, _projections, _tails)
 def test_apart_from_the_position_the_text_stays_as_the_user_wrote_it(alias: str, projections, tail: str) -> None:
     sql = f"select {', '.join(projections)}\nfrom {C} as {quote_name(alias)}{tail}"
-    placed = with_position(sql)
+    placed = add_event_position(sql)
     inserted = f", {quote_name(alias, '_position')} "
     assert placed is not None
     assert placed.count(inserted) == 1

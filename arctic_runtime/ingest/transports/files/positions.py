@@ -24,4 +24,4 @@ def parse_position(position: str) -> ParsedPosition:
         number = parse_number(position)
     except (ValueError, TypeError, KeyError):
         return keep_opaque(position)
-    return ParsedPosition(position, f"batch {number} of files", {"files": number}, is_whole=True)
+    return ParsedPosition(position, f"batch {number} of files", {"files": number}, is_transaction_end=True)

@@ -60,7 +60,7 @@ def parse_position(position: str) -> ParsedPosition:
     for (topic, partition), offset in offsets.items():
         topics.setdefault(topic, []).append(f"{partition}:{offset}")
     shown = ", ".join(" ".join([topic, *places]) for topic, places in topics.items())
-    return ParsedPosition(position, shown or position, offsets or None, is_whole=True)
+    return ParsedPosition(position, shown or position, offsets or None, is_transaction_end=True)
 
 
 def choose_start(

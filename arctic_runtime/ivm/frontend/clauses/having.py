@@ -15,13 +15,13 @@ from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import Form, get_form, transform_expression, unwrap_parens
 from arctic_runtime.ivm.algebra.inferred_types import type_of
-from arctic_runtime.ivm.algebra.numbers import find_wider_type, get_precision_and_scale, is_whole
+from arctic_runtime.ivm.algebra.numbers import find_wider_type, get_precision_and_scale, is_integer
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.clauses.clause_parts import walk_outside_queries
 from arctic_runtime.ivm.frontend.clauses.select_list import Item, resolve_alias
 from arctic_runtime.ivm.frontend.functions import is_aggregate
 from arctic_runtime.ivm.frontend.scope import (
-    Lookup,
+    NameLookup,
     Names,
     Rows,
     find_column,
@@ -40,7 +40,7 @@ def resolve_having(
     items: Sequence[Item],
     keys: Sequence[exp.Expr],
     rows: Rows,
-    outer: Lookup | None,
+    outer: NameLookup | None,
     names: Names,
 ) -> exp.Expr:
     """Resolves the names in a HAVING condition to columns of the rows before they are grouped.
@@ -64,7 +64,7 @@ class _Groups:
     made: tuple[exp.Expr, ...]
     items: Sequence[Item]
     rows: Rows
-    outer: Lookup | None
+    outer: NameLookup | None
     names: Names
 
     @cached_property
@@ -99,10 +99,10 @@ class _Groups:
 
         return transform_expression(condition, visit_node)
 
-    def _with_names(self, node: exp.Expr, lookup: Lookup) -> exp.Expr:
+    def _with_names(self, node: exp.Expr, lookup: NameLookup) -> exp.Expr:
         return transform_expression(node, lambda part: self._resolve_whole(part, lookup) or part)
 
-    def _resolve_whole(self, node: exp.Expr, lookup: Lookup) -> exp.Expr | None:
+    def _resolve_whole(self, node: exp.Expr, lookup: NameLookup) -> exp.Expr | None:
         """Resolves `node` if it is a name or an aggregate, and copies it if it is a subquery.
 
         Returns None for any other node, whose parts the caller has to resolve one by one.
@@ -163,9 +163,9 @@ def _is_beside_whole_number(name: exp.Expr, of_type: str) -> bool:
     sides = [unwrap_parens(side) for side in (comparison.this, comparison.expression) if side is not name]
     number = sides[0].this if isinstance(sides[0], exp.Neg) else sides[0]
     size, kind = get_precision_and_scale(of_type), type_of(number, {})
-    if size is None or kind is None or not isinstance(number, exp.Literal) or not is_whole(kind):
+    if size is None or kind is None or not isinstance(number, exp.Literal) or not is_integer(kind):
         return False
-    return find_wider_type(of_type, kind) == of_type if is_whole(of_type) else size[0] - size[1] >= len(number.name)
+    return find_wider_type(of_type, kind) == of_type if is_integer(of_type) else size[0] - size[1] >= len(number.name)
 
 
 def _get_comparable_kind(value: exp.Expr) -> type[exp.Expr]:

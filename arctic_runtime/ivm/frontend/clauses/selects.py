@@ -21,11 +21,11 @@ from arctic_runtime.ivm.frontend.clauses.having import resolve_having
 from arctic_runtime.ivm.frontend.clauses.ordering import check_order
 from arctic_runtime.ivm.frontend.clauses.select_list import Item, resolve_alias
 from arctic_runtime.ivm.frontend.clauses.sources import derive_generator, read_from
-from arctic_runtime.ivm.frontend.clauses.windowing import compute_windows, write_out
+from arctic_runtime.ivm.frontend.clauses.windowing import compute_windows, inline_window_names
 from arctic_runtime.ivm.frontend.functions import check_functions, is_generator
 from arctic_runtime.ivm.frontend.scope import (
     Context,
-    Lookup,
+    NameLookup,
     Rows,
     Shape,
     find_column,
@@ -60,7 +60,7 @@ _PARTS = frozenset(
 )
 
 
-def build_shape(select: exp.Select, context: Context, outer: Lookup | None) -> Shape:
+def build_shape(select: exp.Select, context: Context, outer: NameLookup | None) -> Shape:
     """Analyses a select: builds the tree below its select list, and resolves the list's expressions over that tree.
 
     `context` includes the select's CTEs. `outer` resolves columns of the outer query; None if there is none.
@@ -108,7 +108,7 @@ def _is_distinct(select: exp.Select) -> bool:
     return clause is not None
 
 
-def _apply_where(select: exp.Select, rows: Rows, lookup: Lookup, context: Context) -> tuple[Node, list[exp.Expr]]:
+def _apply_where(select: exp.Select, rows: Rows, lookup: NameLookup, context: Context) -> tuple[Node, list[exp.Expr]]:
     """Applies WHERE to `rows`; returns the resulting tree, and the conjuncts that also read columns of the outer query.
 
     These conjuncts are not applied.
@@ -141,13 +141,13 @@ def check_functions_outside(expression: exp.Expr) -> None:
         check_functions(expression.transform(visit_node) if has_query(expression) else expression)
 
 
-def _resolve_items(select: exp.Select, rows: Rows, outer: Lookup | None, grouping: GroupingCalls) -> list[Item]:
+def _resolve_items(select: exp.Select, rows: Rows, outer: NameLookup | None, grouping: GroupingCalls) -> list[Item]:
     items: list[Item] = []
     named = select.args.get("windows") or []
     for written in select.expressions:
         star = _expand_star(written, rows)
         if star is None:
-            item = _build_item(write_out(written, named), _with_aliases(rows, items, outer))
+            item = _build_item(inline_window_names(written, named), _with_aliases(rows, items, outer))
             items.append(Item(item.names, grouping.replace_calls(item.value)))
         else:
             items.extend(star)
@@ -156,7 +156,7 @@ def _resolve_items(select: exp.Select, rows: Rows, outer: Lookup | None, groupin
     return items
 
 
-def _build_item(written: exp.Expr, lookup: Lookup) -> Item:
+def _build_item(written: exp.Expr, lookup: NameLookup) -> Item:
     if isinstance(written, exp.Aliases):
         return Item(tuple(part.name for part in written.expressions), resolve_names(written.this, lookup))
     if isinstance(written, exp.Alias):
@@ -165,7 +165,7 @@ def _build_item(written: exp.Expr, lookup: Lookup) -> Item:
     return Item(named[-1:] if named else (), unwrap_parens(resolve_names(written, lookup)))
 
 
-def _with_aliases(rows: Rows, before: Sequence[Item], outer: Lookup | None) -> Lookup:
+def _with_aliases(rows: Rows, before: Sequence[Item], outer: NameLookup | None) -> NameLookup:
     """Returns a lookup for an item of a select list, of which `before` are the items to its left.
 
     A name is resolved as a column of `rows`; failing that, as an alias of an item in `before`; and last by `outer`. The
@@ -223,7 +223,7 @@ def _resolve_excepted(part: exp.Expr, fields: Sequence[tuple[str, str]], rows: R
 
 
 def _resolve_group_keys(
-    select: exp.Select, items: Sequence[Item], rows: Rows, outer: Lookup | None
+    select: exp.Select, items: Sequence[Item], rows: Rows, outer: NameLookup | None
 ) -> tuple[exp.Expr, ...] | GroupingSets | None:
     """Resolves the keys of GROUP BY to expressions over `rows`; None without a GROUP BY.
 
@@ -249,7 +249,7 @@ def _resolve_group_keys(
     return keys
 
 
-def _is_named(name: str, items: Sequence[Item], rows: Rows, outer: Lookup | None) -> bool:
+def _is_named(name: str, items: Sequence[Item], rows: Rows, outer: NameLookup | None) -> bool:
     """Whether a column or an alias has the name `name`; Spark then prefers it to the keyword of that name (`ALL`).
 
     Raises NotMaintained if the outer query has a column of this name.
@@ -288,7 +288,7 @@ def _resolve_having_conditions(
     items: Sequence[Item],
     keys: Sequence[exp.Expr] | GroupingSets,
     rows: Rows,
-    outer: Lookup | None,
+    outer: NameLookup | None,
     grouping: GroupingCalls,
 ) -> list[exp.Expr]:
     clause = select.args.get("having")
@@ -306,7 +306,7 @@ def _build_groups(
     values: Sequence[exp.Expr],
     having: Sequence[exp.Expr],
     pending: Sequence[exp.Expr],
-    lookup: Lookup,
+    lookup: NameLookup,
     context: Context,
     grouping: GroupingCalls,
 ) -> tuple[Node, list[exp.Expr], list[exp.Expr]]:
@@ -321,7 +321,7 @@ def _build_groups(
 
 
 def _lift_select_list(
-    node: Node, values: Sequence[exp.Expr], lookup: Lookup, context: Context
+    node: Node, values: Sequence[exp.Expr], lookup: NameLookup, context: Context
 ) -> tuple[Node, list[exp.Expr]]:
     """Replaces subqueries and window functions in `values` by new columns of `node`; returns `node` and the values."""
     values_out = []

@@ -21,7 +21,7 @@ from arctic_runtime.ivm.frontend.scope import (
     Cte,
     Derived,
     Field,
-    Lookup,
+    NameLookup,
     Names,
     Relation,
     Rows,
@@ -253,7 +253,7 @@ def _build_join(side: str, left: Node, right: Node, on: exp.Expr | None) -> Join
     return Join("left" if side == "LEFT" else "full" if side == "FULL" else "inner", left, right, on)
 
 
-def _resolve_on(join: exp.Join, lookup: Lookup) -> exp.Expr | None:
+def _resolve_on(join: exp.Join, lookup: NameLookup) -> exp.Expr | None:
     written = join.args.get("on")
     if written is None:
         return None

@@ -15,7 +15,7 @@ from arctic_runtime.ivm.frontend.scope import Names
 _SPECIFIED = ("partition_by", "order", "spec")
 
 
-def write_out(expression: exp.Expr, named: Sequence[exp.Window]) -> exp.Expr:
+def inline_window_names(expression: exp.Expr, named: Sequence[exp.Window]) -> exp.Expr:
     """Replaces window names, as in `sum(x) over w`, by their definitions; `named` are those of the WINDOW clause."""
     known = {window.name.lower(): window for window in named}
 

@@ -20,7 +20,7 @@ from arctic_runtime.ivm.algebra.unique import is_one_partner, is_unique
 from arctic_runtime.ivm.frontend.clauses.clause_parts import walk_outside_queries
 from arctic_runtime.ivm.frontend.clauses.limits import has_limit
 from arctic_runtime.ivm.frontend.functions import get_value_over_no_rows, is_generator
-from arctic_runtime.ivm.frontend.scope import Context, Derived, Lookup, Names, Shape, project_shape
+from arctic_runtime.ivm.frontend.scope import Context, Derived, NameLookup, Names, Shape, project_shape
 from arctic_runtime.ivm.frontend.subqueries.correlation import (
     check_inner_value,
     check_known,
@@ -34,7 +34,7 @@ _INEXACT = ("float", "double")
 _WITHOUT_ORDER = ("map", "variant", "struct", "array", "interval", "geography", "geometry")
 
 
-def join_scalar_subquery(query: exp.Expr, node: Node, lookup: Lookup, context: Context) -> tuple[exp.Expr, Node]:
+def join_scalar_subquery(query: exp.Expr, node: Node, lookup: NameLookup, context: Context) -> tuple[exp.Expr, Node]:
     """Joins a scalar subquery to `node`; returns the expression that reads its value, and the joined node."""
     if not isinstance(query, exp.Query):
         raise NotMaintained("SCALAR_SUBQUERY", f"{query.key.upper()} in place of a subquery")

@@ -79,7 +79,7 @@ def derive_either(node: SemiJoin, names: Names, inputs: Inputs) -> Node:
     return inputs.derive_either(close_condition(node, inputs).left, names)
 
 
-def is_judged_otherwise(node: Node) -> bool:
+def is_membership_change(node: Node) -> bool:
     """Whether `node` is the filter of `_derive_membership_changes`, whose result usually has few rows.
 
     The filter keeps the left rows that a change of the single right row adds or removes.

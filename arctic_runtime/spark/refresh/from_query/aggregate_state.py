@@ -191,7 +191,7 @@ def _add_changes(before: DataFrame, state_changes: DataFrame, plan: AggregateSta
     If the state has minimums or maximums, the column _LOST says whether the group may have lost one.
     """
     types = dict(before.dtypes)
-    gone = {extreme.gone: types[extreme.name] for extreme in plan.extremes}
+    gone = {extreme.removed_extreme: types[extreme.name] for extreme in plan.extremes}
     came = cast_like(state_changes, before, gone)
     # The state is small: in one partition, grouping needs no shuffle.
     both = before.selectExpr("*", *[cast_as(NULL, kind, part) for part, kind in gone.items()]).unionAll(came)
@@ -199,7 +199,7 @@ def _add_changes(before: DataFrame, state_changes: DataFrame, plan: AggregateSta
     ends = [
         cast_as(fill_statement(_EXTREMES[extreme.kind], part=quote_name(part)), types[extreme.name], part)
         for extreme in plan.extremes
-        for part in (extreme.name, extreme.gone)
+        for part in (extreme.name, extreme.removed_extreme)
     ]
     grouped = both.coalesce(1).groupBy(*[to_column(key) for key in plan.keys])
     summed = grouped.agg(*map(F.expr, (*sums, *ends)))

@@ -103,7 +103,7 @@ class QueryComputation:
         """Creates the temporary views that operator trees read; views of semi-join reducers and spools only once."""
         inputs = self.inputs
         parts = increment.select_reducers(trees)
-        needed = (*trees, *(tree for part in parts for tree in part.trees))
+        needed = (*trees, *(tree for part in parts for tree in part.input_trees))
         spools = [one for one in increment.select_spools(needed) if one not in self._registered_spools]
         needed = (*needed, *(one.rows for one in spools))
         sources = SourceWindows(inputs.spark, inputs.upstreams, inputs.decision.windows, inputs.thresholds)

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Image, list_columns
 from arctic_runtime.ivm.render import render_sql
-from arctic_runtime.ivm.rewrite.semi_join_reducers import Lookup, SemiJoinReducer
+from arctic_runtime.ivm.rewrite.semi_join_reducers import RowLookup, SemiJoinReducer
 from arctic_runtime.model.files.bounds import build_bounds_condition
 from arctic_runtime.spark.engine.statement import Sql, quote_name, write_expression
 from arctic_runtime.spark.refresh.from_query.images import SourceWindows
@@ -26,7 +26,7 @@ _FOUND = "__arctic_found_"
 
 
 @dataclass(frozen=True)
-class _Sought:
+class _LookupValues:
     """Distinct values by which rows of a source are looked up; a row matches if its columns `fields` equal one of them.
 
     `values` has one row per value, with columns named as `match_key` expects; `count` is the number of its rows. Nulls
@@ -54,50 +54,50 @@ def register_reducers(sources: SourceWindows, reducers: Iterable[SemiJoinReducer
     """
     spark, thresholds = sources.spark, sources.thresholds
     for part in reducers:
-        sought = tuple(_collect_lookups(spark, part.lookups, thresholds.pruning, hold))
+        lookup_values = tuple(_collect_lookups(spark, part.lookups, thresholds.pruning, hold))
         read = sources.get_window(part.source)
         where = write_expression(part.condition or exp.true())
-        if sum(one.count for one in sought) <= thresholds.incremental.reducer_values:
-            fields = tuple(dict.fromkeys((*(read.source.key or ()), *list_columns(part.whole))))
-            select = partial(_hold_matching_rows, fields=fields, where=where, sought=sought, hold=hold)
+        if sum(one.count for one in lookup_values) <= thresholds.incremental.reducer_values:
+            fields = tuple(dict.fromkeys((*(read.source.key or ()), *list_columns(part.full_scan))))
+            select = partial(_hold_matching_rows, fields=fields, where=where, lookup_values=lookup_values, hold=hold)
             rows = read.read_rows_at(read.window.end, select)
         else:
             rows = read.read_rows_at(read.window.end).where(where)
-        _register_images(spark, part, rows.select(*map(to_column, list_columns(part.whole))))
+        _register_images(spark, part, rows.select(*map(to_column, list_columns(part.full_scan))))
 
 
 def _collect_lookups(
-    spark: SparkSession, lookups: Iterable[Lookup], thresholds: PruningThresholds, hold: Hold
-) -> Iterator[_Sought]:
+    spark: SparkSession, lookups: Iterable[RowLookup], thresholds: PruningThresholds, hold: Hold
+) -> Iterator[_LookupValues]:
     """Computes the values for which `lookups` search in a source; lookups by the same columns are combined to one."""
-    together: dict[tuple[str, ...], list[Lookup]] = {}
+    together: dict[tuple[str, ...], list[RowLookup]] = {}
     for one in lookups:
         together.setdefault(one.fields, []).append(one)
     for fields, same_columns in together.items():
         values = reduce(DataFrame.unionAll, [spark.sql(render_sql(one.values)) for one in same_columns]).distinct()
         values = hold(values.select(*as_key(values.columns)))
-        yield _Sought(fields, any(one.null_safe for one in same_columns), values, values.count(), thresholds)
+        yield _LookupValues(fields, any(one.null_safe for one in same_columns), values, values.count(), thresholds)
 
 
 def _hold_matching_rows(
-    rows: DataFrame, fields: Iterable[str], where: Sql, sought: Sequence[_Sought], hold: Hold
+    rows: DataFrame, fields: Iterable[str], where: Sql, lookup_values: Sequence[_LookupValues], hold: Hold
 ) -> DataFrame:
-    """Selects the columns `fields` of rows that meet `where` and match a value in `sought`, computes and caches them.
+    """Selects `fields` of the rows that meet `where` and match a value in `lookup_values`, computes and caches them.
 
     They are computed at once, so that Spark knows their number, and filters the rows of a base table before it merges
     them with unmerged changes.
     """
-    matching = hold(_select_matching_rows(rows.select(*map(to_column, fields)).where(where), sought))
+    matching = hold(_select_matching_rows(rows.select(*map(to_column, fields)).where(where), lookup_values))
     matching.count()
     return matching
 
 
-def _select_matching_rows(rows: DataFrame, sought: Sequence[_Sought]) -> DataFrame:
-    """Selects the rows that match a value in any of `sought`.
+def _select_matching_rows(rows: DataFrame, lookup_values: Sequence[_LookupValues]) -> DataFrame:
+    """Selects the rows that match a value in any of `lookup_values`.
 
     The values are broadcast, so that the rows are not shuffled.
     """
-    flags = {f"{_FOUND}{number}": one for number, one in enumerate(sought)}
+    flags = {f"{_FOUND}{number}": one for number, one in enumerate(lookup_values)}
     rows = rows.where(reduce(or_, [one.build_nearby_condition for one in flags.values()]))
     for flag, one in flags.items():
         values = one.values.withColumn(flag, F.lit(True)).hint("broadcast")
@@ -112,10 +112,10 @@ def _register_images(spark: SparkSession, part: SemiJoinReducer, rows: DataFrame
     """
     shown: dict[Image, DataFrame] = {"new": rows}
     if part.changes is not None:
-        assert part.whole.key is not None
+        assert part.full_scan.key is not None
         moved = spark.sql(render_sql(part.changes))
         gone = moved.where(F.col(MULTIPLICITY) < 0).drop(MULTIPLICITY)
-        stayed = rows.join(moved.select(*as_key(part.whole.key)), match_key(rows, part.whole.key), "left_anti")
+        stayed = rows.join(moved.select(*as_key(part.full_scan.key)), match_key(rows, part.full_scan.key), "left_anti")
         shown |= {"either": rows.unionAll(gone), "old": stayed.unionAll(gone)}
     for image, view in part.images.items():
         shown[image].createOrReplaceTempView(quote_name(view))

@@ -27,7 +27,7 @@ from arctic_runtime.ivm.frontend.functions import (
     parse_query,
     read_sql,
 )
-from arctic_runtime.ivm.strategies.aggregates import Kept, express_by_state
+from arctic_runtime.ivm.strategies.aggregates import StateColumns, express_by_state
 from arctic_runtime.ivm.strategies.extremes import build_extreme
 from arctic_runtime.sql.spark_sql import Parser
 from tests.unit.ivm import duck
@@ -138,7 +138,9 @@ def test_what_is_no_aggregate_function_has_no_entry() -> None:
 @for_each(AGGREGATE_FUNCTIONS)
 def test_state_is_used_exactly_if_the_entry_names_it(function: AggregateFunction) -> None:
     calls = [call for arguments, call in parse_calls(function.name) if arguments == "a"]
-    values = [express_by_state(call, Kept("n", {"a": "decimal(20,2)"}, frozenset(), is_one=True)) for call in calls]
+    values = [
+        express_by_state(call, StateColumns("n", {"a": "decimal(20,2)"}, frozenset(), is_one=True)) for call in calls
+    ]
     assert (function.state is not None) == any(value is not None for value in values)
 
 
@@ -258,7 +260,7 @@ def test_a_type_that_is_inferred_is_that_of_duckdb(function: AggregateFunction, 
 @pytest.mark.parametrize("rows", [ROWS, NULLS, ()], ids=["values", "nulls", "none"])
 def test_a_value_computed_from_state_is_that_of_duckdb(function: AggregateFunction, rows: tuple[str, ...]) -> None:
     argument = "b" if function.name == "COUNT_IF" else "x"
-    kept = Kept("n", {"x": "decimal(20,2)", "b": "boolean"}, frozenset(), is_one=True)
+    kept = StateColumns("n", {"x": "decimal(20,2)", "b": "boolean"}, frozenset(), is_one=True)
     value = express_by_state(parse_call(f"{function.name}({argument})"), kept)
     assert value is not None
     sums = [exp.alias_(exp.func("coalesce", exp.Sum(this=added), 0), name) for name, added in kept.made.values()]

@@ -21,7 +21,7 @@ from arctic_runtime.ivm.algebra.tree import (
     list_scans,
     walk_tree,
 )
-from arctic_runtime.ivm.rewrite.semi_join_reducers import Lookup, SemiJoinReducer, add_reducers
+from arctic_runtime.ivm.rewrite.semi_join_reducers import RowLookup, SemiJoinReducer, add_reducers
 from arctic_runtime.ivm.rules.apply import derive_delta, derive_touched
 from arctic_runtime.ivm.rules.inputs import Known
 from arctic_runtime.ivm.rules.terms import require_term
@@ -59,7 +59,7 @@ def _least(con: duckdb.DuckDBPyConnection, part: SemiJoinReducer, image: Image) 
     return Counter({row: copies for row, copies in rows(con, whole).items() if row in matches})
 
 
-def _matching_rows(whole: Scan, one: Lookup) -> Node:
+def _matching_rows(whole: Scan, one: RowLookup) -> Node:
     pairs = zip(one.fields, list_columns(one.values), strict=True)
     return SemiJoin(
         "semi", whole, one.values, build_conjunction(build_equality(*pair, one.null_safe) for pair in pairs)
@@ -96,7 +96,7 @@ def test_a_source_is_wanted_for_the_partners_of_each_other_one_that_changed() ->
     assert {(one.fields, *read(one.values)) for one in part.lookups} == {(("a",), "one delta"), (("b",), "heap delta")}
     assert [scan.image for scan in list_scans(reducer) if scan.source == TWO.name] == ["delta"]
     assert part.changes is None
-    assert part.whole.fields == (("id", "id"), ("a", "a"), ("b", "b"))
+    assert part.full_scan.fields == (("id", "id"), ("a", "a"), ("b", "b"))
 
 
 def test_a_lookup_by_key_takes_its_values_without_their_join_partners() -> None:

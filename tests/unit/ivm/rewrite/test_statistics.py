@@ -26,7 +26,7 @@ from arctic_runtime.ivm.algebra.tree import (
     list_columns,
 )
 from arctic_runtime.ivm.render import render_sql
-from arctic_runtime.ivm.rewrite.semi_join_reducers import Lookup, SemiJoinReducer
+from arctic_runtime.ivm.rewrite.semi_join_reducers import RowLookup, SemiJoinReducer
 from arctic_runtime.ivm.rewrite.statistics import SourceStatistics, Statistics
 from arctic_runtime.model.names import TableName
 from arctic_runtime.thresholds import SHIPPED
@@ -189,7 +189,7 @@ def test_joins_below_get_hints_too_and_the_rendered_query_runs() -> None:
 
 def test_a_part_has_as_many_rows_as_are_found_by_all_that_is_wanted() -> None:
     keys = Project(orders("pair"), (("k", condition("`o.id`")),))
-    part = SemiJoinReducer(LINES, "part", (Lookup(("order",), keys, False),) * 2, (lines(),))
+    part = SemiJoinReducer(LINES, "part", (RowLookup(("order",), keys, False),) * 2, (lines(),))
     known = STATISTICS.with_reducer(part)
     spool = SpoolScan(part.images["new"], ("order", "line", "price"))
     assert known.estimate_rows(spool) == 8_000

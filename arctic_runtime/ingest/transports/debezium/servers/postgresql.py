@@ -234,26 +234,26 @@ def match_columns(
     columns out of the events.
     """
     if is_chosen or any(row[8] == "t" or row[9] == "t" for row in rows):
-        return _match_by_name(columns, rows, is_whole=False)
+        return _match_by_name(columns, rows, has_all_columns=False)
     is_prefix = len(columns) < len(rows) and all(row[7] == "f" for row in rows)
     if is_prefix or len(columns) == len(rows):
         return tuple(_with_number(column, row) for column, row in zip(columns, rows, strict=False))
-    return _match_by_name(columns, rows, is_whole=True)
+    return _match_by_name(columns, rows, has_all_columns=True)
 
 
 def _match_by_name(
-    columns: Sequence[SourceColumn], rows: Sequence[Sequence[str | None]], is_whole: bool
+    columns: Sequence[SourceColumn], rows: Sequence[Sequence[str | None]], has_all_columns: bool
 ) -> tuple[SourceColumn, ...]:
     """Returns the columns of events with the numbers of the columns of the same names in `rows`, matched in order.
 
-    `rows` is a result of the query `_COLUMNS`. `is_whole` is whether events have all columns of the table. Then a
-    column gets no number if table columns before it were skipped: its name may since have passed to another column.
+    `rows` is a result of the query `_COLUMNS`. `has_all_columns` is whether events have all columns of the table. Then
+    a column gets no number if table columns before it were skipped: its name may since have passed to another column.
     """
     left = [row for row in rows if row[7] == "f"]
     matched = []
     for column in columns:
         place = next((i for i, row in enumerate(left) if row[1] == column.name), None)
-        if place is None or (is_whole and place > 0):
+        if place is None or (has_all_columns and place > 0):
             matched.append(replace(column, older_rows=UNKNOWN_IN_OLDER_ROWS))
         else:
             matched.append(_with_number(column, left[place]))
