@@ -38,7 +38,7 @@ from arctic_runtime.spark.changes.diff import build_images, diff_events, refresh
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name
 from arctic_runtime.spark.events.merge_functions import MergeFunctions
 from arctic_runtime.spark.events.net import blend_rows, net_events
-from arctic_runtime.spark.events.partial_columns import has_flag
+from arctic_runtime.spark.events.partial_columns import name_presence_flag
 from arctic_runtime.spark.events.rules import EventRules, choose_rules
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.rows.bounds import lookup_keys
@@ -217,7 +217,7 @@ def _build_event_images(events: DataFrame, rules: MergeFunctions, has_places: bo
     is_sent = {i: ~F.coalesce(F.array_contains(ABSENT, shape.columns[i].name), F.lit(False)) for i in rules.partial}
     return events.select(
         *map(F.expr, build_images("a", shape, events.columns)),
-        *[sent.alias(has_flag(i)) for i, sent in is_sent.items()],
+        *[sent.alias(name_presence_flag(i)) for i, sent in is_sent.items()],
         F.expr(IS_DELETE).alias("deleted"),
         F.col(TIMESTAMP).alias("ts"),
         F.col(POSITION).alias("order"),

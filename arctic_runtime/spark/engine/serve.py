@@ -37,8 +37,8 @@ def main(directory: Path, wanted: Mapping[str, object]) -> int:
     """
     profile = Profile(**wanted)  # type: ignore[arg-type]
     thresholds = profile.thresholds.engine
-    place = server.take_place(directory, thresholds)
-    if place is None:
+    lock = server.acquire_server_lock(directory, thresholds)
+    if lock is None:
         return 0
     port, token = _find_free_port(), secrets.token_urlsafe(32)
     PROCESS.is_lasting = True

@@ -80,7 +80,7 @@ def ensure_server(profile: Profile) -> Server:
     """
     server = find_server(profile) or _start_server(profile)
     if server.fingerprint != hash_profile(profile):
-        raise _has_others(server, profile)
+        raise _build_settings_conflict(server, profile)
     return server
 
 
@@ -134,7 +134,7 @@ def is_wanted(directory: Path, server: Server) -> bool:
     return _read_server(directory / _ADDRESS) == server
 
 
-def take_place(directory: Path, thresholds: EngineThresholds) -> FileLock | None:
+def acquire_server_lock(directory: Path, thresholds: EngineThresholds) -> FileLock | None:
     """Takes the lock that only one server of a catalog can hold, until this process ends; None if another has it.
 
     It tries for some seconds, since clients also take the lock for a moment, to check whether a server lives. It stops
@@ -193,7 +193,7 @@ def _start_server(profile: Profile) -> Server:
                 break
             child = _spawn_process(profile, directory)
         time.sleep(thresholds.server_poll_seconds)
-    raise _did_not_start(directory, thresholds)
+    raise _build_start_error(directory, thresholds)
 
 
 def _spawn_process(profile: Profile, directory: Path) -> subprocess.Popen[bytes]:
@@ -245,7 +245,7 @@ def _wait_for(condition: Callable[[], bool], seconds: float, poll_seconds: float
     return is_met
 
 
-def _has_others(server: Server, profile: Profile) -> ConfigError:
+def _build_settings_conflict(server: Server, profile: Profile) -> ConfigError:
     wanted = mask_secrets(select_fixed_settings(profile.started.build_spark_settings()))
     keys = [key for key in sorted({*wanted, *server.settings}) if wanted.get(key) != server.settings.get(key)]
     there, here = (
@@ -261,7 +261,7 @@ def _has_others(server: Server, profile: Profile) -> ConfigError:
     )
 
 
-def _did_not_start(directory: Path, thresholds: EngineThresholds) -> ConfigError:
+def _build_start_error(directory: Path, thresholds: EngineThresholds) -> ConfigError:
     output = directory / _OUTPUT
     lines = output.read_text(errors="replace").splitlines() if output.exists() else []
     log_lines = "".join(f"\n    {line}" for line in lines[-30:])

@@ -62,7 +62,7 @@ def mark_events(rules: EventRules, events: Sql, columns: Sequence[Column]) -> Sq
             alias_as(retract.read_sign(columns), "sign"),
             alias_as(build_struct(order), "order"),
             *rules.extra_columns,
-            *[quote_name(partial_columns.has_flag(i)) for i in rules.partial],
+            *[quote_name(partial_columns.name_presence_flag(i)) for i in rules.partial],
         ],
     )
 

@@ -95,7 +95,7 @@ class OneByOne:
         """
         del order
         images = [f"a{i}" for i in range(len(self.shape.columns))]
-        flags = map(partial_columns.has_flag, self.partial)
+        flags = map(partial_columns.name_presence_flag, self.partial)
         own = ["order", "deleted", "sign", "ts", "seq", *self._expression_columns().values(), *images, *flags]
         in_order = (
             "array_sort(collect_list({event}), (l, r) -> CASE WHEN l.`order` < r.`order` THEN -1 "
@@ -225,7 +225,7 @@ class OneByOne:
         value = fill_statement(case, following=following, first=first, **flags)
         if position in self.partial:
             brought = "CASE WHEN {has} THEN {value} WHEN {exists} THEN {old} END"
-            has = quote_name(_NEW, partial_columns.has_flag(position))
+            has = quote_name(_NEW, partial_columns.name_presence_flag(position))
             value = fill_statement(brought, has=has, value=value, **flags, **parts)
         return fill_statement("CASE WHEN NOT {deleted} THEN {value} END", value=value, **flags)
 

@@ -40,7 +40,7 @@ _LISTED = "__arctic_listed"
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 
 
-def has_flag(position: int) -> str:
+def name_presence_flag(position: int) -> str:
     """Returns the name of the flag column that says whether an event has the table's column at `position`."""
     return f"{OWN_PREFIX}has{position}"
 
@@ -50,7 +50,7 @@ def has_column(position: int, partial: Sequence[int]) -> Sql:
 
     `partial` are the positions of the columns that events may lack.
     """
-    return quote_name(has_flag(position)) if position in partial else Sql("true")
+    return quote_name(name_presence_flag(position)) if position in partial else Sql("true")
 
 
 def fold_flags(partial: Sequence[int], counts: Sql) -> list[Sql]:
@@ -60,7 +60,7 @@ def fold_flags(partial: Sequence[int], counts: Sql) -> list[Sql]:
     """
     template = "bool_or({counts} AND {has})"
     return [
-        alias_as(fill_statement(template, counts=counts, has=quote_name(has_flag(i))), build_provided_flag(i))
+        alias_as(fill_statement(template, counts=counts, has=quote_name(name_presence_flag(i))), build_provided_flag(i))
         for i in partial
     ]
 
@@ -84,11 +84,11 @@ def add_flags(model: Model, shape: Shape, partial: Sequence[int], events: Sql, c
     own = {column.name.lower(): column for column in columns}
     sources = {i: own[shape.columns[i].name.lower()] for i in partial}
     listed_columns = select_from(events, [Sql("*"), alias_as(_list_names(model, columns), _LISTED)])
-    flags = [alias_as(_has_source(model, source), has_flag(i)) for i, source in sources.items()]
+    flags = [alias_as(_has_source(model, source), name_presence_flag(i)) for i, source in sources.items()]
     flagged = select_from(listed_columns, [Sql("*"), *flags])
     values = {
         source.name: fill_statement(
-            "CASE WHEN {has} THEN {value} END", has=quote_name(has_flag(i)), value=quote_name(source.name)
+            "CASE WHEN {has} THEN {value} END", has=quote_name(name_presence_flag(i)), value=quote_name(source.name)
         )
         for i, source in sources.items()
     }

@@ -29,10 +29,10 @@ class Profile:
     `late` is the number of events below the high watermark of earlier runs, so that they may be late for their key.
     `retracted` is the number of events that take back an earlier row of the source, `unknown_before` that of changes of
     the source whose earlier row is unknown, and `unknown_columns` that of events with unknown names in
-    `columns_to_update`. The last four are for tables with history, computed by `earlier_events`: `asking` is the number
-    of events that can be applied only together with events of earlier runs, and `oldest_asking` and
-    `oldest_asking_time` the lowest `sequence_by` and `valid_time` of these events; `newest_valid_time` is the highest
-    `valid_time` of all events read by this and earlier runs. The last three are texts.
+    `columns_to_update`. The last four are for tables with history, computed by `earlier_events`: `needing_earlier` is
+    the number of events that can be applied only together with events of earlier runs, and `oldest_needing_earlier` and
+    `oldest_time_needing_earlier` the lowest `sequence_by` and `valid_time` of these events; `newest_valid_time` is the
+    highest `valid_time` of all events read by this and earlier runs. The last three are texts.
     """
 
     events: int
@@ -47,9 +47,9 @@ class Profile:
     retracted: int = 0
     unknown_before: int = 0
     unknown_columns: int = 0
-    asking: int = 0
-    oldest_asking: str | None = None
-    oldest_asking_time: str | None = None
+    needing_earlier: int = 0
+    oldest_needing_earlier: str | None = None
+    oldest_time_needing_earlier: str | None = None
     newest_valid_time: str | None = None
 
 
@@ -73,7 +73,7 @@ def profile_events(model: Model, events: DataFrame, shape: Shape, last: RunSumma
         *truncate.count_truncations(model, events, sequence, seq_type),
         *retract.count_retractions(events),
         *partial_columns.count_unknown(model, events),
-        *earlier_events.count_asking(model, shape, last),
+        *earlier_events.count_needing_earlier(model, shape, last),
     ).collect()[0]
     return Profile(**row.asDict())
 

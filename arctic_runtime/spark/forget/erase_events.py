@@ -42,13 +42,13 @@ _PLACE = "__arctic_place"
 class ForgottenRows:
     """The forgotten change rows of one upstream: those of `keys` in commits before the sequence number `since`.
 
-    None for `since` means all commits. If `restated`, the commit with the sequence number `since` contains nothing but
-    the rows that these keys still have after the forgetting, published again.
+    None for `since` means all commits. If `republished`, the commit with the sequence number `since` contains nothing
+    but the rows that these keys still have after the forgetting, published again.
     """
 
     keys: DataFrame
     since: int | None = None
-    restated: bool = False
+    republished: bool = False
 
     def skip_rows(self, source: SourceState, rows: DataFrame) -> DataFrame:
         """Returns the part of `rows`, change rows of the upstream, that an ordinary refresh should read.
@@ -56,7 +56,7 @@ class ForgottenRows:
         These are the change rows of other keys, and all change rows of commits after the forgetting.
         """
         return self._exclude_rows(
-            source, rows, self.since + 1 if self.since is not None and self.restated else self.since
+            source, rows, self.since + 1 if self.since is not None and self.republished else self.since
         )
 
     def leave_rows(self, source: SourceState, rows: DataFrame) -> DataFrame:
@@ -66,12 +66,12 @@ class ForgottenRows:
         forgotten keys again, as inserts.
         """
         left = self._exclude_rows(source, rows, self.since)
-        if self.since is None or not self.restated:
+        if self.since is None or not self.republished:
             return left
-        is_restated = F.col(COMMIT_ORDER) == self.since
-        replacements = {ACTION: F.when(is_restated, F.lit(INSERT)).otherwise(F.col(ACTION))}
+        is_republished = F.col(COMMIT_ORDER) == self.since
+        replacements = {ACTION: F.when(is_republished, F.lit(INSERT)).otherwise(F.col(ACTION))}
         if BEFORE in left.columns:
-            replacements[BEFORE] = F.when(~is_restated, F.col(BEFORE))
+            replacements[BEFORE] = F.when(~is_republished, F.col(BEFORE))
         return left.withColumns(replacements)
 
     def _exclude_rows(self, source: SourceState, rows: DataFrame, before: int | None) -> DataFrame:

@@ -60,11 +60,11 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Restated:
+class PurgeableChanges:
     """The change rows of a table that can be purged: those of `keys` in commits before the sequence number `since`.
 
     If `has_rows`, rows of these keys remain, and the commit with the sequence number `since` has published them again
-    (restated) and contains nothing else; otherwise no row of these keys remains. `until` is the newest commit that
+    (republished) and contains nothing else; otherwise no row of these keys remains. `until` is the newest commit that
     contains change rows to purge: a reader that has read this commit has read all of them.
     """
 
@@ -135,25 +135,25 @@ def publish_forgotten(session: TableSession, state: TableState, rows: Callable[[
     )
 
 
-def purge_files(session: TableSession, restated: Restated, count: int) -> TableForgotten:
+def purge_files(session: TableSession, purgeable: PurgeableChanges, count: int) -> TableForgotten:
     """Removes rows of forgotten keys from all files of a table, including those of old snapshots.
 
-    Of these keys only rows of the commit with the sequence number `restated.since`, and of later ones, remain. All
+    Of these keys only rows of the commit with the sequence number `purgeable.since`, and of later ones, remain. All
     readers of the table must have read that commit. `count` is the number of keys, for the result. Raises
     CommitConflict if other writers are faster at every attempt.
     """
     attempts = session.reader.thresholds.commits.attempts
-    return retry_on_conflict(partial(_purge_once, session, restated, count), attempts)
+    return retry_on_conflict(partial(_purge_once, session, purgeable, count), attempts)
 
 
-def _purge_once(session: TableSession, restated: Restated, count: int) -> TableForgotten:
+def _purge_once(session: TableSession, purgeable: PurgeableChanges, count: int) -> TableForgotten:
     model = session.model
     state = session.reconcile_until_done(session.observe_state(), fold=True)
     _drop_branches(session, state)
-    purge_changes(Purged(restated.keys, restated.since, restated.until), session.build_context(state))
+    purge_changes(Purged(purgeable.keys, purgeable.since, purgeable.until), session.build_context(state))
     state = session.observe_state()
-    rewritten = rewrite_changes(restated.keys.near, session.build_context(state))
-    rewritten += purge_base(restated.keys.near, session.build_context(state))
+    rewritten = rewrite_changes(purgeable.keys.near, session.build_context(state))
+    rewritten += purge_base(purgeable.keys.near, session.build_context(state))
     _run_side_by_side(session, [partial(_drop_entries, session, table) for table in (model.table.changes, model.base)])
     record_run(session.build_context(session.observe_state()))
     state = session.observe_state()
@@ -201,41 +201,41 @@ def _find_merged_version(changes: ChangeTableState, base: BaseState) -> Version:
     return max([base.merged, *known], key=lambda version: version.sequence)
 
 
-def restate_rows(session: TableSession, keys: DataFrame) -> Restated:
+def republish_rows(session: TableSession, keys: DataFrame) -> PurgeableChanges:
     """Publishes the current rows of `keys` again, as updates without a change, so that older change rows can be purged.
 
     Publishes nothing if the table has no row of these keys, or if its rows consist of key columns only.
     """
-    return retry_on_conflict(partial(_restate_once, session, keys), session.reader.thresholds.commits.attempts)
+    return retry_on_conflict(partial(_republish_once, session, keys), session.reader.thresholds.commits.attempts)
 
 
-def _restate_once(session: TableSession, keys: DataFrame) -> Restated:
+def _republish_once(session: TableSession, keys: DataFrame) -> PurgeableChanges:
     state = session.reconcile_until_done(session.observe_state(), fold=True)
     changes, _ = require_built(state, session.model.table)
     shape = build_shape(session.model, state, strip_change_columns(changes.columns))
     lookups, _ = collect_lookup_keys(session, state, keys)
     there = read_rows_now(session, state, lookups).select(*as_key(session.model.config.entity_key))
     if there.isEmpty():
-        return build_empty_restatement(session, state, lookups, changes.commits[-1].version.sequence)
+        return build_purgeable_without_rows(session, state, lookups, changes.commits[-1].version.sequence)
     if not shape.rest:
         # A row with key columns only has no other values to forget while it exists.
         others, _ = collect_lookup_keys(session, state, keys.join(there, list(keys.columns), "left_anti"))
-        return build_empty_restatement(session, state, others, changes.commits[-1].version.sequence)
-    publish_forgotten(session, state, partial(_build_restating_changes, session, state, lookups))
+        return build_purgeable_without_rows(session, state, others, changes.commits[-1].version.sequence)
+    publish_forgotten(session, state, partial(_build_republished_changes, session, state, lookups))
     now, _ = require_built(session.observe_state(), session.model.table)
     commit = _find_next_commit(now, changes)
-    return Restated(lookups, commit.version.sequence, Age(commit.version.sequence, commit.at_ms), has_rows=True)
+    return PurgeableChanges(lookups, commit.version.sequence, Age(commit.version.sequence, commit.at_ms), has_rows=True)
 
 
-def build_empty_restatement(session: TableSession, state: TableState, keys: Keys, until: int) -> Restated:
-    """Returns the `Restated` of `keys` that have no row since the commit with the sequence number `until`."""
+def build_purgeable_without_rows(session: TableSession, state: TableState, keys: Keys, until: int) -> PurgeableChanges:
+    """Returns the `PurgeableChanges` of `keys` that have no row since the commit with the sequence number `until`."""
     changes, _ = require_built(state, session.model.table)
     known = [commit for commit in changes.commits if commit.rows and commit.version.sequence <= until]
     newest = known[-1] if known else changes.commits[0]
-    return Restated(keys, until + 1, Age(newest.version.sequence, newest.at_ms), has_rows=False)
+    return PurgeableChanges(keys, until + 1, Age(newest.version.sequence, newest.at_ms), has_rows=False)
 
 
-def _build_restating_changes(session: TableSession, state: TableState, keys: Keys, shape: Shape) -> DataFrame:
+def _build_republished_changes(session: TableSession, state: TableState, keys: Keys, shape: Shape) -> DataFrame:
     changes, _ = require_built(state, session.model.table)
     config, log = session.model.config, change_rows(session.spark(), session.model, state)
     alive = select_newest_changes(keys.select_rows(log, config.entity_key), config.primary_key, 2).where(

@@ -34,12 +34,12 @@ class Scanned:
     left: tuple[str, ...]
 
 
-def scan_files(session: TableSession, keys: DataFrame, keys_found: Keys) -> Scanned:
+def scan_files(session: TableSession, keys: DataFrame, lookup: Keys) -> Scanned:
     """Searches all files of a model's change table and base table for rows of `keys`; reads only the key columns.
 
     A file with such rows that belongs to no snapshot is removed if it is old enough. The result describes as left: rows
     that are deleted or only in old snapshots, and change rows from before the forgetting. Current rows of the keys are
-    allowed. `keys_found` are the same keys, prepared for lookups.
+    allowed. `lookup` are the same keys, prepared for lookups.
     """
     model, state = session.model, session.observe_state()
     changes, base = require_built(state, model.table)
@@ -49,7 +49,7 @@ def scan_files(session: TableSession, keys: DataFrame, keys_found: Keys) -> Scan
         _Part(model.table.changes, changes.head.snapshot, int(changes.properties.get(FORGOTTEN, 0))),
         _Part(model.base, base.snapshot, 0),
     ]
-    scanned = [_scan_part(session, state, part, arrow, keys_found) for part in parts]
+    scanned = [_scan_part(session, state, part, arrow, lookup) for part in parts]
     removed = sum(scanned_part.removed for scanned_part in scanned)
     if state.aggregate_state is not None:
         removed += _remove_stray_state(session, model.table.totals, changes)
@@ -70,7 +70,7 @@ class _Part:
     since: int
 
 
-def _scan_part(session: TableSession, state: TableState, part: _Part, keys: object, keys_found: Keys) -> Scanned:
+def _scan_part(session: TableSession, state: TableState, part: _Part, keys: object, lookup: Keys) -> Scanned:
     files = DiskFiles(session.reader, part.table, session.model.config.entity_key)
     on_disk = files.on_disk()
     rows = {file.path: count for file in on_disk if (count := files.count_rows_under(file.path, keys))}
@@ -78,7 +78,7 @@ def _scan_part(session: TableSession, state: TableState, part: _Part, keys: obje
     removed = _remove_stray_files(part, files, stray)
     own = files.list_snapshot_files(part.snapshot)
     rows_referenced = sum(count for path, count in rows.items() if path in own)
-    counts = _count_live_rows(session, part, keys_found) if rows_referenced else (0, 0)
+    counts = _count_live_rows(session, part, lookup) if rows_referenced else (0, 0)
     left = [
         *_list_remaining_snapshots(
             session, state, part.table, lambda file: not rows.keys() & files.list_snapshot_files(file)
@@ -94,11 +94,9 @@ def _scan_part(session: TableSession, state: TableState, part: _Part, keys: obje
     return Scanned(len(on_disk), len(removed), tuple(left))
 
 
-def _count_live_rows(session: TableSession, part: _Part, keys_found: Keys) -> tuple[int, int]:
-    """Counts the rows of `keys_found` at the snapshot of `part`, and those of them from commits before `part.since`."""
-    rows = keys_found.select_rows(
-        read_table(session.spark(), part.table, part.snapshot), session.model.config.entity_key
-    )
+def _count_live_rows(session: TableSession, part: _Part, lookup: Keys) -> tuple[int, int]:
+    """Counts the rows of `lookup` at the snapshot of `part`, and those of them from commits before `part.since`."""
+    rows = lookup.select_rows(read_table(session.spark(), part.table, part.snapshot), session.model.config.entity_key)
     all_rows, older = rows.agg(F.count(F.lit(1)), F.count_if(F.col(COMMIT_ORDER) < part.since)).collect()[0]
     return all_rows, older
 

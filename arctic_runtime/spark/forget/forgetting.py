@@ -21,18 +21,18 @@ from arctic_runtime.model.forgetting import Certificate, Forget, ForgetPlan, Tab
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import require_built
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.forget import erase_letters
+from arctic_runtime.spark.forget import erase_dead_letters
 from arctic_runtime.spark.forget.downstream import DownstreamTables, select_sources_of_events
 from arctic_runtime.spark.forget.erase_events import ForgottenRows, check_recomputable, recompute_rows
 from arctic_runtime.spark.forget.erase_rows import (
-    Restated,
-    build_empty_restatement,
+    PurgeableChanges,
+    build_purgeable_without_rows,
     collect_lookup_keys,
     drop_savepoints,
     erase_rows,
     purge_files,
     read_rows_now,
-    restate_rows,
+    republish_rows,
 )
 from arctic_runtime.spark.forget.file_scan import list_holding_savepoints, plan_table, scan_files
 from arctic_runtime.spark.forget.key_search import KeysByTable, KeySearch
@@ -67,7 +67,7 @@ class Forgetting:
         keys_by_table = self._search.find_keys()
         tables = tuple(plan_table(self._tables.open_session(table), keys) for table, keys in keys_by_table.items())
         letter_keys = self._search.find_dead_letter_keys(keys_by_table)
-        letters = erase_letters.count_dead_letters(self._tables.open_session(self.root.table), letter_keys)
+        letters = erase_dead_letters.count_dead_letters(self._tables.open_session(self.root.table), letter_keys)
         return ForgetPlan(tables, letters, tuple(self._tables.list_notes()))
 
     def run_forget(self) -> Certificate:
@@ -84,10 +84,10 @@ class Forgetting:
         self._check_recomputable(keys_by_table)
         dropped = self._drop_savepoints(keys_by_table)
         letter_keys = self._search.find_dead_letter_keys(keys_by_table)
-        letters = erase_letters.drop_dead_letters(self._tables.open_session(self.root.table), letter_keys)
-        restated = self._delete_rows(keys_by_table) if keys_by_table else {}
+        letters = erase_dead_letters.drop_dead_letters(self._tables.open_session(self.root.table), letter_keys)
+        purgeable = self._delete_rows(keys_by_table) if keys_by_table else {}
         purged = [
-            self._purge_table(model, keys_by_table[model.table], restated[model.table])
+            self._purge_table(model, keys_by_table[model.table], purgeable[model.table])
             for model in self._tables.keyed
             if model.table in keys_by_table
         ]
@@ -183,49 +183,49 @@ class Forgetting:
                 self._search.drop_keys(keys_by_table)
                 raise
 
-    def _delete_rows(self, keys_by_table: KeysByTable) -> dict[TableName, Restated]:
+    def _delete_rows(self, keys_by_table: KeysByTable) -> dict[TableName, PurgeableChanges]:
         """Deletes the rows from the root table, and then from each table below by a refresh or by recomputing.
 
-        Rows of these keys that still exist afterwards are published again (restated), so that older change rows can be
-        purged. Each model reads the restated rows of its upstreams. Adds to `keys_by_table` the keys of further rows
-        that this changes. Returns the `Restated` of each table.
+        Rows of these keys that still exist afterwards are published again, so that older change rows can be
+        purged. Each model reads the published rows of its upstreams. Adds to `keys_by_table` the keys of further rows
+        that this changes. Returns the `PurgeableChanges` of each table.
         """
         heads = {model.table: self._get_head_sequence(model) for model in self._tables.keyed[1:]}
-        restated: dict[TableName, Restated] = {}
+        purgeable: dict[TableName, PurgeableChanges] = {}
         if self.root.table in keys_by_table:
-            restated[self.root.table] = self._erase_keys(keys_by_table[self.root.table])
+            purgeable[self.root.table] = self._erase_keys(keys_by_table[self.root.table])
         for model in self._tables.below:
-            self._search.add_produced_keys(model, restated, keys_by_table)
+            self._search.add_produced_keys(model, purgeable, keys_by_table)
             forgotten = {
                 table: ForgottenRows(keys_by_table[table], done.since, done.has_rows)
-                for table, done in restated.items()
+                for table, done in purgeable.items()
             }
             self._follow_deletion(model, keys_by_table.get(model.table), forgotten)
             if model.table in heads:
                 self._search.add_changed_keys(model, heads[model.table], keys_by_table)
                 if model.table in keys_by_table:
-                    restated[model.table] = restate_rows(
+                    purgeable[model.table] = republish_rows(
                         self._tables.open_session(model.table), keys_by_table[model.table]
                     )
-        return restated
+        return purgeable
 
     def _get_head_sequence(self, model: Model) -> int:
         changes, _ = require_built(self._tables.observe_state(model), model.table)
         return changes.commits[-1].version.sequence
 
-    def _erase_keys(self, keys: DataFrame) -> Restated:
-        """Deletes the rows of `keys` from the root table, and returns its `Restated`, the change rows to purge.
+    def _erase_keys(self, keys: DataFrame) -> PurgeableChanges:
+        """Deletes the rows of `keys` from the root table, and returns its `PurgeableChanges`, the change rows to purge.
 
         If the table has `input: state`, the rows are already gone, since its query does not return them; then only old
         change rows or versions remain to be removed.
         """
         session, config = self._tables.open_session(self.root.table), self.root.config
         if config.input == "state" and not config.has_history:
-            return restate_rows(session, keys)
+            return republish_rows(session, keys)
         self.tell(f"{self.root.table}: delete the rows")
         until = erase_rows(session, keys)
         state = session.observe_state()
-        return build_empty_restatement(session, state, collect_lookup_keys(session, state, keys)[0], until)
+        return build_purgeable_without_rows(session, state, collect_lookup_keys(session, state, keys)[0], until)
 
     def _follow_deletion(
         self,
@@ -256,12 +256,12 @@ class Forgetting:
             self.tell(f"{model.table}: refresh")
             self._tables.open_refresh(model, skipped).run_refresh()
 
-    def _purge_table(self, model: Model, keys: DataFrame, restated: Restated) -> TableForgotten:
+    def _purge_table(self, model: Model, keys: DataFrame, purgeable: PurgeableChanges) -> TableForgotten:
         if model.table != self.root.table:
             # Upstreams were purged. A run after that would leave an older aggregate state behind, so it is done now.
             self._refresh_model(model)
         self.tell(f"{model.table}: rewrite the files that hold rows")
-        return purge_files(self._tables.open_session(model.table), restated, keys.count())
+        return purge_files(self._tables.open_session(model.table), purgeable, keys.count())
 
     def _check_files(self, done: TableForgotten) -> TableForgotten:
         session, keys = self._tables.open_session(done.table), read_keys(self.spark(), done.table)

@@ -67,13 +67,13 @@ class KeySearch:
         state = self._tables.observe_state(root)
         return trace.parse_given_keys(self._tables.spark(), root, state, self._request.keys)
 
-    def add_produced_keys(self, model: Model, restated: Iterable[TableName], keys_by_table: KeysByTable) -> None:
-        """Adds to `keys_by_table`, and stores, the keys of a model's rows that are computed from restated rows.
+    def add_produced_keys(self, model: Model, republished: Iterable[TableName], keys_by_table: KeysByTable) -> None:
+        """Adds to `keys_by_table`, and stores, the keys of a model's rows that are computed from republished rows.
 
-        `restated` are the tables above the model that have restated their rows: published the remaining rows of
+        `republished` are the tables above the model that have republished their rows: published the remaining rows of
         forgotten keys again. Does nothing unless the model has a query of change events that reads such tables.
         """
-        above = {table: keys_by_table[table] for table in restated if table != self._tables.root.table}
+        above = {table: keys_by_table[table] for table in republished if table != self._tables.root.table}
         above = select_sources_of_events(model, above) if model in self._tables.keyed else {}
         if model.config.input != "changes" or not above:
             return

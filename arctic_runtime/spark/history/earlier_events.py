@@ -1,6 +1,6 @@
 """Selects events of earlier runs that a run must read again, since stored versions do not suffice to apply new events.
 
-A new event needs earlier events (it is "asking") if it is not later than all events that were read before:
+A new event needs earlier events if it is not later than all events that were read before:
 
 - Its `sequence_by` value is lower: an earlier event, which changed nothing when it was read, may open a version that
   begins after the new event.
@@ -42,8 +42,8 @@ def needs_earlier_events(model: Model, shape: Shape, last: RunSummary | None) ->
     if last is None or last.high_watermark is None:
         return F.lit(False)
     sequence, mark = _sequence(model), marks.read_latest(last.high_watermark, shape.sequence_type)
-    is_asking = sequence <= mark if needs_all_events(model.config) else sequence < mark
-    return is_asking | _is_late_in_time(model, shape, last)
+    needs_earlier = sequence <= mark if needs_all_events(model.config) else sequence < mark
+    return needs_earlier | _is_late_in_time(model, shape, last)
 
 
 def _is_late_in_time(model: Model, shape: Shape, last: RunSummary) -> Expression:
@@ -59,19 +59,19 @@ def _is_late_in_time(model: Model, shape: Shape, last: RunSummary) -> Expression
     return to_column(config.valid_time) < marks.read_latest(last.newest_valid_time, find_place_type(shape))
 
 
-def count_asking(model: Model, shape: Shape, last: RunSummary | None) -> list[Expression]:
-    """Builds aggregates over a run's events: about "asking" events, which need events of earlier runs, and valid times.
+def count_needing_earlier(model: Model, shape: Shape, last: RunSummary | None) -> list[Expression]:
+    """Builds aggregates over a run's events: about events that need earlier ones, and about valid times.
 
     Their names are those of the last fields of `Profile`. The list is empty for tables without history.
     """
     config = model.config
     if not config.has_history:
         return []
-    is_asking, sequence = needs_earlier_events(model, shape, last), _sequence(model).cast(shape.sequence_type)
-    oldest = F.min(F.when(is_asking, sequence))
+    needs_earlier, sequence = needs_earlier_events(model, shape, last), _sequence(model).cast(shape.sequence_type)
+    oldest = F.min(F.when(needs_earlier, sequence))
     aggregates = [
-        F.count_if(is_asking).alias("asking"),
-        marks.write_sequence_text(oldest, shape.sequence_type).alias("oldest_asking"),
+        F.count_if(needs_earlier).alias("needing_earlier"),
+        marks.write_sequence_text(oldest, shape.sequence_type).alias("oldest_needing_earlier"),
     ]
     if config.valid_time is None:
         return aggregates
@@ -79,7 +79,7 @@ def count_asking(model: Model, shape: Shape, last: RunSummary | None) -> list[Ex
     time = to_column(config.valid_time).cast(kind)
     return [
         *aggregates,
-        marks.write_sequence_text(F.min(F.when(is_asking, time)), kind).alias("oldest_asking_time"),
+        marks.write_sequence_text(F.min(F.when(needs_earlier, time)), kind).alias("oldest_time_needing_earlier"),
         marks.write_sequence_text(_compute_newest(F.max(time), last, kind), kind).alias("newest_valid_time"),
     ]
 
@@ -103,7 +103,7 @@ def select_placed(model: Model, earlier: DataFrame) -> DataFrame:
     return earlier.where(combine_all([to_column(place).isNotNull() for place in places]))
 
 
-def select_asking_keys(model: Model, events: DataFrame, shape: Shape, last: RunSummary) -> DataFrame:
+def select_keys_needing_earlier(model: Model, events: DataFrame, shape: Shape, last: RunSummary) -> DataFrame:
     """Returns the distinct keys of `events` that can be applied only together with events of earlier runs."""
     key = [to_column(part) for part in model.config.entity_key]
     return events.where(needs_earlier_events(model, shape, last)).select(*key).distinct()

@@ -44,9 +44,9 @@ class RefreshInputs:
 
     `query` has the rows of the query. `shape` describes the change rows. Actions that are started in the `background`
     must end before the change rows are published. If `schema_only`, no rows are written. If `has_join_hints`, plans
-    have join hints. `is_same` says that Spark understands the query as our analysis does, so that facts from the
-    analysis, such as unique keys, hold. `learn` stores entries for the summary of the run's commit, which are kept even
-    if the computation fails later.
+    have join hints. `is_parser_confirmed` says that Spark understands the query as our analysis does, so that facts
+    from the analysis, such as unique keys, hold. `record_for_later_runs` stores entries for the summary of the run's
+    commit, which are kept even if the computation fails later.
     """
 
     context: Context
@@ -57,8 +57,8 @@ class RefreshInputs:
     background: Parallel
     schema_only: bool = False
     has_join_hints: bool = True
-    is_same: bool = False
-    learn: Callable[[RunSummary], None] = lambda _: None
+    is_parser_confirmed: bool = False
+    record_for_later_runs: Callable[[RunSummary], None] = lambda _: None
     _cached: list[DataFrame] = field(default_factory=list)
 
     @property

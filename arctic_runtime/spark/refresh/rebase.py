@@ -28,7 +28,7 @@ BECAUSE = "another run committed meanwhile; rows of the keys that both had event
 
 
 @dataclass(frozen=True)
-class Overtaken:
+class RebaseAttempt:
     """An attempt before whose commit another run has committed; publishes its change rows on top of that commit.
 
     `inputs` and `changes` are the inputs and the change set of the attempt. `times` is the number of rebases after
@@ -59,7 +59,7 @@ class Overtaken:
                 computed = compute_changes(again)
                 changes = self._build_on_top(state.changes, rows, computed, keys, plan)
                 with override_settings(again.spark, build_lookup_settings(computed.keys, again.thresholds.pruning)):
-                    following = Overtaken(self.planner, self.table, again, changes, self.times - 1)
+                    following = RebaseAttempt(self.planner, self.table, again, changes, self.times - 1)
                     return replace(publish_changes(changes, again.context, following.publish_on_top), because=BECAUSE)
 
     @contextmanager

@@ -45,7 +45,7 @@ from arctic_runtime.spark.refresh.integrity import list_broken_promises
 from arctic_runtime.spark.refresh.keyless import append_events, prepare_to_append
 from arctic_runtime.spark.refresh.prepare import prepare_tables
 from arctic_runtime.spark.refresh.query_inputs import Narrowed, QueryInputs
-from arctic_runtime.spark.refresh.rebase import Overtaken
+from arctic_runtime.spark.refresh.rebase import RebaseAttempt
 from arctic_runtime.spark.tables.append import publish_changes
 from arctic_runtime.spark.tables.context import Appended, Context
 from arctic_runtime.spark.tables.merge import build_lookup_settings
@@ -92,7 +92,7 @@ class Refresh:
         self.table = TableSession(planner.model, planner.reader, spark, planner.now, planner.timings)
         self._request = planner.request
         self._committed: tuple[Decision, Appended] | None = None
-        self._learned = RunSummary()
+        self._recorded = RunSummary()
 
     @classmethod
     def from_model(
@@ -208,15 +208,15 @@ class Refresh:
             if self.model.is_appended:
                 return self._append_events(context, decision, query, stored, upstreams)
             self._check_predicates(context, upstreams, query)
-            is_same = self._is_same(context, decision, upstreams)
+            is_parser_confirmed = self._is_parser_confirmed(context, decision, upstreams)
             self._look_for_day_texts(context, decision, upstreams)
             sequence_type = find_sequence_type(self.model, columns)
             context, shape = prepare_tables(self.table, context, stored, sequence_type)
         inputs = RefreshInputs(
             *(context, decision, query, shape, upstreams, _open_background(context)),
             schema_only=self._request.schema_only,
-            is_same=is_same,
-            learn=self._learn,
+            is_parser_confirmed=is_parser_confirmed,
+            record_for_later_runs=self._record_for_later_runs,
         )
         with self.table.timings.measure_step("changes"):
             try:
@@ -264,17 +264,17 @@ class Refresh:
                 AppendChanges(self.model.table.changes, head, decision.mode, decision.reason),
                 computed.rows,
                 inputs.shape,
-                summary.with_entries_from(self._learned).with_entries_from(computed.summary),
+                summary.with_entries_from(self._recorded).with_entries_from(computed.summary),
                 computed.is_gathered,
                 confirm_upstreams,
             )
             with override_settings(context.spark, build_lookup_settings(computed.keys, context.thresholds.pruning)):
                 times = 0 if self._narrowed else context.thresholds.commits.attempts
-                overtaken = Overtaken(self.planner, self.table, inputs, changes, times)
-                return publish_changes(changes, context, overtaken.publish_on_top)
+                rebase = RebaseAttempt(self.planner, self.table, inputs, changes, times)
+                return publish_changes(changes, context, rebase.publish_on_top)
 
-    def _learn(self, entries: RunSummary) -> None:
-        self._learned = self._learned.with_entries_from(entries)
+    def _record_for_later_runs(self, entries: RunSummary) -> None:
+        self._recorded = self._recorded.with_entries_from(entries)
 
     def _check_predicates(self, context: Context, upstreams: Upstreams, query: DataFrame) -> None:
         """Raises ConfigError if Spark and our parser understand the contract's checks differently.
@@ -293,9 +293,9 @@ class Refresh:
         if upstreams.reads.day_columns and not self._request.schema_only:
             follows, thresholds = decision.increment is not None, context.thresholds.pruning
             day_texts = find_day_texts(context.spark, upstreams, decision.windows, follows, thresholds)
-            self._learned = replace(self._learned, day_texts=day_texts)
+            self._recorded = replace(self._recorded, day_texts=day_texts)
 
-    def _is_same(self, context: Context, decision: Decision, upstreams: Upstreams) -> bool:
+    def _is_parser_confirmed(self, context: Context, decision: Decision, upstreams: Upstreams) -> bool:
         """Whether Spark understands the query as our analysis does; this is compared once per query text.
 
         Returns False without a comparison if the query can't be refreshed incrementally, or if an earlier attempt gave
@@ -306,7 +306,7 @@ class Refresh:
         if not is_query or not decisions.can_follow_changes(upstreams):
             return False
         query = hash_query_reading(self.model, upstreams)
-        self._learned = replace(self._learned, judged=query)
+        self._recorded = replace(self._recorded, judged=query)
         if decision.given_up is not None:
             return False
         last = find_last_run(context.state.changes) or RunSummary()
@@ -329,7 +329,7 @@ class Refresh:
             raise decisions.build_never_strict_error(self.model, refused) from refused
         if refused.reason == "NOT_SAME_TO_SPARK":
             refusal = Refusal(refused.reason, refused.because)
-            self._learned = replace(self._learned, given_up=str(refusal))
+            self._recorded = replace(self._recorded, given_up=str(refusal))
 
     def _confirm_upstreams(self, upstreams: Upstreams) -> None:
         """Raises CommitConflict if an upstream has changed since it was observed.

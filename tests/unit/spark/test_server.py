@@ -28,8 +28,8 @@ from arctic_runtime.spark.engine import server
 directory, profile = Path(sys.argv[1]), Profile(**json.load(sys.stdin))
 if "spark.fails" in profile.settings:
     sys.exit("java.lang.NoSpark")
-place = server.take_place(directory, profile.thresholds.engine)
-if place:
+lock = server.acquire_server_lock(directory, profile.thresholds.engine)
+if lock:
     time.sleep(0.2)
     settings = mask_secrets(select_fixed_settings(profile.build_spark_settings()))
     ready = server.Server(os.getpid(), 1, "hush", "now", "log", settings, server.hash_profile(profile))
@@ -105,7 +105,7 @@ def test_who_finds_a_server_ready_does_not_take_its_place_when_it_is_stopped(
         server.stop_server(kept())
 
     monkeypatch.setattr(time, "sleep", stop_meanwhile)
-    assert server.take_place(server.get_directory(kept()), EngineThresholds()) is None
+    assert server.acquire_server_lock(server.get_directory(kept()), EngineThresholds()) is None
 
 
 def test_a_stop_ends_the_server(kept: Callable[..., Profile]) -> None:

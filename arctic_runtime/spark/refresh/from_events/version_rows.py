@@ -33,7 +33,7 @@ def compute_version_rows(inputs: RefreshInputs, window: EventWindow) -> DataFram
         return _recompute_versions(inputs, events)
     old = inputs.read_rows(inputs.find_keys(inputs.select_key(events), window.profile.events))
     last = window.last
-    known = find_earlier_events(inputs, window, last) if last is not None and window.profile.asking else None
+    known = find_earlier_events(inputs, window, last) if last is not None and window.profile.needing_earlier else None
     is_recomputed = known is not None and earlier_events.needs_all_events(model.config)
     oldest = find_oldest_changed(model.config, window.profile.oldest, is_recomputed)
     old = select_affected_versions(old, oldest, shape)
@@ -72,12 +72,12 @@ def find_earlier_events(inputs: RefreshInputs, window: EventWindow, last: RunSum
     model, shape, profile = inputs.model, inputs.shape, window.profile
     seen = read_past_events(inputs.spark, model, inputs.upstreams, "seen", get_offsets(last))
     earlier = earlier_events.select_placed(model, seen)
-    asking = earlier_events.select_asking_keys(model, window.events, shape, last)
-    keys = inputs.find_source_keys(asking, profile.asking)
-    assert profile.oldest_asking is not None
-    oldest = marks.read_earliest(profile.oldest_asking, shape.sequence_type)
+    needing_keys = earlier_events.select_keys_needing_earlier(model, window.events, shape, last)
+    keys = inputs.find_source_keys(needing_keys, profile.needing_earlier)
+    assert profile.oldest_needing_earlier is not None
+    oldest = marks.read_earliest(profile.oldest_needing_earlier, shape.sequence_type)
     if not earlier_events.needs_all_events(model.config):
-        time = profile.oldest_asking_time
+        time = profile.oldest_time_needing_earlier
         oldest_time = None if time is None else marks.read_earliest(time, find_place_type(shape))
         return earlier_events.select_later(model, earlier, keys, oldest, oldest_time)
     cached = inputs.cache(earlier_events.select_overtaken_keys(model, window.events, earlier, keys, oldest))

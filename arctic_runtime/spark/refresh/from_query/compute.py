@@ -125,7 +125,7 @@ class QueryComputation:
             inputs.context, plan, partial(self._register, increment), inputs.cache, inputs.background
         )
         if update is None:
-            inputs.learn(RunSummary(no_aggregate_state=hash_state(plan)))
+            inputs.record_for_later_runs(RunSummary(no_aggregate_state=hash_state(plan)))
             return replace(self.follow(drop_aggregate_state(increment)), as_decided=False)
         summary = RunSummary(aggregate_state=hash_state(plan))
         now = increments.as_query(update.now, increment, inputs.query)
@@ -192,7 +192,7 @@ class QueryComputation:
         They are computed in one task if `in_one_part`, or if the table and its sources have few rows.
         """
         inputs = self.inputs
-        keyed = inputs.is_same and is_keyed(inputs.model, inputs.upstreams, inputs.decision.increment)
+        keyed = inputs.is_parser_confirmed and is_keyed(inputs.model, inputs.upstreams, inputs.decision.increment)
         in_one_part = old is not None and (in_one_part or self._reads_little())
         if old is not None and in_one_part:
             new, old = new.coalesce(1), old.coalesce(1)

@@ -25,7 +25,7 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 @dataclass(frozen=True)
-class Letters:
+class ErasedDeadLetters:
     """Number of deleted dead letters, and descriptions for people of data that may be left."""
 
     dropped: int = 0
@@ -42,7 +42,7 @@ def count_dead_letters(session: TableSession, keys: DataFrame | None) -> int:
     )
 
 
-def drop_dead_letters(session: TableSession, keys: DataFrame | None) -> Letters:
+def drop_dead_letters(session: TableSession, keys: DataFrame | None) -> ErasedDeadLetters:
     """Deletes the dead letters of an ingested table that contain one of `keys` in their payload.
 
     Also expires all older snapshots of the dead letter table, which all tables of a source share. Does nothing if
@@ -51,13 +51,13 @@ def drop_dead_letters(session: TableSession, keys: DataFrame | None) -> Letters:
     return retry_on_conflict(partial(_drop_once, session, keys), session.reader.thresholds.commits.attempts)
 
 
-def _drop_once(session: TableSession, keys: DataFrame | None) -> Letters:
+def _drop_once(session: TableSession, keys: DataFrame | None) -> ErasedDeadLetters:
     table = _find_dead_letter_table(session)
     if table is None or keys is None:
-        return Letters()
+        return ErasedDeadLetters()
     before = observe_snapshots(session.reader, table)
     if before is None or not before.lineage:
-        return Letters()
+        return ErasedDeadLetters()
     rows = _read_dead_letters(session, table)
     matches = _select_by_keys(session, rows, keys)
     dropped = matches.count()
@@ -73,7 +73,7 @@ def _drop_once(session: TableSession, keys: DataFrame | None) -> Letters:
     unread = _count_unreadable(session, table)
     left = [f"{unread} dead letter(s) of {table} are not JSON, so they were not searched"] if unread else []
     left += [f"snapshot {snapshot} of {table} is kept by a tag or a branch" for snapshot in protected]
-    return Letters(dropped, tuple(left))
+    return ErasedDeadLetters(dropped, tuple(left))
 
 
 def _find_dead_letter_table(session: TableSession) -> TableName | None:
