@@ -114,7 +114,7 @@ def test_each_change_is_in_the_rows_of_a_load_or_comes_after_it(source: Source) 
             ]
         finally:
             transport.close_source()
-        again = next((i for i, batch in enumerate(rest.batches) if batch.comes_again), None)
+        again = next((i for i, batch in enumerate(rest.batches) if batch.is_rewound), None)
         assert (again is None) == isinstance(source.server, PostgreSQLServer)
         kept = [replace(batch, tables=tuple(tables)) for batch, tables in zip(rest.batches, new, strict=True)]
         events = [event for table, event in Reading(kept).events if table.endswith(".b")]

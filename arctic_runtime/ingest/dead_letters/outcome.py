@@ -16,7 +16,7 @@ from arctic_runtime.ingest.dead_letters.window import find_commit_window, list_c
 from arctic_runtime.ingest.formats.event_format import EventFormat, SourceSchema
 from arctic_runtime.ingest.transports.transport import ARRIVAL
 from arctic_runtime.ingest.writing.decoding.decode_events import ABSENT, CHANGE, OLD_KEY, PART, can_be_absent
-from arctic_runtime.ingest.writing.fold import place_in
+from arctic_runtime.ingest.writing.fold import read_arrival
 from arctic_runtime.model.columns import BEFORE, OWN_PREFIX, SEQUENCE, find_column, is_same_name
 from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.version import Version
@@ -233,15 +233,15 @@ def _relate_change_row(has_order: bool) -> Expression:
     events.
     """
     commit, kind, end, is_own = (F.col(column) for column in (_COMMIT, _KIND, _END, _IS_OWN))
-    place, number = place_in(F.col(_SEQUENCE)), F.col("number")
+    arrival, number = read_arrival(F.col(_SEQUENCE)), F.col("number")
     among_dead = (
-        F.when(place == number, "same")
+        F.when(arrival == number, "same")
         .when(F.lit(has_order), "unknown")
-        .when(place > number, "later")
-        .when(place < number, "older")
+        .when(arrival > number, "later")
+        .when(arrival < number, "older")
         .otherwise("unknown")
     )
-    in_batch = F.when(place > F.col("place"), "later").when(place < F.col("place"), "older").otherwise("unknown")
+    in_batch = F.when(arrival > F.col("place"), "later").when(arrival < F.col("place"), "older").otherwise("unknown")
     return (
         F.when(kind == "snapshot", "older")
         .when(kind == "replay", among_dead)

@@ -84,7 +84,7 @@ class BackgroundLoad:
             for batch in batches:
                 started = time.monotonic()
                 self._listeners.begin(batch, len(self.tables))
-                if batch.comes_again:
+                if batch.is_rewound:
                     self._listeners.report((), batch, 0.0)
                     newest, last = self._begin_snapshot(), None
                     continue

@@ -57,7 +57,7 @@ class LoadPieces:
 
         `all_tables` is the number of tables of the load.
         """
-        if batch.comes_again:
+        if batch.is_rewound:
             self._reset_count()
         if not batch.is_snapshot and self._piece is None:
             return None

@@ -244,7 +244,7 @@ class Ingestion:
 
     def _write_batch(self, batch: Batch, progress: Progress, started: float) -> Progress:
         self._reporter.announce_batch(batch, self._tables.names, len(self._stream.tables))
-        if batch.comes_again:
+        if batch.is_rewound:
             self._stream.invalidate_positions()
         mode = WriteMode(self._transport.select_after, shown=progress.as_of)
         results = self._state.write_batch(self._stream, batch, mode)

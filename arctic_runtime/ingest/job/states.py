@@ -28,7 +28,7 @@ class Snapshot:
         if batch.is_snapshot:
             return results
         results += writer.end_snapshot(self.initial)
-        return results + writer.write_batch(batch, replace(mode, reads=False))
+        return results + writer.write_batch(batch, replace(mode, includes_snapshot_rows=False))
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class Batch:
 
     `caught_up` is a time at which the source had nothing after the position, None if the transport does not know one; a
     source without events reports one about every minute, by an empty batch. `behind` is the number of events that the
-    source still had after the batch at the last request, None if the transport does not know it. `comes_again` is True
+    source still had after the batch at the last request, None if the transport does not know it. `is_rewound` is True
     if the position is before that of earlier batches, so that the events after it are returned again. A table without
     events in a snapshot is in the batch that ends the snapshot, if its schema is known. `failure` is the reason why the
     source can't be read, empty if it can.
@@ -62,7 +62,7 @@ class Batch:
     progress: str | None = None
     caught_up: datetime | None = None
     behind: int | None = None
-    comes_again: bool = False
+    is_rewound: bool = False
     failure: str = ""
 
 
@@ -134,7 +134,7 @@ class TableLoad(Protocol):
         """Yields the rows of a snapshot, then a batch with the position of these rows, then the later changes.
 
         The batch with the position is the first one whose `is_snapshot` is False; it has rows, too. The iterator ends
-        when everything is returned that `finish_load` waits for. A batch with `comes_again` has no events, and means
+        when everything is returned that `finish_load` waits for. A batch with `is_rewound` has no events, and means
         that the load starts again. Raises SourceError if a table does not exist.
         """
 

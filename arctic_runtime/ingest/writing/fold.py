@@ -22,11 +22,11 @@ from arctic_runtime.ingest.writing.decoding.decode_events import (
     TIME,
 )
 from arctic_runtime.ingest.writing.key_changes import (
+    CHANGE_POSITION,
     FIRST,
     HAS_KEY_CHANGES,
     ID,
     LACKS_ORIGIN,
-    PLACE,
     fill_from_origins,
     find_chains,
     fold_chains,
@@ -55,12 +55,12 @@ IS_DELETE = fill_statement("{change} = 'delete'", change=quote_name(CHANGE))
 
 _LACKS, _STEP = f"{OWN_PREFIX}lacks", f"{OWN_PREFIX}step"
 
-_FIRST_PLACE = 2
+_ARRIVAL_OFFSET = 2
 """Number that is added to the ARRIVAL stored in `_seq`, so that the sum differs from 0 and from -1."""
 
 
 @dataclass(frozen=True)
-class Tally:
+class EventCounts:
     """Counts of a batch's decoded events for one table, all computed by one job.
 
     `dead` counts dead letters, and `rows` all other events that change a row. `key_changes` are updates that change the
@@ -79,7 +79,7 @@ class Tally:
     newest: datetime.datetime | None
 
 
-def tally(decoded: DataFrame) -> Tally:
+def count_events(decoded: DataFrame) -> EventCounts:
     sound = F.col(REASON).isNull()
     truncates = sound & (F.col(CHANGE) == "truncate")
     is_timed = sound & F.col(TIME).isNotNull()
@@ -93,28 +93,29 @@ def tally(decoded: DataFrame) -> Tally:
         F.unix_micros(F.max(F.when(is_timed, F.least(F.col(TIME), F.current_timestamp())))).alias("newest"),
     ).collect()[0]
     newest = None if row["newest"] is None else _EPOCH + datetime.timedelta(microseconds=row["newest"])
-    return Tally(**{**row.asDict(), "newest": newest})
+    return EventCounts(**{**row.asDict(), "newest": newest})
 
 
 def change_rows(
-    context: Context, decoded: DataFrame, counted: Tally, shape: Shape, has_places: bool = False
+    context: Context, decoded: DataFrame, counted: EventCounts, shape: Shape, stores_arrival: bool = False
 ) -> DataFrame:
     """Computes the change rows that bring a table from its state in `context` to the state after all `decoded` events.
 
-    `counted` are the counts of `decoded`, and `shape` has the table's columns. If `has_places`, the column `_seq` of
-    each change row contains the ARRIVAL of its event, which `place_in` reads; a replay of dead letters compares it with
-    the numbers of dead letters. Otherwise `_seq` is 0, or -1 if the event lacks a value. Rows that break the primary
-    key or the contract, or that lack a value which the table does not have either, get one of the actions `FLAWS`.
+    `counted` are the counts of `decoded`, and `shape` has the table's columns. If `stores_arrival`, the column `_seq`
+    of each change row contains the ARRIVAL of its event, which `read_arrival` reads; a replay of dead letters compares
+    it with the numbers of dead letters. Otherwise `_seq` is 0, or -1 if the event lacks a value. Rows that break the
+    primary key or the contract, or that lack a value which the table does not have either, get one of the actions
+    `FLAWS`.
     """
     emptied_at = counted.truncated_at
-    model, is_partial = _configure_folding(context.model), counted.partial > 0 or has_places
+    model, is_partial = _configure_folding(context.model), counted.partial > 0 or stores_arrival
     events = _select_ordered_rows(
         decoded if emptied_at is None else decoded.where(F.col(ARRIVAL) > emptied_at), counted
     )
     rules: EventRules
     if is_partial:
         rules = MergeFunctions(model, shape, shape.rest_positions, required=shape.rest_positions)
-        marked = _build_event_images(events, rules, has_places)
+        marked = _build_event_images(events, rules, stores_arrival)
         net = (
             _fold_key_changes(context, marked, rules, emptied_at is not None)
             if counted.lacking
@@ -143,7 +144,7 @@ def select_row_events(decoded: DataFrame) -> DataFrame:
     return decoded.where(F.col(REASON).isNull() & (F.col(CHANGE) != "truncate"))
 
 
-def _select_ordered_rows(decoded: DataFrame, counted: Tally) -> DataFrame:
+def _select_ordered_rows(decoded: DataFrame, counted: EventCounts) -> DataFrame:
     """Selects the events that change a row, and adds POSITION, the column by which they are ordered.
 
     Drops dead letters and truncates. An update that changes the primary key becomes a delete of the old key and an
@@ -173,17 +174,17 @@ def _order(step: int) -> Expression:
     return F.struct(F.col(ORDER), F.col(ARRIVAL), F.col(PART), F.lit(step).alias("step"))
 
 
-def place_in(sequence: Expression) -> Expression:
+def read_arrival(sequence: Expression) -> Expression:
     """Returns the ARRIVAL of a change row's event, read from its column `_seq`; null if `_seq` does not contain it."""
-    return F.when(F.abs(sequence) >= _FIRST_PLACE, F.abs(sequence) - _FIRST_PLACE)
+    return F.when(F.abs(sequence) >= _ARRIVAL_OFFSET, F.abs(sequence) - _ARRIVAL_OFFSET)
 
 
-def _sequence(has_places: bool) -> Expression:
+def _sequence(stores_arrival: bool) -> Expression:
     lacks = F.col(ABSENT).isNotNull() & ~F.expr(IS_DELETE)
-    if not has_places:
+    if not stores_arrival:
         return F.when(lacks, -1).otherwise(0)
-    place = F.when(F.col(ARRIVAL) >= 0, F.col(ARRIVAL) + _FIRST_PLACE).otherwise(0)
-    return F.when(lacks, -place).otherwise(place)
+    stored = F.when(F.col(ARRIVAL) >= 0, F.col(ARRIVAL) + _ARRIVAL_OFFSET).otherwise(0)
+    return F.when(lacks, -stored).otherwise(stored)
 
 
 def _fold_key_changes(context: Context, marked: DataFrame, rules: MergeFunctions, is_emptied: bool) -> DataFrame:
@@ -207,11 +208,11 @@ def _fold_key_changes(context: Context, marked: DataFrame, rules: MergeFunctions
     return net if table is None else fill_from_origins(net, table, rules)
 
 
-def _build_event_images(events: DataFrame, rules: MergeFunctions, has_places: bool) -> DataFrame:
+def _build_event_images(events: DataFrame, rules: MergeFunctions, stores_arrival: bool) -> DataFrame:
     """Converts events to the columns that `EventRules` describes and that `find_chains` reads.
 
     These are the values of the table's columns (as `a0`, `a1`, …), a flag for each value that was sent, and the order.
-    `has_places` is as in `change_rows`.
+    `stores_arrival` is as in `change_rows`.
     """
     shape = rules.shape
     is_sent = {i: ~F.coalesce(F.array_contains(ABSENT, shape.columns[i].name), F.lit(False)) for i in rules.partial}
@@ -221,10 +222,10 @@ def _build_event_images(events: DataFrame, rules: MergeFunctions, has_places: bo
         F.expr(IS_DELETE).alias("deleted"),
         F.col(TIMESTAMP).alias("ts"),
         F.col(POSITION).alias("order"),
-        _sequence(has_places).cast(shape.sequence_type).alias("seq"),
+        _sequence(stores_arrival).cast(shape.sequence_type).alias("seq"),
         F.lit(1).alias("sign"),
         (F.col(ARRIVAL) * 2 + F.col(_STEP)).alias(ID),
-        F.col(LOG_POSITION).alias(PLACE),
+        F.col(LOG_POSITION).alias(CHANGE_POSITION),
         F.col(_LACKS).alias(LACKS_ORIGIN),
     )
 

@@ -24,11 +24,11 @@ from arctic_runtime.spark.engine.statement import alias_as
 from arctic_runtime.spark.events.merge_functions import MergeFunctions
 from arctic_runtime.spark.tables.rows.frames import combine_all
 
-ID, PLACE, LACKS_ORIGIN = "id", "place", "lacks_origin"
+ID, CHANGE_POSITION, LACKS_ORIGIN = "id", "change_position", "lacks_origin"
 """Columns of events, read by `find_chains`.
 
-ID is a number that is higher for later events, PLACE the position of the change in the source's log, and LACKS_ORIGIN
-whether the event is the first of a row but lacks some of the row's values.
+ID is a number that is higher for later events, CHANGE_POSITION the position of the change in the source's log, and
+LACKS_ORIGIN whether the event is the first of a row but lacks some of the row's values.
 """
 
 HAS_KEY_CHANGES, FIRST = "has_key_changes", "first"
@@ -50,8 +50,8 @@ class Chains:
 def find_chains(spark: SparkSession, events: DataFrame, shape: Shape) -> Chains:
     """Adds `chain` to events: the number of the first life of the row that an event changes, across key changes.
 
-    `events` have the values of the table's columns, `deleted`, `order`, `seq`, ID, PLACE and LACKS_ORIGIN. Adds
-    `is_newest`, whether the event is the newest of its key; `reset`, whether some event deletes its key; and
+    `events` have the values of the table's columns, `deleted`, `order`, `seq`, ID, CHANGE_POSITION and LACKS_ORIGIN.
+    Adds `is_newest`, whether the event is the newest of its key; `reset`, whether some event deletes its key; and
     `is_rooted`, whether the event's life is the first of its key, so that it may begin with the table's row. Sets `seq`
     below 0 if the row of the key got another key. Runs one Spark job.
     """
@@ -127,9 +127,9 @@ def fill_from_origins(net: DataFrame, table: DataFrame, rules: MergeFunctions) -
 def _with_origins(events: DataFrame) -> DataFrame:
     """Adds `origin` to inserts of a key change: the ID of the delete of the row's old key; null for other events.
 
-    Adds `passes`, true for such a delete. The two events of one key change have the same PLACE.
+    Adds `passes`, true for such a delete. The two events of one key change have the same CHANGE_POSITION.
     """
-    of_change = Window.partitionBy(F.coalesce(PLACE, F.col(ID).cast("string")))
+    of_change = Window.partitionBy(F.coalesce(CHANGE_POSITION, F.col(ID).cast("string")))
     until_now = of_change.orderBy("order").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     delete = F.first(F.when(F.col("deleted"), F.col(ID)), ignorenulls=True)
     origin = F.when(F.col(LACKS_ORIGIN), delete.over(until_now))

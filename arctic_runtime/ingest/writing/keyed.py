@@ -143,7 +143,7 @@ class KeyedTable:
         table = context.state.changes
         assert table is not None
         assert table.head is not None
-        note = note.complete(is_first=find_last_run(table) is None)
+        note = note.mark_first_run(is_first=find_last_run(table) is None)
         step = AppendChanges(self.session.model.table.changes, table.head.snapshot, note.mode, note.reason)
         summary = note.to_run_summary(context.token)
         appended = publish_changes(ChangeSet(step, changes.rows, changes.shape, summary, changes.is_gathered), context)

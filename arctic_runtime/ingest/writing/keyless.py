@@ -172,7 +172,7 @@ class KeylessTable:
         return prepare_to_append(self.session, state, stored)
 
     def _append_rows(self, context: Context, rows: DataFrame, note: CommitNote) -> None:
-        note = note.complete(is_first=find_last_run(context.state.log) is None)
+        note = note.mark_first_run(is_first=find_last_run(context.state.log) is None)
         append_rows(rows, note.to_run_summary(context.token), context)
 
 

@@ -20,7 +20,7 @@ from arctic_runtime.ingest.transports.transport import ORIGIN, PAYLOAD
 from arctic_runtime.ingest.writing.decoding.decode_events import REASON, decode_events, is_change, is_read
 from arctic_runtime.ingest.writing.decoding.event_frames import cache_rows
 from arctic_runtime.ingest.writing.deduplication import find_new_events, take_all_events
-from arctic_runtime.ingest.writing.fold import tally
+from arctic_runtime.ingest.writing.fold import count_events
 from arctic_runtime.ingest.writing.records import (
     DeadLetters,
     DecodedBatch,
@@ -89,9 +89,9 @@ class EventPipeline:
     def _decode(self, storage: TableStorage, state: TableState, new: NewEvents) -> Iterator[DecodedBatch]:
         form = self.target.form.events
         decoding = _drop_payloads(storage.reject_events(decode_events(new.events, form, self.schema), form))
-        wanted = is_change() if self.mode.reads else is_change() & ~is_read()
+        wanted = is_change() if self.mode.includes_snapshot_rows else is_change() & ~is_read()
         with cache_rows(decoding, wanted) as decoded:
-            counts = tally(decoded)
+            counts = count_events(decoded)
             keeps_order = bool(counts.dead or self.part.before) and not form.order
             end = new.find_end(self.part.position)
             yield DecodedBatch(state, self.schema, decoded, counts, new.start, end, self.mode.shown, keeps_order)

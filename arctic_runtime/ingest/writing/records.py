@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.transports.transport import TableEvents
-from arctic_runtime.ingest.writing.fold import Tally
+from arctic_runtime.ingest.writing.fold import EventCounts
 from arctic_runtime.ingest.writing.source_position import SourcePosition, SourceTimes
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.version import Version
@@ -49,13 +49,14 @@ class TableResult:
 class WriteMode:
     """Options for writing the events of a batch.
 
-    `after` selects the events after a position, to leave out those that a table has. If `reads` is False, rows of a
-    snapshot are left out, since they were stored apart. If `is_load`, rows of a snapshot are inserted as they arrive.
-    `shown` is the time at the source whose state the tables have before the batch, None if it is not known.
+    `after` selects the events after a position, to leave out those that a table has. If `includes_snapshot_rows` is
+    False, rows of a snapshot are left out, since they were stored apart. If `is_load`, rows of a snapshot are inserted
+    as they arrive. `shown` is the time at the source whose state the tables have before the batch, None if it is not
+    known.
     """
 
     after: EventsAfter
-    reads: bool = True
+    includes_snapshot_rows: bool = True
     is_load: bool = False
     shown: datetime.datetime | None = None
 
@@ -110,7 +111,7 @@ class DecodedBatch:
     state: TableState
     schema: SourceSchema
     events: DataFrame
-    counts: Tally
+    counts: EventCounts
     start: SourcePosition
     end: SourcePosition
     shown: datetime.datetime | None

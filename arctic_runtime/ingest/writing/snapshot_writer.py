@@ -14,7 +14,7 @@ from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.transports.transport import TableEvents
 from arctic_runtime.ingest.writing.decoding.decode_events import decode_events, is_read
 from arctic_runtime.ingest.writing.decoding.event_frames import cache_rows, to_dataframe
-from arctic_runtime.ingest.writing.fold import select_row_events, tally
+from arctic_runtime.ingest.writing.fold import count_events, select_row_events
 from arctic_runtime.ingest.writing.pipeline import to_dead_letters
 from arctic_runtime.ingest.writing.records import KeepDeadLetters, TableResult
 from arctic_runtime.ingest.writing.schema.table_schemas import TableSchemas
@@ -46,7 +46,7 @@ class SnapshotWriter:
         schema, form = self._schemas.find_schema(events), self._target.form.events
         decoding = decode_events(to_dataframe(self._target.spark(), events), form, schema)
         with cache_rows(decoding, is_read()) as decoded:
-            counts = tally(decoded)
+            counts = count_events(decoded)
             if counts.dead:
                 state = self._target.open_by_key(schema.key).session.observe_state()
                 keep(to_dead_letters(decoded, state, events.schema))

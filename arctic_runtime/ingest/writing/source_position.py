@@ -53,7 +53,7 @@ class CommitNote:
     times: SourceTimes = field(default_factory=SourceTimes)
     dead_letters: str | None = None
 
-    def complete(self, is_first: bool) -> CommitNote:
+    def mark_first_run(self, is_first: bool) -> CommitNote:
         """Returns the note with mode `create` and reason `FIRST_RUN` if the commit is the table's first (`is_first`).
 
         Only the default mode and reason are replaced; others are kept.

@@ -10,7 +10,7 @@ from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.transports.transport import TableEvents
 from arctic_runtime.ingest.writing.decoding.decode_events import decode_events, is_change
 from arctic_runtime.ingest.writing.decoding.event_frames import cache_rows, to_dataframe
-from arctic_runtime.ingest.writing.fold import tally
+from arctic_runtime.ingest.writing.fold import count_events
 from arctic_runtime.ingest.writing.pipeline import EventPipeline, to_dead_letters
 from arctic_runtime.ingest.writing.records import EventPart, KeepDeadLetters, TableResult, WriteMode
 from arctic_runtime.ingest.writing.schema.table_schemas import TableSchemas
@@ -76,7 +76,7 @@ class TableWriter:
         """Passes the dead letters among events without a schema to `keep`, and counts the events; writes no rows."""
         rows = to_dataframe(self._target.spark(), events)
         with cache_rows(decode_events(rows, self._target.form.events, SourceSchema(())), is_change()) as decoded:
-            counts = tally(decoded)
+            counts = count_events(decoded)
             if counts.dead:
                 keep(to_dead_letters(decoded, TableState(), events.schema))
         return TableResult(self.table.name, {}, counts.rows + counts.dead, counts.rows, 0, counts.dead, None)

@@ -15,14 +15,14 @@ class ParsedPosition:
     """A position in a source's changes, parsed by the source's transport, so that it can be compared and shown.
 
     `text` is the position as a text, but without table definitions, which may be long. `description` is the position in
-    the terms of the source, such as a binlog file. `log_places` maps each log of the source, such as a Kafka partition,
-    to a place in it that can be compared by `<=`; None if it is not known. `is_transaction_end` is False if the
-    position is inside of a transaction or a snapshot.
+    the terms of the source, such as a binlog file. `log_positions` maps each log of the source, such as a Kafka
+    partition, to a position in it that can be compared by `<=`; None if it is not known. `is_transaction_end` is False
+    if the position is inside of a transaction or a snapshot.
     """
 
     text: str
     description: str
-    log_places: Mapping[Any, Any] | None = None
+    log_positions: Mapping[Any, Any] | None = None
     is_transaction_end: bool = False
 
     def describe_position(self) -> str:
@@ -31,10 +31,10 @@ class ParsedPosition:
 
     def is_within(self, other: ParsedPosition) -> bool:
         """Whether this position is at or before `other` in every log; False if this is not known."""
-        places, ends = self.log_places, other.log_places
-        if places is None or ends is None:
+        own, others = self.log_positions, other.log_positions
+        if own is None or others is None:
             return False
-        return places.keys() <= ends.keys() and all(place <= ends[log] for log, place in places.items())
+        return own.keys() <= others.keys() and all(position <= others[log] for log, position in own.items())
 
 
 ParsePosition = Callable[[str], ParsedPosition]

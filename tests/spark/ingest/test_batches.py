@@ -938,7 +938,7 @@ def test_events_that_come_again_in_one_run_are_left_out(lake: Warehouse) -> None
     class Rewound(Replay):
         def read_batches(self, until_drained: bool) -> Iterator[Batch]:
             yield from super().read_batches(until_drained)
-            yield Batch((), "1", 0, comes_again=True)
+            yield Batch((), "1", 0, is_rewound=True)
             self.opened = "1"
             yield from super().read_batches(until_drained)
 

@@ -23,7 +23,7 @@ FACTS = {
     "catalog/observation/manifests.py: _PATH_FIELD": "a field's id in Iceberg's specification",
     "catalog/observation/tables.py: _UNSORTED": "an id in Iceberg's specification",
     "ingest/writing/decoding/decode_values.py: _DECIMAL_DIGITS": "the most digits of a decimal",
-    "ingest/writing/fold.py: _FIRST_PLACE": "the meaning of a column of change tables",
+    "ingest/writing/fold.py: _ARRIVAL_OFFSET": "the meaning of a column of change tables",
     "ingest/writing/decoding/decode_values.py: _MOST_MICROS": "what a bigint of microseconds holds",
     "ingest/transports/kafka/transport.py: _PARTITION_BITS": "room for a topic's partitions in the order of events",
     "ingest/transports/files/transport.py: _ROW_BITS": "how Spark numbers rows",

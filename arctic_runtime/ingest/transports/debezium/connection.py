@@ -59,7 +59,7 @@ class DebeziumConnection:
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """The connector, server and database, as they are named in messages."""
         return f"{self.connector} {self.host}:{self.port}/{self.database}"
 
@@ -225,12 +225,12 @@ def build_driver_settings(connection: DebeziumConnection) -> dict[str, str]:
 
 
 def build_engine_properties(
-    connection: DebeziumConnection, folder: Path, thresholds: DebeziumThresholds, of_server: Mapping[str, str]
+    connection: DebeziumConnection, folder: Path, thresholds: DebeziumThresholds, server_properties: Mapping[str, str]
 ) -> dict[str, str]:
     """Builds all properties of a Debezium engine for a connection; raises ConfigError for an unknown connector.
 
-    The engine stores its offsets and schema history in `folder`. `of_server` are the properties that depend on the
-    database (`SourceServer.build_properties`).
+    The engine stores its offsets and schema history in `folder`. `server_properties` are the properties that depend on
+    the database (`SourceServer.build_properties`).
     """
     known = CONNECTORS.get(connection.connector)
     if known is None:
@@ -261,10 +261,10 @@ def build_engine_properties(
         "max.queue.size": str(2 * thresholds.poll_events),
         "record.processing.threads": str(thresholds.converting_threads),
         **own,
-        **of_server,
+        **server_properties,
         **connection.properties,
         **_AS_PUBLISHED,
-        **_merge_selects(of_server, connection.properties),
+        **_merge_selects(server_properties, connection.properties),
     }
 
 

@@ -22,7 +22,7 @@ import jpype
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arctic_runtime.ingest.transports.debezium.event_metrics import leave_out_events, read_private_field
+from arctic_runtime.ingest.transports.debezium.event_metrics import disable_event_metrics, read_private_field
 from arctic_runtime.ingest.transports.debezium.jvm import load_java_class, start_jvm
 from arctic_runtime.ingest.transports.debezium.position import Position, Source
 from arctic_runtime.thresholds import DebeziumThresholds
@@ -48,7 +48,7 @@ class RecordSchema:
 
 @dataclass(frozen=True)
 class SchemaEvents:
-    """Events with one schema: the JSON of each (`payload`), and the index of each in the batch (`places`), from 0.
+    """Events with one schema: the JSON of each (`payload`), and the index of each in the batch (`indexes`), from 0.
 
     Each schema object of the engine has its own `schema_id`. So a schema that appears again after another one is
     distinguished from its first appearance.
@@ -57,7 +57,7 @@ class SchemaEvents:
     schema_id: int
     schema: RecordSchema
     payload: pa.ChunkedArray | pa.Array
-    places: pa.Array
+    indexes: pa.Array
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Engine:
             .using(settings)
         )
         builder = builder.notifying(jpype.JProxy(f"{package}.DebeziumEngine$ChangeConsumer", dict=consumer))
-        builder = builder.using(self._calls.commit_policy(load_java_class(f"{package}.spi.OffsetCommitPolicy")))
+        builder = builder.using(self._calls.build_commit_policy(load_java_class(f"{package}.spi.OffsetCommitPolicy")))
         builder = builder.using(
             jpype.JProxy(f"{package}.DebeziumEngine$ConnectorCallback", dict=self._build_callbacks())
         )
@@ -135,7 +135,7 @@ class Engine:
         When polling starts, the callback switches off Debezium's metrics of single events.
         """
         states = ("connectorStarted", "connectorStopped", "taskStarted", "taskStopped", "pollingStopped")
-        return {**dict.fromkeys(states, _do_nothing), "pollingStarted": lambda: leave_out_events(self._engine)}
+        return {**dict.fromkeys(states, _do_nothing), "pollingStarted": lambda: disable_event_metrics(self._engine)}
 
     def start_engine(self) -> None:
         self._thread.start()
@@ -330,7 +330,7 @@ class _Calls:
         self._json.configure(settings, False)
         self._schemas: list[RecordSchema] = []
 
-    def commit_policy(self, policy: Any) -> Any:
+    def build_commit_policy(self, policy: Any) -> Any:
         """Builds the Java policy by which the engine commits offsets: only if there are records.
 
         Debezium also checks the policy after empty polls. A commit at that time could collide with one of
@@ -356,11 +356,11 @@ class _Calls:
         ids = [self._get_schema_number(schema, records) for schema, _ in texts]
         groups = zip(texts, ids, self._list_positions(ids, records), strict=True)
         events = [
-            SchemaEvents(number, self._schemas[number], self._split_lines(text), places)
-            for (schema, text), number, places in groups
+            SchemaEvents(number, self._schemas[number], self._split_lines(text), indexes)
+            for (schema, text), number, indexes in groups
             if str(schema.name()).endswith(ENVELOPE)
         ]
-        events.sort(key=lambda event_part: event_part.places[0].as_py())
+        events.sort(key=lambda event_part: event_part.indexes[0].as_py())
         last = records.get(records.size() - 1)
         record = last.sourceRecord()
         partition, offset = self._read_parts(record.sourcePartition()), self._read_parts(record.sourceOffset())

@@ -20,7 +20,7 @@ _METRICS = ("snapshotMetrics", "streamingMetrics")
 _METERS = ("commonEventMeter", "streamingMeter")
 
 
-def leave_out_events(engine: Any) -> None:
+def disable_event_metrics(engine: Any) -> None:
     """Switches off the metrics of single events of an engine whose tasks have started.
 
     Debezium has no setting for that, so private fields are changed. If a version of Debezium does not have these

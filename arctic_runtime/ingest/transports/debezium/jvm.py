@@ -74,7 +74,7 @@ def load_java_class(name: str) -> Any:
     return jpype.JClass(name)
 
 
-_TELLERS = ("AsyncEmbeddedEngine", "ErrorHandler")
+_ENGINE_ERROR_LOGGERS = ("AsyncEmbeddedEngine", "ErrorHandler")
 """Java loggers of errors that end an engine; logged at level debug, since callers get them as exceptions."""
 
 _OWN_SETTING = "slot.drop.on.stop = true"
@@ -139,5 +139,5 @@ def _log_java_event(event: Any) -> None:
         is_error = event.getLevel().isMoreSpecificThan(load_java_class("org.apache.logging.log4j.Level").ERROR)
         name = str(event.getLoggerName()).rpartition(".")[2]
         message = str(event.getMessage().getFormattedMessage())
-        is_known = name in _TELLERS or _OWN_SETTING in message
+        is_known = name in _ENGINE_ERROR_LOGGERS or _OWN_SETTING in message
         LOG.log(logging.DEBUG if is_known else logging.ERROR if is_error else logging.WARNING, "%s: %s", name, message)

@@ -53,7 +53,7 @@ class DebeziumLoad:
                 LOG.warning("%s\nThe load starts again when the server answers.", lost)
                 failure = str(lost)
             self._closed.wait(self._thresholds.reconnect_poll_seconds)
-            yield Batch((), INITIAL.text, 0, is_snapshot=True, comes_again=True, failure=failure)
+            yield Batch((), INITIAL.text, 0, is_snapshot=True, is_rewound=True, failure=failure)
 
     def select_after(self, events: TableEvents, position: str) -> TableEvents:
         return self._require_transport().select_after(events, position)
@@ -107,7 +107,7 @@ def read_load(server: SourceServer, batches: Iterator[Batch], finishing: threadi
             first = get_first_source(batch) if batch is not end and batch.count else None
             if first is None and not order.has_come_to(at, begin.offset):
                 continue
-            rows = order.as_of(begin, first)
+            rows = order.build_snapshot_position(begin, first)
             yield replace(end, position=rows.text)
         if batch is end:
             at = rows

@@ -124,17 +124,17 @@ class LogOrder(Protocol):
     def has_come_to(self, position: Position, offset: Source) -> bool:
         """Whether all events after `position` also come after the offset `offset`, which is not inside a snapshot."""
 
-    def as_of(self, begin: Position, first: Source | None) -> Position:
+    def build_snapshot_position(self, begin: Position, first: Source | None) -> Position:
         """Returns the position that stands for the rows of a snapshot which ended at `begin`, before all later changes.
 
         The returned position can be compared with positions of other streams. `first` is the first event after `begin`,
         of any table of the load; None if a transaction without such events was committed first.
         """
 
-    def get_log_place(self, position: Position) -> Any:
+    def get_log_position(self, position: Position) -> Any:
         """Returns the log position of `position` as a comparable value; `position` is not inside a snapshot."""
 
-    def describe_place(self, position: Position) -> str:
+    def describe_log_position(self, position: Position) -> str:
         """Describes for people the log position of `position`, which is not inside a snapshot."""
 
 
@@ -149,8 +149,10 @@ def parse_position(order: LogOrder, text: str) -> ParsedPosition:
         position = Position(parts["partition"], parts["offset"], parts.get("seen"), parts.get("reached"))
         if position.is_snapshot:
             return ParsedPosition(position.text, "a snapshot", {})
-        places = {"log": order.get_log_place(position)}
-        return ParsedPosition(position.text, order.describe_place(position), places, position.seen is None)
+        log_positions = {"log": order.get_log_position(position)}
+        return ParsedPosition(
+            position.text, order.describe_log_position(position), log_positions, position.seen is None
+        )
     except (ValueError, TypeError, KeyError):
         return keep_opaque(text)
 

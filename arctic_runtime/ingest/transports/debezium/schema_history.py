@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from arctic_runtime.ingest.transports.debezium.position import Source
-from arctic_runtime.ingest.transports.debezium.servers.binlog_order import get_log_position
+from arctic_runtime.ingest.transports.debezium.servers.binlog_order import read_log_position
 
 _Record = dict[str, Any]
 
@@ -19,7 +19,7 @@ _Record = dict[str, Any]
 def select_until(history: str, offset: Source) -> str:
     """Selects the records whose statements ended at or before `offset`, an offset of the binary log."""
     return _select_records(
-        history, lambda record: get_log_position({**record["position"], "row": 0}) <= get_log_position(offset)
+        history, lambda record: read_log_position({**record["position"], "row": 0}) <= read_log_position(offset)
     )
 
 

@@ -145,5 +145,5 @@ class DebeziumTransport:
 
     def _require_stream(self) -> DebeziumStream:
         if self._stream is None:
-            raise SourceError(f"{self._connection.place}: the transport is not open")
+            raise SourceError(f"{self._connection.address}: the transport is not open")
         return self._stream

@@ -112,7 +112,7 @@ def test_rows_are_published_when_all_are_there_and_changes_as_they_come(pool: Th
 
 def test_a_load_that_restarts_forgets_what_it_collected(pool: ThreadPoolExecutor) -> None:
     writer = Writer()
-    again = Batch((), "0", 0, is_snapshot=True, comes_again=True)
+    again = Batch((), "0", 0, is_snapshot=True, is_rewound=True)
     loading, _ = started(Load([ROWS, END, Batch((), "3", 1), again, ROWS, END]), writer, pool)
     assert loading.finish_load() == END
     assert writer.calls.count("begin") == 2

@@ -30,7 +30,7 @@ def test_pieces_of_a_load_are_counted_to_its_end() -> None:
 def test_a_load_that_restarts_is_counted_again() -> None:
     pieces = LoadPieces()
     pieces.count_batch(batch("a", 100, True), 1)
-    pieces.count_batch(batch("a", 0, True, comes_again=True), 1)
+    pieces.count_batch(batch("a", 0, True, is_rewound=True), 1)
     piece = pieces.count_batch(batch("a", 40, True), 1)
     assert piece is not None
     assert piece.rows == 40

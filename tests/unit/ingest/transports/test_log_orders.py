@@ -150,7 +150,7 @@ def test_a_snapshot_alongside_the_log_is_between_two_transactions(is_known: bool
     own = [of for of in later if of[0] == "a"]
     if not is_known:  # a transaction without events of tables is committed first
         events = [of if of not in later else _after(of, 1000 * number + 999) for of in events]
-    position = WalOrder().as_of(begin, own[0][1] if own and is_known else None)
+    position = WalOrder().build_snapshot_position(begin, own[0][1] if own and is_known else None)
     found = [of for of in events if of[0] == "a"]
     kept = flag_new_events(WalOrder(), "a", [payload(of) for of in found], read_position(position.text), None)
     assert kept == [of[1]["txId"] >= 50 + number for of in found]

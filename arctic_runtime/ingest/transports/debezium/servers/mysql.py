@@ -13,7 +13,11 @@ from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnect
 from arctic_runtime.ingest.transports.debezium.jvm import load_java_class
 from arctic_runtime.ingest.transports.debezium.mariadb_support import prepare_mariadb_classes
 from arctic_runtime.ingest.transports.debezium.position import Position, Source
-from arctic_runtime.ingest.transports.debezium.servers.binlog_order import BinlogOrder, begin_of, parse_file_number
+from arctic_runtime.ingest.transports.debezium.servers.binlog_order import (
+    BinlogOrder,
+    parse_file_number,
+    select_transaction_begin,
+)
 from arctic_runtime.ingest.transports.debezium.servers.ddl_history import find_definition, list_definitions
 from arctic_runtime.ingest.transports.debezium.servers.mysql_tables import check_tables, get_account
 from arctic_runtime.ingest.transports.debezium.servers.source_database import (
@@ -113,7 +117,7 @@ class MySQL:
         """Does nothing: each event has its own position in the log, so no marker is needed to order it."""
 
     def get_stream_start(self, first: Source) -> Source:
-        return begin_of(first)
+        return select_transaction_begin(first)
 
     def get_log_end(self) -> End:
         file, place, *_ = self._database.fetch_rows(self._get_status_statement())[0]
@@ -230,7 +234,7 @@ class MySQL:
         return self._build_error(what, _RESYNC)
 
     def _build_error(self, what: str, fix: str, actual: str | None = None) -> SourceError:
-        return SourceError(f"{self._connection.place}: {what}.", actual=actual, fix=fix)
+        return SourceError(f"{self._connection.address}: {what}.", actual=actual, fix=fix)
 
 
 def _is_granted(right: str, granted: str) -> bool:

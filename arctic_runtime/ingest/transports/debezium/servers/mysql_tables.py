@@ -91,4 +91,4 @@ def _quote_name(name: str) -> str:
 
 
 def _build_error(connection: DebeziumConnection, what: str, fix: str) -> SourceError:
-    return SourceError(f"{connection.place}: {what}.", fix=fix)
+    return SourceError(f"{connection.address}: {what}.", fix=fix)

@@ -15,7 +15,7 @@ from arctic_runtime.ingest.formats.event_format import (
 )
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.position import Position, Source
-from arctic_runtime.ingest.transports.debezium.servers.postgresql_dates import DATE_COLUMNS, snapshot_selects
+from arctic_runtime.ingest.transports.debezium.servers.postgresql_dates import DATE_COLUMNS, build_snapshot_queries
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_publication import Publication
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_requirements import (
     check_requirements,
@@ -178,7 +178,7 @@ class PostgreSQL:
         return tuple(str(row[0]) for row in self._database.fetch_rows(_KEY, (schema, table)))
 
     def build_properties(self) -> Mapping[str, str]:
-        return snapshot_selects(self._database.fetch_rows(DATE_COLUMNS), self._connection)
+        return build_snapshot_queries(self._database.fetch_rows(DATE_COLUMNS), self._connection)
 
     def close_connection(self) -> None:
         self._database.close_connection()
@@ -222,7 +222,7 @@ class PostgreSQL:
             )
 
     def _build_error(self, what: str, fix: str | None = None) -> SourceError:
-        return SourceError(f"{self._connection.place}: {what}.", fix=fix)
+        return SourceError(f"{self._connection.address}: {what}.", fix=fix)
 
 
 def match_columns(

@@ -35,7 +35,7 @@ the SQL expression of its days since 1970, else null. Infinite dates get the sam
 """
 
 
-def snapshot_selects(rows: Iterable[Sequence[str | None]], connection: DebeziumConnection) -> Mapping[str, str]:
+def build_snapshot_queries(rows: Iterable[Sequence[str | None]], connection: DebeziumConnection) -> Mapping[str, str]:
     """Builds Debezium's properties by which a snapshot reads dates as days since 1970.
 
     `rows` is a result of DATE_COLUMNS. If some columns of a table are excluded, its query lists the others. Otherwise

@@ -196,4 +196,4 @@ class Publication:
         )
 
     def _build_error(self, what: str, fix: str, after: str) -> SourceError:
-        return SourceError(f"{self._connection.place}: {what}.", fix=f"{fix}{after}")
+        return SourceError(f"{self._connection.address}: {what}.", fix=f"{fix}{after}")

@@ -176,11 +176,11 @@ def warn_of_refused_updates(connection: DebeziumConnection, database: SourceData
         LOG.warning(
             "%s: while these tables are ingested, PostgreSQL refuses updates and deletes of them, since they have "
             "no primary key: %s.\nWhat to do where there are such: %s",
-            connection.place,
+            connection.address,
             ", ".join(names),
             "; ".join(f"alter table {name} replica identity full" for name in names),
         )
 
 
 def _build_error(connection: DebeziumConnection, what: str, fix: str | None = None) -> SourceError:
-    return SourceError(f"{connection.place}: {what}.", fix=fix)
+    return SourceError(f"{connection.address}: {what}.", fix=fix)

@@ -111,4 +111,4 @@ class ReplicationSlot:
         return self._build_error(what, _RESYNC)
 
     def _build_error(self, what: str, fix: str | None = None) -> SourceError:
-        return SourceError(f"{self._connection.place}: {what}.", fix=fix)
+        return SourceError(f"{self._connection.address}: {what}.", fix=fix)

@@ -148,7 +148,7 @@ def check_tables(connection: DebeziumConnection, database: SourceDatabase, is_sn
         rows = [row for row in database.fetch_rows(rule.sql) if _is_read(connection, row)]
         if rows:
             what, fix = rule.describe(rows)
-            raise SourceError(f"{connection.place}: {what}.", fix=fix)
+            raise SourceError(f"{connection.address}: {what}.", fix=fix)
 
 
 def check_kinds(connection: DebeziumConnection, database: SourceDatabase) -> None:
@@ -157,10 +157,12 @@ def check_kinds(connection: DebeziumConnection, database: SourceDatabase) -> Non
     for pattern in connection.tables:
         matches = [name for name in kinds if re.fullmatch(pattern, name, re.IGNORECASE)]
         if not matches:
-            raise SourceError(f"{connection.place}: there is no table {pattern}{suggest_nearest(pattern, list(kinds))}")
+            raise SourceError(
+                f"{connection.address}: there is no table {pattern}{suggest_nearest(pattern, list(kinds))}"
+            )
         if all(kinds[name] is not None for name in matches):
             raise SourceError(
-                f"{connection.place}: {matches[0]} is {kinds[matches[0]]}, of which no change is logged.",
+                f"{connection.address}: {matches[0]} is {kinds[matches[0]]}, of which no change is logged.",
                 fix="ingest the tables that it is made of, or load it in another way and take it out here",
             )
 

@@ -142,7 +142,7 @@ class SourceDatabase:
     def _build_error(self, plain: str, detail: str, kind: type[SourceError] = SourceError) -> SourceError:
         connection = self._connection
         text = plain.format(user=connection.user, database=connection.database)
-        message = connection.mask_password(f"{connection.place}: {text}.")
+        message = connection.mask_password(f"{connection.address}: {text}.")
         return kind(message, actual=connection.mask_password(detail.strip()))
 
     def _fetch_rows(self, sql: str, values: Sequence[str]) -> list[Row]:

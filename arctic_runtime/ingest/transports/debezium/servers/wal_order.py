@@ -50,7 +50,7 @@ class WalOrder:
     def has_come_to(self, position: Position, offset: Source) -> bool:
         return _get_commit(position) >= int(offset["lsn"])
 
-    def as_of(self, begin: Position, first: Source | None) -> Position:
+    def build_snapshot_position(self, begin: Position, first: Source | None) -> Position:
         """Returns the position of a snapshot's rows; `begin` is the end of the snapshot, `first` the next event.
 
         An event contains the LSN of the commit before its transaction, not of its own commit. So if the former is
@@ -60,11 +60,11 @@ class WalOrder:
         seen = None if first is None else {"commit": lsn, "tx": first["txId"], "lsn": 0, "count": {}}
         return Position(begin.partition, {"lsn": lsn, "lsn_commit": lsn}, seen, lsn)
 
-    def get_log_place(self, position: Position) -> tuple[int, int]:
+    def get_log_position(self, position: Position) -> tuple[int, int]:
         seen = position.seen or {}
         return int(position.offset.get("lsn_commit") or position.offset["lsn"]), int(seen.get("lsn") or 0)
 
-    def describe_place(self, position: Position) -> str:
+    def describe_log_position(self, position: Position) -> str:
         lsn = int(position.offset["lsn"] if position.reached is None else position.reached)
         return f"LSN {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
@@ -79,7 +79,7 @@ def _commit_before(source: Source) -> int:
     return int(commit or 0)
 
 
-def _get_log_position(source: Source) -> tuple[int, int]:
+def _read_log_position(source: Source) -> tuple[int, int]:
     return _commit_before(source), int(source["lsn"])
 
 
@@ -90,7 +90,7 @@ def _find_newest_seen(last: Mapping[str, Newest], before: Position, commit: int)
     `before`, the position before the batch. None if the newest event is not after this commit.
     """
     old = before.seen if before.seen is not None and before.seen["commit"] == commit else None
-    newest = max((event.source for event in last.values()), key=_get_log_position, default=None)
+    newest = max((event.source for event in last.values()), key=_read_log_position, default=None)
     if newest is None:
         return old
     if _commit_before(newest) != commit:
@@ -98,7 +98,7 @@ def _find_newest_seen(last: Mapping[str, Newest], before: Position, commit: int)
     counts = {
         table: event.count
         for table, event in last.items()
-        if _get_log_position(event.source) == _get_log_position(newest)
+        if _read_log_position(event.source) == _read_log_position(newest)
     }
     tx, lsn = newest["txId"], int(newest["lsn"])
     if old is not None and (old["tx"], old["lsn"]) == (tx, lsn):

@@ -32,9 +32,9 @@ def join_first_tables(server: SourceServer, position: Position) -> Position:
     That entry is removed from `joining`, and the definitions of its tables are added to the history.
     """
     first, *others = position.joining
-    place = server.order.as_of(Position(position.partition, first.offset), None)
+    joined = server.order.build_snapshot_position(Position(position.partition, first.offset), None)
     history = select_until(position.history or "", first.offset) + first.history
-    return replace(place, history=history, joining=tuple(others))
+    return replace(joined, history=history, joining=tuple(others))
 
 
 def join_due_tables(server: SourceServer, connection: DebeziumConnection, position: Position) -> Position:

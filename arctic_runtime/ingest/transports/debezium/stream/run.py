@@ -192,8 +192,8 @@ class EngineRun:
     def _build_stream_events(self, events: SchemaEvents) -> StreamEvents:
         """Converts the engine's events of one schema to StreamEvents of their table, with the `start` `read`."""
         table, schema = self._tables[events.schema_id]
-        places = events.places
-        columns = {PAYLOAD: events.payload, ORIGIN: pa.nulls(len(places), pa.string()), ARRIVAL: places}
+        indexes = events.indexes
+        columns = {PAYLOAD: events.payload, ORIGIN: pa.nulls(len(indexes), pa.string()), ARRIVAL: indexes}
         return StreamEvents(table, schema, pa.table(columns), self.read)
 
     def _build_empty_tables(self) -> list[StreamEvents]:

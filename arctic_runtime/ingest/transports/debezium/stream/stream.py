@@ -139,7 +139,7 @@ class DebeziumStream:
         """Raises SourceError if Debezium begins a snapshot after the stream has begun, which would lose deletes."""
         if "snapshot" in records.offset and not self.position.is_snapshot:
             raise SourceError(
-                f"{self.connection.place}: Debezium did not go on after the position of the last commit, and began "
+                f"{self.connection.address}: Debezium did not go on after the position of the last commit, and began "
                 "another snapshot; nothing of it was written.",
                 fix=(
                     "run again; if it happens again, `arctic ingest --resync` reads the tables once more and writes "
@@ -235,13 +235,13 @@ class DebeziumStream:
     def _rejoin_stream(self) -> Batch:
         """Restarts the stream at the position of the first joining tables, with these tables.
 
-        Events after that position are read again. Returns an empty batch that announces this (`comes_again`).
+        Events after that position are read again. Returns an empty batch that announces this (`is_rewound`).
         """
         position = join_first_tables(self.server, replace(self.position, history=self._run.read_history()))
         self._run.end_run()
         self._run = self._start_run(position)
         self._log_end.forget_end()
-        return Batch((), position.text, 0, progress=position.progress, comes_again=True)
+        return Batch((), position.text, 0, progress=position.progress, is_rewound=True)
 
     def _start_run(self, position: Position) -> EngineRun:
         return start_run(self.connection, self._thresholds, self.server, position)

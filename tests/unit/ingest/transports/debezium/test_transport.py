@@ -35,7 +35,7 @@ def test_without_debezium_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_password_is_shown_nowhere() -> None:
-    assert "hush-hush" not in f"{CONNECTION!r} {CONNECTION.place}"
+    assert "hush-hush" not in f"{CONNECTION!r} {CONNECTION.address}"
     assert CONNECTION.mask_password("url?password=hush-hush&user=reader") == "url?password=***&user=reader"
 
 

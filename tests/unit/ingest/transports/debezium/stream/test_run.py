@@ -54,7 +54,7 @@ def records(events: Sequence[Event], offset: dict[str, Any]) -> Any:
         for begin, row, op in events
     ]
     places = pa.array(range(len(events)), pa.int64())
-    schema_events = SimpleNamespace(schema_id=1, schema=SCHEMA, payload=pa.array(payloads), places=places)
+    schema_events = SimpleNamespace(schema_id=1, schema=SCHEMA, payload=pa.array(payloads), indexes=places)
     parts = (schema_events,) if events else ()
     return SimpleNamespace(events=parts, partition={}, first={}, offset=offset, receipt="r")
 
