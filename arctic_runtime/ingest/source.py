@@ -49,7 +49,7 @@ class IngestedTable:
 
     `source_name` is its name in the source, with its schema if the source has schemas. `settings` are configuration
     keys of the arctic table. `columns` are the names of the columns that the user declares, with types in the syntax of
-    the event format. If `tells_key`, the source reports primary keys, as databases do: a table for which it reports
+    the event format. If `reports_key`, the source reports primary keys, as databases do: a table for which it reports
     none has no primary key.
     """
 
@@ -59,7 +59,7 @@ class IngestedTable:
     settings: Mapping[str, Any]
     columns: Mapping[str, str] = field(default_factory=dict)
     schema_changes: SchemaChanges = "safe"
-    tells_key: bool = False
+    reports_key: bool = False
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ class IngestedTable:
         is not known whether the table has a key: the user configured none, and the source reports no keys.
         """
         key = self.key if "primary_key" in self.settings else source_key
-        if not key and not self.tells_key and "primary_key" not in self.settings:
+        if not key and not self.reports_key and "primary_key" not in self.settings:
             raise ConfigError(
                 f"{self.table}: the primary key of {self.source_name} is not known, and it identifies rows.",
                 fix=(
@@ -110,10 +110,10 @@ PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 class IngestSource:
     """A source that is ingested; `connection` has the settings that only its connector reads, including secrets.
 
-    `trigger_seconds` is the shortest time between the begins of two batches. `most_dead` is the largest number of dead
-    letters with which ingestion continues; None for any number. `table_schema` is the schema, in the source, of tables
-    that are named without one; None if the source has no schemas. `include` are patterns of names, with schema, of
-    tables that are ingested without being declared in the dbt source.
+    `trigger_seconds` is the shortest time between the begins of two batches. `max_dead_letters` is the largest number
+    of dead letters with which ingestion continues; None for any number. `table_schema` is the schema, in the source, of
+    tables that are named without one; None if the source has no schemas. `include` are patterns of names, with schema,
+    of tables that are ingested without being declared in the dbt source.
     """
 
     name: str
@@ -122,7 +122,7 @@ class IngestSource:
     tables: tuple[IngestedTable, ...]
     dead_letter_table: TableName
     trigger_seconds: float = 1.0
-    most_dead: int | None = 0
+    max_dead_letters: int | None = 0
     table_schema: str | None = None
     include: tuple[str, ...] = ()
     schema_changes: SchemaChanges = "safe"
@@ -216,8 +216,8 @@ def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[Declare
             wrong.append(str(error))
     policy = values.pop("schema_changes")
     schema = values.get("table_schema") or read_default_schema(str(connector), known)
-    tells_key = connector in _DATABASES
-    read_tables = [_read_table(table, policy, schema, tells_key, wrong) for table in tables]
+    reports_key = connector in _DATABASES
+    read_tables = [_read_table(table, policy, schema, reports_key, wrong) for table in tables]
     if not read_tables:
         wrong.append("it has no tables")
     if wrong:
@@ -246,7 +246,7 @@ def name_dead_letter_table(name: str, tables: Collection[DeclaredTable]) -> Tabl
 
 
 def _read_table(
-    declared: DeclaredTable, policy: SchemaChanges, schema: str | None, tells_key: bool, wrong: list[str]
+    declared: DeclaredTable, policy: SchemaChanges, schema: str | None, reports_key: bool, wrong: list[str]
 ) -> IngestedTable:
     meta = dict(declared.meta)
     full = declared.name_in_source(schema)
@@ -256,7 +256,7 @@ def _read_table(
         if key not in _TABLE_KEYS:
             wrong.append(f"table {declared.name}: unknown key `{key}`{suggest_nearest(key, _TABLE_KEYS)}")
     columns, table = dict(declared.columns), TableName(declared.catalog, declared.schema, declared.identifier)
-    return IngestedTable(declared.name, full, table, meta, columns, chosen, tells_key)
+    return IngestedTable(declared.name, full, table, meta, columns, chosen, reports_key)
 
 
 def _read_policy(key: str, value: Any) -> SchemaChanges:

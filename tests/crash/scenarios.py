@@ -490,7 +490,7 @@ def ingestion() -> Scenario:
 
     def act(lake: Warehouse) -> None:
         lake = lake.under(ingest={"lease_seconds": 0})
-        source = replace(source_of(lake, "orders"), most_dead=None)
+        source = replace(source_of(lake, "orders"), max_dead_letters=None)
         ingest(lake, source, Replay([[Part("public.orders", ORDERS, [*texts, "{"])]]))
         assert lake.spark.table(str(source.dead_letter_table)).count() == 1
 
@@ -543,7 +543,7 @@ def dead_letters() -> Scenario:
     texts = [event("c", None, {"id": number, "item": "a", "n": 3_000_000_000}) for number in range(2)]
 
     def source(lake: Warehouse, n: str) -> IngestSource:
-        source = replace(source_of(lake, "orders", primary_key=["id"]), most_dead=None)
+        source = replace(source_of(lake, "orders", primary_key=["id"]), max_dead_letters=None)
         columns = {"id": "bigint", "item": "string", "n": n}
         return replace(source, tables=(replace(source.tables[0], columns=columns),))
 
@@ -721,7 +721,7 @@ def forgotten_letters() -> Scenario:
     dead = event("u", None, {"id": 1, "item": "a", "n": 3_000_000_000})
 
     def source(lake: Warehouse) -> IngestSource:
-        return replace(source_of(lake, "orders"), most_dead=None)
+        return replace(source_of(lake, "orders"), max_dead_letters=None)
 
     def build(lake: Warehouse) -> None:
         ingest(lake, source(lake), Replay([[Part("public.orders", ORDERS, [*texts, dead])]]))

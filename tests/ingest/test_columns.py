@@ -20,7 +20,7 @@ def source_of(lake: Warehouse, connector: str, port: int, schema: str) -> Ingest
     database, user = users[connector]
     connection = {"host": "127.0.0.1", "port": port, "database": database, "user": user, "slot": schema}
     names = ("keyed", "log")
-    tables = tuple(IngestedTable(name, f"{schema}.{name}", lake.table(name), {}, tells_key=True) for name in names)
+    tables = tuple(IngestedTable(name, f"{schema}.{name}", lake.table(name), {}, reports_key=True) for name in names)
     return IngestSource("shop", connector, connection, tables, lake.table("shop__dead_letters"))
 
 

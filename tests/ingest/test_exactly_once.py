@@ -112,7 +112,7 @@ def source(database: Database, lake: Warehouse) -> IngestSource:
         "slot": database.schema,
     }
     tables = tuple(
-        IngestedTable(name, f"{database.schema}.{name}", lake.table(name), {}, tells_key=True) for name in TABLES
+        IngestedTable(name, f"{database.schema}.{name}", lake.table(name), {}, reports_key=True) for name in TABLES
     )
     return IngestSource("shop", database.connector, connection, tables, lake.table("shop__dead_letters"))
 

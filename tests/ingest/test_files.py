@@ -158,7 +158,7 @@ def test_closing_ends_the_wait_for_files(spark: SparkSession, tmp_path: Path) ->
 def shop(lake: Warehouse) -> IngestSource:
     columns = {"id": "bigint", "v": "string"}
     table = IngestedTable("orders", "orders", lake.table("orders"), {"primary_key": ["id"]}, columns)
-    return IngestSource("shop", "files", {}, (table,), lake.table("shop__dead_letters"), most_dead=None)
+    return IngestSource("shop", "files", {}, (table,), lake.table("shop__dead_letters"), max_dead_letters=None)
 
 
 def ingest(lake: Warehouse, folder: Path) -> list[BatchReport]:

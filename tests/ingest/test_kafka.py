@@ -250,7 +250,7 @@ def ingest(
         tables = {name: IngestedTable(name, name, lake.table(name), {}) for name in topics}
     given = {"servers": kafka.address, "topics": topics, **settings}
     source = IngestSource(
-        "shop", "kafka", given, tuple(tables.values()), lake.table("shop__dead_letters"), most_dead=None
+        "shop", "kafka", given, tuple(tables.values()), lake.table("shop__dead_letters"), max_dead_letters=None
     )
     lake = lake.under(ingest={"lease_seconds": 0}, transports={"batch_events": most})
     connection = connect(source, lake.reader, lambda: lake.spark)

@@ -42,7 +42,7 @@ def row(id_: int, kind: int = 1, tags: int = 0, raw: str = "\x00\xff", **more: s
 
 def ingest(lake: Warehouse, folder: Path, name: str, log: Noted | None = None, **options: Any) -> None:
     table = IngestedTable("orders", "orders", lake.table("orders"), {}, options.pop("columns", {}))
-    source = IngestSource("shop", "files", {}, (table,), lake.table("shop__dead_letters"), most_dead=None)
+    source = IngestSource("shop", "files", {}, (table,), lake.table("shop__dead_letters"), max_dead_letters=None)
     files = Files(Folder(str(folder)), {"orders": "*"}, log or Noted(), lambda: lake.spark, TransportThresholds())
     Ingestion(source, Connection(files, make_format(name, options)), lake.reader, lambda: lake.spark).run(once=True)
 

@@ -73,7 +73,7 @@ def build_canal_format(zone: str | None = None) -> Format:
     return Format(
         events=CANAL if zone is None else replace(CANAL, zone=zone),
         declare=partial(declare_schema, rendering),
-        tell=partial(read_schema, rendering),
+        read_event_schema=partial(read_schema, rendering),
     )
 
 

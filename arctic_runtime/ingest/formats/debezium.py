@@ -39,7 +39,7 @@ DEBEZIUM = EventFormat(
     time_unit="micros",
     table=("source", "table"),
     transaction=("transaction", "id"),
-    log_place=("source", "lsn"),
+    log_position=("source", "lsn"),
     unavailable=list_marker_texts(UNAVAILABLE),
     has_tombstones=True,
 )
@@ -61,7 +61,9 @@ def build_debezium_format(with_schema: bool = False) -> Format:
     if not with_schema:
         return Format(events=DEBEZIUM, declare=declare)
     return Format(
-        events=replace(nest_in_envelope(DEBEZIUM, "payload"), schema=(("schema",),)), declare=declare, tell=read_schema
+        events=replace(nest_in_envelope(DEBEZIUM, "payload"), schema=(("schema",),)),
+        declare=declare,
+        read_event_schema=read_schema,
     )
 
 

@@ -123,7 +123,7 @@ class EventFormat:
     order the events of a table; numbers are compared as numbers. Without such paths, events are ordered by arrival.
     `table` leads to the name of the table, `namespace` to that of its database or schema.
 
-    `transaction` leads to the id of the source's transaction, and `log_place` to the position of the change in the
+    `transaction` leads to the id of the source's transaction, and `log_position` to the position of the change in the
     source's log. Both are the same in the two events by which a source reports an update of a primary key.
     `unavailable` are the texts or JSON that stand for a value which the source did not send, since the change did not
     touch it. `schema` leads to the parts of an event that describe the table's schema: events with equal parts have the
@@ -143,7 +143,7 @@ class EventFormat:
     namespace: Path | None = None
     order: tuple[Path, ...] = ()
     transaction: Path | None = None
-    log_place: Path | None = None
+    log_position: Path | None = None
     schema: tuple[Path, ...] = ()
     rows_are_lists: bool = False
     is_before_partial: bool = False
@@ -161,15 +161,16 @@ Declared = Mapping[str, str]
 class Format:
     """A format with the user's options: the description of its events, and functions that determine schemas of tables.
 
-    `declare` builds a schema from the columns and the primary key that a user declares. `tell` reads a schema from the
-    JSON of an event and of its key, and takes declared columns, which replace those of the event; it returns None if
-    the event contains no schema. `tell` is None for a format whose events never contain a schema. Both functions raise
-    ConfigError if the values of a column can't be read exactly; the error names the column.
+    `declare` builds a schema from the columns and the primary key that a user declares. `read_event_schema` reads a
+    schema from the JSON of an event and of its key, and takes declared columns, which replace those of the event; it
+    returns None if the event contains no schema. `read_event_schema` is None for a format whose events never contain a
+    schema. Both functions raise ConfigError if the values of a column can't be read exactly; the error names the
+    column.
     """
 
     events: EventFormat
     declare: Callable[[Declared, Sequence[str]], SourceSchema]
-    tell: Callable[[str, str | None, Declared], SourceSchema | None] | None = None
+    read_event_schema: Callable[[str, str | None, Declared], SourceSchema | None] | None = None
 
 
 def nest_in_envelope(events: EventFormat, envelope: str) -> EventFormat:
@@ -191,5 +192,5 @@ def nest_in_envelope(events: EventFormat, envelope: str) -> EventFormat:
         namespace=prefix_path(events.namespace),
         order=tuple((envelope, *path) for path in events.order),
         transaction=prefix_path(events.transaction),
-        log_place=prefix_path(events.log_place),
+        log_position=prefix_path(events.log_position),
     )

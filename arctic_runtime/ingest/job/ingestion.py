@@ -374,7 +374,7 @@ class Ingestion:
 
     def _check_dead_letters(self) -> None:
         shown = self._reader.thresholds.reports.dead_letter_reasons
-        self._dead_letters.check_limit(self.source.name, self.source.most_dead, shown)
+        self._dead_letters.check_limit(self.source.name, self.source.max_dead_letters, shown)
 
     def _open_session(self) -> SparkSession:
         if not hasattr(self._sessions, "spark"):

@@ -45,7 +45,7 @@ class TableWriter:
         source changed the primary key, SourceError if it changed columns in an unknown way, and CommitConflict if other
         writers always commit first.
         """
-        if part.events.schema is None and self._target.form.tell is not None:
+        if part.events.schema is None and self._target.form.read_event_schema is not None:
             return self._keep_without_schema(part.events, keep)
         schema = self.schemas.find_schema(part.events)
 

@@ -247,7 +247,7 @@ def test_an_update_of_the_key_is_a_delete_and_an_insert(lake: Warehouse) -> None
 
 
 def test_an_update_that_may_have_changed_a_chosen_key_is_a_dead_letter(lake: Warehouse) -> None:
-    source = replace(source_of(lake, "orders", primary_key=["n"]), most_dead=None)
+    source = replace(source_of(lake, "orders", primary_key=["n"]), max_dead_letters=None)
     texts = [
         event("c", None, {"id": 1, "item": "a", "n": 1}),
         event("u", None, {"id": 1, "item": "b", "n": 2}),
@@ -382,7 +382,7 @@ BAD = {
 
 
 def test_events_that_can_not_be_applied_are_kept_with_their_reason(lake: Warehouse) -> None:
-    source = replace(source_of(lake, "orders"), most_dead=None)
+    source = replace(source_of(lake, "orders"), max_dead_letters=None)
     good = event("c", None, {"id": 7, "item": "a", "n": 1})
     (report,) = ingest(
         lake, source, Replay([[Part("public.orders", ORDERS, [*map(as_bytes, BAD.values()), good.encode()])]])
@@ -470,7 +470,7 @@ def test_a_column_that_the_source_adds_is_added_and_one_that_widens_is_widened(l
 def test_a_process_that_dies_at_any_effect_loses_and_repeats_nothing(lake: Warehouse, is_done: bool) -> None:
     """Each name of an effect is a place of death once, after the effect or before it; the next process goes on."""
     lake = lake.under(ingest={"lease_seconds": 0})
-    source = replace(source_of(lake, "orders", "items"), most_dead=None)
+    source = replace(source_of(lake, "orders", "items"), max_dead_letters=None)
     log = [
         [
             Part(

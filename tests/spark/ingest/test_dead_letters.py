@@ -31,7 +31,7 @@ class Died(Exception):
 
 def orders(lake: Warehouse, n: str = "int") -> IngestSource:
     """A source whose user declares the columns of its table."""
-    source = replace(source_of(lake, "orders", primary_key=["id"]), most_dead=None)
+    source = replace(source_of(lake, "orders", primary_key=["id"]), max_dead_letters=None)
     (table,) = source.tables
     return replace(source, tables=(replace(table, columns={"id": "bigint", "item": "string", "n": n}),))
 
@@ -209,11 +209,13 @@ def test_dead_letters_before_a_truncation_or_a_snapshot_mean_nothing(lake: Wareh
     assert lake.spark.table(str(source.dead_letter_table)).count() == 1
     assert fates(replay_dead(lake, orders(lake, "bigint"))) == (1, 1, 0, 0)
     assert rows(lake) == {(3, "c", LARGE)}
-    other = replace(source_of(lake, "items"), most_dead=None, dead_letter_table=lake.table("other__dead_letters"))
+    other = replace(
+        source_of(lake, "items"), max_dead_letters=None, dead_letter_table=lake.table("other__dead_letters")
+    )
     read = [[Part("public.items", ORDERS, [event("r", None, {"id": 1, "item": "a", "n": n})])] for n in (LARGE, 1)]
     ingest(lake, other, Replay(read[:1], snapshot=2))
     assert lake.spark.table(str(other.dead_letter_table)).count() == 1
-    ingest(lake, replace(other, most_dead=0), Replay(read[1:] * 2, snapshot=2))
+    ingest(lake, replace(other, max_dead_letters=0), Replay(read[1:] * 2, snapshot=2))
     assert lake.spark.table(str(other.dead_letter_table)).count() == 0
 
 

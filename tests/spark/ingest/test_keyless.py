@@ -75,7 +75,7 @@ def test_a_table_without_a_key_has_to_be_declared_so(lake: Warehouse) -> None:
 
 
 def test_events_that_change_rows_are_dead_letters_that_say_what_to_do(lake: Warehouse) -> None:
-    source = replace(log_of(lake), most_dead=None)
+    source = replace(log_of(lake), max_dead_letters=None)
     texts = [
         event("c", None, {"at": 1, "what": "a"}),
         event("u", {"at": 1, "what": "a"}, {"at": 1, "what": "b"}),
@@ -100,7 +100,7 @@ def test_events_that_change_rows_are_dead_letters_that_say_what_to_do(lake: Ware
 def test_a_process_that_dies_at_any_effect_loses_and_repeats_no_row(lake: Warehouse, is_done: bool) -> None:
     """Schemas take turns inside of a batch, of which a part has dead letters alone."""
     lake = lake.under(ingest={"lease_seconds": 0})
-    source = replace(log_of(lake, sort_key=["what"], partition_by=["bucket(2, at)"]), most_dead=None)
+    source = replace(log_of(lake, sort_key=["what"], partition_by=["bucket(2, at)"]), max_dead_letters=None)
     log = [
         [
             Part("public.log", LOG, [f"broken {n}", f"broken {n}, too"]),
@@ -168,7 +168,7 @@ def test_a_process_that_lost_its_lease_loads_no_row_a_second_time(lake: Warehous
 def test_a_table_that_gets_or_loses_its_key_is_an_error_that_says_what_to_do(lake: Warehouse) -> None:
     keyed = replace(LOG, key=("at",))
     (table,) = source_of(lake, "log").tables
-    source = replace(source_of(lake, "log"), tables=(replace(table, tells_key=True),))
+    source = replace(source_of(lake, "log"), tables=(replace(table, reports_key=True),))
     ingest(lake, source, Replay([[part((1, "a"))]]))
     with pytest.raises(ConfigError, match=r"now it has at\.\n.*`primary_key: null`.*arctic reset log"):
         ingest(lake, source, Replay([[], [part((2, "b"), schema=keyed)]]))
@@ -236,7 +236,7 @@ def test_dead_letters_that_fit_now_are_appended_once_wherever_the_process_dies(l
     lake = lake.under(ingest={"lease_seconds": 0})
 
     def declared(kind: str) -> IngestSource:
-        source = replace(log_of(lake), most_dead=None)
+        source = replace(log_of(lake), max_dead_letters=None)
         columns = {"at": kind, "what": "string"}
         return replace(source, tables=tuple(replace(table, columns=columns) for table in source.tables))
 

@@ -86,7 +86,7 @@ def choose_start(
     return offsets
 
 
-def next_ranges(offsets: Offsets, ends: Offsets, most: int) -> tuple[Range, ...]:
+def choose_next_ranges(offsets: Offsets, ends: Offsets, most: int) -> tuple[Range, ...]:
     """Chooses the next ranges to read, with about `most` events in all.
 
     `offsets` are the offsets to read next, and `ends` the end offsets of partitions. The share of a partition is

@@ -31,13 +31,13 @@ from arctic_runtime.ingest.transports.kafka.offsets import (
     Offsets,
     Range,
     advance_offsets,
+    choose_next_ranges,
     choose_start,
     count_events_left,
     cut_ranges,
     decode_offsets,
     encode_offsets,
     group_by_topic,
-    next_ranges,
 )
 from arctic_runtime.ingest.transports.kafka.topic_tables import TopicTable, belongs_to, check_topics
 from arctic_runtime.ingest.transports.payload_parts import extract_schema_parts
@@ -126,7 +126,7 @@ class Kafka:
             if ends is None or not until_drained:
                 ends, asked = {partition: has.end for partition, has in offsets_kept.items()}, now
             offsets = choose_start(self._position, offsets_kept, self._skips_lost)
-            ranges = self._cut_at_schema_change(next_ranges(offsets, ends, self._limits.batch_events))
+            ranges = self._cut_at_schema_change(choose_next_ranges(offsets, ends, self._limits.batch_events))
             if ranges:
                 self._position = advance_offsets(offsets, ranges)
                 rest = count_events_left(self._position, ends)
@@ -167,7 +167,7 @@ class Kafka:
 
         Stores the schema of each table's first events in `_schemas`, for `_build_table_events`.
         """
-        if self._form.tell is None:
+        if self._form.read_event_schema is None:
             return ranges
         ends: dict[tuple[str, int], int] = {}
         for table, own in self._with_ranges(ranges):
@@ -181,7 +181,7 @@ class Kafka:
     def _find_schema(self, table: TopicTable, ranges: Sequence[Range]) -> _FirstSchema:
         from pyspark.sql import functions as F
 
-        assert self._form.tell is not None
+        assert self._form.read_event_schema is not None
         events = self._read_table(table, ranges, self._spark()).withColumn(
             _SCHEMA_PARTS, extract_schema_parts(self._form.events.schema)
         )
@@ -196,7 +196,7 @@ class Kafka:
         if not rows:
             return _FirstSchema(None, {})
         earliest = min(rows, key=lambda row: int(row["first"]))
-        schema = self._form.tell(earliest["example"], earliest["key"], table.columns)
+        schema = self._form.read_event_schema(earliest["example"], earliest["key"], table.columns)
         others: dict[int, int] = {}
         for row in rows:
             if row[_SCHEMA_PARTS] != earliest[_SCHEMA_PARTS]:

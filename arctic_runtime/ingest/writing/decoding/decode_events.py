@@ -90,7 +90,7 @@ def decode_events(events: DataFrame, form: EventFormat, schema: SourceSchema) ->
         alias_as(_select_old_key(form, schema), OLD_KEY),
         alias_as(_order_expression(form), ORDER),
         alias_as(
-            Sql("CAST(NULL AS string)") if form.log_place is None else _read_field(form.log_place),
+            Sql("CAST(NULL AS string)") if form.log_position is None else _read_field(form.log_position),
             LOG_POSITION,
         ),
     )
@@ -130,7 +130,7 @@ def _build_json_schema(form: EventFormat, schema: SourceSchema) -> StructType:
 
 
 def _list_value_paths(form: EventFormat) -> list[Path]:
-    return [path for path in (form.operation, form.time, *form.order, form.log_place) if path]
+    return [path for path in (form.operation, form.time, *form.order, form.log_position) if path]
 
 
 def _nest_fields(leaves: Mapping[Path, DataType]) -> StructType:

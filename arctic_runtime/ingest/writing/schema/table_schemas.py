@@ -59,13 +59,13 @@ class TableSchemas:
         one.
         """
         form = self._target.form
-        if events.schema is not None or form.tell is None:
+        if events.schema is not None or form.read_event_schema is None:
             return [events]
         rows = to_dataframe(self._target.spark(), events)
         runs = find_schema_runs(rows, form.events.schema)
         if not runs:
             return [replace(events, schema=self.newest or self.read_declared() or self._read_stored())]
-        schemas = [form.tell(run.example, None, self._target.table.columns) for run in runs]
+        schemas = [form.read_event_schema(run.example, None, self._target.table.columns) for run in runs]
         parts = zip(schemas, split_by_runs(rows, runs), strict=True)
         return [replace(events, schema=schema, events=part) for schema, part in parts]
 

@@ -38,9 +38,9 @@ _names = st.lists(
 
 
 def read_schema(event: dict[str, object], zone: str | None = None, **declared: str) -> SourceSchema | None:
-    tell = build_canal_format(zone).tell
-    assert tell is not None
-    return tell(json.dumps(event), None, declared)
+    read_event_schema = build_canal_format(zone).read_event_schema
+    assert read_event_schema is not None
+    return read_event_schema(json.dumps(event), None, declared)
 
 
 def test_an_event_of_rows_tells_columns_and_key() -> None:

@@ -27,9 +27,9 @@ def decimal(name: str, digits: str) -> dict[str, Any]:
 
 
 def read_schema(text: str, key: str | None = KEY, **declared: str) -> SourceSchema | None:
-    tell = build_debezium_format(with_schema=True).tell
-    assert tell is not None
-    return tell(text, key, declared)
+    read_event_schema = build_debezium_format(with_schema=True).read_event_schema
+    assert read_event_schema is not None
+    return read_event_schema(text, key, declared)
 
 
 def test_columns_and_key_are_those_of_the_schemas() -> None:
@@ -57,4 +57,4 @@ def test_a_column_that_is_refused_can_be_declared() -> None:
 
 def test_events_without_a_schema_tell_none() -> None:
     assert read_schema(json.dumps({"schema": None, "payload": {}})) is None
-    assert build_debezium_format().tell is None
+    assert build_debezium_format().read_event_schema is None

@@ -32,7 +32,7 @@ def test_a_type_that_maxwell_writes_wrong_is_refused_by_the_columns_name() -> No
 
 
 def test_events_tell_no_schema() -> None:
-    assert (build_maxwell_format().tell, MAXWELL.schema) == (None, ())
+    assert (build_maxwell_format().read_event_schema, MAXWELL.schema) == (None, ())
 
 
 def test_rows_of_a_bootstrap_are_those_of_a_snapshot_and_its_marks_say_nothing() -> None:

@@ -11,12 +11,12 @@ from arctic_runtime.ingest.transports.kafka.offsets import (
     Kept,
     Partition,
     advance_offsets,
+    choose_next_ranges,
     choose_start,
     count_events_left,
     decode_offsets,
     encode_offsets,
     group_by_topic,
-    next_ranges,
 )
 
 _partitions = st.tuples(st.text(min_size=1, max_size=3), st.integers(0, 300))
@@ -35,7 +35,7 @@ def test_batches_read_every_event_once_and_stay_within_their_limit(
 ) -> None:
     ends = {partition: first + count for partition, count in counts.items()}
     offsets = dict.fromkeys(counts, first)
-    while ranges := next_ranges(offsets, ends, most):
+    while ranges := choose_next_ranges(offsets, ends, most):
         # A partition whose share is less than one event gives one all the same.
         assert sum(map(len, ranges)) <= most + len(counts)
         assert all(offsets[span.partition] == span.start < span.end <= ends[span.partition] for span in ranges)
@@ -48,12 +48,12 @@ def test_batches_read_every_event_once_and_stay_within_their_limit(
 
 @given(_counts)
 def test_a_limit_that_is_not_reached_takes_everything(counts: dict[Partition, int]) -> None:
-    ranges = next_ranges(dict.fromkeys(counts, 0), counts, sum(counts.values()) + 1)
+    ranges = choose_next_ranges(dict.fromkeys(counts, 0), counts, sum(counts.values()) + 1)
     assert {span.partition: span.end for span in ranges} == {one: count for one, count in counts.items() if count}
 
 
 def test_a_partition_with_much_leaves_something_for_others() -> None:
-    ranges = next_ranges({("t", 0): 0, ("t", 1): 0}, {("t", 0): 1_000_000, ("t", 1): 3}, 100)
+    ranges = choose_next_ranges({("t", 0): 0, ("t", 1): 0}, {("t", 0): 1_000_000, ("t", 1): 3}, 100)
     assert [(span.partition[1], len(span)) for span in ranges] == [(0, 99), (1, 1)]
 
 
