@@ -53,7 +53,7 @@ def locate_warehouse(properties: Properties) -> str:
     return properties.get("warehouse", "")
 
 
-def locate_server(properties: Properties) -> str:
+def get_public_server_url(properties: Properties) -> str:
     """Returns the URL of the catalog's server, without user and password."""
     url = urlsplit(properties.get("uri", ""))
     return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"

@@ -10,7 +10,7 @@ from arctic_runtime.catalog_kinds.catalog_kind import (
     CatalogKind,
     Properties,
     build_shared_properties,
-    locate_server,
+    get_public_server_url,
 )
 
 
@@ -48,7 +48,7 @@ REST = CatalogKind(
     required_keys=("uri",),
     build_pyiceberg_properties=build_shared_properties,
     lists_views=True,
-    locate_catalog=locate_server,
+    locate_catalog=get_public_server_url,
     read_stated_capabilities=_read_endpoints,
     may_give_credentials=True,
 )
@@ -79,7 +79,7 @@ HADOOP = CatalogKind(
 NESSIE = CatalogKind(
     name="nessie",
     required_keys=("uri", "warehouse"),
-    locate_catalog=locate_server,
+    locate_catalog=get_public_server_url,
     capabilities=Capabilities(branches=False, views=True, staged_creation=True, conditional_writes=True),
 )
 CUSTOM = CatalogKind(name="")

@@ -39,12 +39,12 @@ class UnmergedRows:
             table = self._reader.load_table(changes.schema, changes.name)
             for commit in unmerged:
                 if counts[commit.version.snapshot] is None:
-                    counts[commit.version.snapshot] = _count_commit(table, commit)
+                    counts[commit.version.snapshot] = _count_net_rows(table, commit)
         self._counts[changes] = {snapshot: count for snapshot, count in counts.items() if count is not None}
         return sum(self._counts[changes].values())
 
 
-def _count_commit(table: Table, commit: Commit) -> int:
+def _count_net_rows(table: Table, commit: Commit) -> int:
     if RunSummary.decode(commit.summary).mode == "create":
         return commit.rows
     return sum(_count_file(table, path) for path in list_added_files(table, [commit]))

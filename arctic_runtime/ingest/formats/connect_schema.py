@@ -154,7 +154,7 @@ def _map_text(schema: ConnectSchema) -> MappedType:
     return ("string", "decimal_text") if kind is None else (kind, "plain")
 
 
-def _map_bits(schema: ConnectSchema) -> MappedType:
+def _map_bits_to_binary(schema: ConnectSchema) -> MappedType:
     source = _get_source_type(schema)
     if source == "VARBIT" or source.startswith("_"):
         raise _Refused(f"values of {source.removeprefix('_').lower()} lose their length on the way")
@@ -249,7 +249,7 @@ _LOGICAL: Mapping[str, _Rule] = {
     f"{_DEBEZIUM}.data.EnumSet": ("string", "plain"),
     f"{_DEBEZIUM}.data.Tsvector": ("string", "plain"),
     f"{_DEBEZIUM}.data.Ltree": ("string", "plain"),
-    _BITS: _map_bits,
+    _BITS: _map_bits_to_binary,
     f"{_DEBEZIUM}.data.VariableScaleDecimal": ("string", "variable_decimal"),
     f"{_DEBEZIUM}.data.geometry.Point": ("string", "json"),
     f"{_DEBEZIUM}.data.geometry.Geometry": ("string", "json"),

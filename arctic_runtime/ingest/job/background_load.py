@@ -94,7 +94,7 @@ class BackgroundLoad:
                 self._listeners.report(results, batch, time.monotonic() - started)
                 if self._stopping.is_set():
                     break
-                self._check_due(batch)
+                self._request_takeover_if_due(batch)
         return last
 
     def _begin_snapshot(self) -> int:
@@ -115,7 +115,7 @@ class BackgroundLoad:
             results += self._writer.end_snapshot(batch.position)
         return results
 
-    def _check_due(self, batch: Batch) -> None:
+    def _request_takeover_if_due(self, batch: Batch) -> None:
         """Requests that the stream takes over the tables if the load is near the source's end, or hardly comes nearer.
 
         In the latter case, the stream has to wait for the events that the load still lacks.

@@ -92,15 +92,15 @@ def express_by_state(call: exp.Expr, state: StateColumns) -> exp.Expr | None:
 _MODIFIERS = (exp.Distinct, exp.Order, exp.Limit, exp.HavingMax, exp.IgnoreNulls, exp.RespectNulls)
 
 
-def _count_rows(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
+def _express_count(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
     return state.add_count(_require_not_null(parts, condition, state))
 
 
-def _count_if(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
+def _express_count_if(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
     return state.add_count(build_conjunction((*_list_condition(condition), *parts)))
 
 
-def _sum_values(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
+def _express_sum(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
     (value,) = parts
     size = get_precision_and_scale(type_of(value, state.types))
     if is_exact(value, state.types) is False or (size and size[1] > _MOST_BEHIND):
@@ -110,7 +110,7 @@ def _sum_values(parts: list[exp.Expr], condition: exp.Expr | None, state: StateC
     )
 
 
-def _average_values(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
+def _express_average(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
     (value,) = parts
     of_type = type_of(value, state.types)
     if of_type is None or not is_averaged(of_type):
@@ -119,15 +119,15 @@ def _average_values(parts: list[exp.Expr], condition: exp.Expr | None, state: St
     return build_average(state.add_sum(_filter_value(condition, value)), state.value_if_any(count, count), of_type)
 
 
-def _take_min(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
-    return _take_extreme("min", parts, condition, state)
+def _express_min(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
+    return _express_extreme("min", parts, condition, state)
 
 
-def _take_max(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
-    return _take_extreme("max", parts, condition, state)
+def _express_max(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:
+    return _express_extreme("max", parts, condition, state)
 
 
-def _take_extreme(
+def _express_extreme(
     kind: Literal["min", "max"], parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns
 ) -> exp.Expr | None:
     """Builds the expression for a min or max of `parts`, and adds the column that it reads to `state`.
@@ -145,12 +145,12 @@ def _take_extreme(
 
 
 _VALUES: Mapping[State, Callable[[list[exp.Expr], exp.Expr | None, StateColumns], exp.Expr | None]] = {
-    "count": _count_rows,
-    "count_if": _count_if,
-    "sum": _sum_values,
-    "average": _average_values,
-    "min": _take_min,
-    "max": _take_max,
+    "count": _express_count,
+    "count_if": _express_count_if,
+    "sum": _express_sum,
+    "average": _express_average,
+    "min": _express_min,
+    "max": _express_max,
 }
 
 _MOST_BEHIND = 35

@@ -70,7 +70,7 @@ class FileGroup:
         return ", ".join(map(str, self.partition)) or "all rows"
 
 
-Place = tuple[TableName, int, tuple[PartitionValue, ...]]
+GroupId = tuple[TableName, int, tuple[PartitionValue, ...]]
 """Identifies a file group across snapshots: its table, the id of its partition spec, and its partition values."""
 
 
@@ -90,14 +90,14 @@ class TableFiles:
     spec: int = 0
     transforms: tuple[Transform, ...] = ()
     progress: tuple[PartialProgress, ...] = ()
-    finished_groups: frozenset[Place] = frozenset()
+    finished_groups: frozenset[GroupId] = frozenset()
 
-    def locate_group(self, node: FileGroup) -> Place:
+    def identify_group(self, node: FileGroup) -> GroupId:
         return self.table, node.spec, node.partition
 
     def has_finished(self, nodes: Iterable[FileGroup]) -> bool:
         """Whether all `nodes` are in `finished_groups`, so that they need no rewrite."""
-        return bool(self.finished_groups) and all(self.locate_group(node) in self.finished_groups for node in nodes)
+        return bool(self.finished_groups) and all(self.identify_group(node) in self.finished_groups for node in nodes)
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from arctic_runtime.model.files.compaction import (
     CompactionStep,
     DataFile,
     FileTotals,
+    GroupId,
     LeftAlone,
     MergeUnmerged,
-    Place,
     RewriteBase,
     RewriteFiles,
     TableFiles,
@@ -70,19 +70,19 @@ def plan_file_compaction(
     return CompactionPlan(tuple(steps), tuple(left))
 
 
-def list_rewritten_groups(performed: Iterable[CompactionStep]) -> set[Place]:
+def list_rewritten_groups(performed: Iterable[CompactionStep]) -> set[GroupId]:
     """Lists the file groups that the `performed` steps have rewritten, and that need no further rewrite.
 
     A rewrite of file groups from several depths of a hash tree writes one file for each of them, so these are finished
     only after a second rewrite.
     """
-    times: Counter[Place] = Counter()
+    times: Counter[GroupId] = Counter()
     for step in performed:
         if not isinstance(step, MergeUnmerged | RewriteBase):
             under = step.spec if isinstance(step, RewriteFiles) else None
             is_mixed = under is not None and any(node.spec != under for node in step.nodes)
             times.update({(step.table, node.spec, node.partition): 1 if is_mixed else 2 for node in step.nodes})
-    return {place for place, count in times.items() if count >= 2}
+    return {group for group, count in times.items() if count >= 2}
 
 
 def is_worth_a_look(model: Model, table: TableName, totals: FileTotals) -> bool:

@@ -19,8 +19,8 @@ from arctic_runtime.model.files.compaction import (
     CompactionPlan,
     CompactionStep,
     FileTotals,
+    GroupId,
     MergeUnmerged,
-    Place,
     ResizeBuckets,
     RewriteBase,
     RewriteFiles,
@@ -41,7 +41,7 @@ from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup
 from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.table_session import TableSession
 
-Planner = Callable[[Iterable[Place]], tuple[TableState, CompactionPlan]]
+Planner = Callable[[Iterable[GroupId]], tuple[TableState, CompactionPlan]]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Compacted:
 
 
 def plan_compaction(
-    session: TableSession, mode: CompactionMode, done: Iterable[Place] = ()
+    session: TableSession, mode: CompactionMode, done: Iterable[GroupId] = ()
 ) -> tuple[TableState, CompactionPlan]:
     """Plans a compaction without Spark; returns the observed state of the table and the plan.
 
@@ -133,7 +133,7 @@ def _observe_tables(session: TableSession, names: Iterable[TableName]) -> list[T
     return [table for table in tables if table is not None]
 
 
-def plan_split(session: TableSession, done: Iterable[Place] = ()) -> tuple[TableState, CompactionPlan]:
+def plan_split(session: TableSession, done: Iterable[GroupId] = ()) -> tuple[TableState, CompactionPlan]:
     """Plans only splits and merges of the base table's buckets (hash nodes), without Spark.
 
     Returns the observed state of the table and the plan. File groups in `done` are taken as compacted already. Raises

@@ -249,7 +249,7 @@ class Refresh:
         context, decision, background = inputs.context, inputs.decision, inputs.background
         assert context.state.changes is not None
         assert context.state.changes.head is not None
-        summary, begun = self._build_summary(context, decision, inputs.upstreams), _build_start_summary(decision)
+        summary, begun = self._build_summary(context, decision, inputs.upstreams), _build_estimate_summary(decision)
         with inputs.caching(), background:
             computed = compute_changes(inputs)
 
@@ -370,7 +370,7 @@ def _open_background(context: Context) -> Parallel:
     return Parallel(context.spark, context.thresholds.engine)
 
 
-def _build_start_summary(decision: Decision) -> RunSummary:
+def _build_estimate_summary(decision: Decision) -> RunSummary:
     """Builds summary entries with the run's start time and estimated cost, from which later runs correct estimates."""
     if decision.estimate is None:
         return RunSummary()

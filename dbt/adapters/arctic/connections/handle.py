@@ -73,12 +73,12 @@ class SessionHandle:
         session, self._session = self._session, None
         if session is None:
             return
-        if self._cancelled or self._has_settings or not self._is_rid_of_views(session):
+        if self._cancelled or self._has_settings or not self._drop_views(session):
             self._pool.discard_session(session)
         else:
             self._pool.give_back(session)
 
-    def _is_rid_of_views(self, session: SparkSession) -> bool:
+    def _drop_views(self, session: SparkSession) -> bool:
         """Drops the session's temporary views; returns False if that fails.
 
         It fails if Spark has ended. An earlier error then reports this already, and must not be hidden by a second one.

@@ -89,7 +89,7 @@ class DbtRefresher:
             unchanged = planner.report_unchanged(planned) if task.is_known else None
             return self._refresh_by_dbt(node, task) if unchanged is None else Done(Refreshed(unchanged))
         done = self._runtime.perform_plan(task, planner, planned)
-        if (done.refreshed.is_changed or not task.is_known) and self._is_missing_docs(node):
+        if (done.refreshed.is_changed or not task.is_known) and self._has_outdated_descriptions(node):
             self._refresh_by_dbt(node, task)
         return done
 
@@ -105,7 +105,7 @@ class DbtRefresher:
         outcome = _read_outcome(response)
         return Done(Refreshed(outcome, response.get("failures", {})), outcome.reason in COMPUTED_EACH_TIME)
 
-    def _is_missing_docs(self, node: Any) -> bool:
+    def _has_outdated_descriptions(self, node: Any) -> bool:
         """Whether descriptions in the catalog differ from those that dbt would write."""
         if not is_persisting_docs(node) or node.config.get("merge") == "on_read":
             return False

@@ -168,7 +168,7 @@ def test_files_of_several_specs_come_under_one_together_or_not_at_all() -> None:
     assert (step.way, step.whole, len(step.nodes)) == ("sort", True, 2)
     (left, _) = plan_file_compaction(MODEL, SETTLED, [lying], "auto", THRESHOLDS).left
     assert "several partition specs" in left.reason
-    done = replace(lying, finished_groups=frozenset(lying.locate_group(node) for node in lying.file_groups))
+    done = replace(lying, finished_groups=frozenset(lying.identify_group(node) for node in lying.file_groups))
     assert plan_file_compaction(MODEL, SETTLED, [done], "full", THRESHOLDS).steps == ()
 
 
@@ -182,7 +182,7 @@ def test_work_is_cut_into_commits_by_bytes_and_by_nodes() -> None:
 
 def test_what_was_done_a_moment_ago_is_not_done_again() -> None:
     lying = base(node(1, SMALL, SMALL), node(2, SMALL, SMALL))
-    half_done = replace(lying, finished_groups=frozenset({lying.locate_group(lying.file_groups[0])}))
+    half_done = replace(lying, finished_groups=frozenset({lying.identify_group(lying.file_groups[0])}))
     (step,) = plan_file_compaction(MODEL, SETTLED, [half_done], "minor", THRESHOLDS).steps
     assert isinstance(step, RewriteFiles)
     assert step.nodes == lying.file_groups[1:]

@@ -202,7 +202,7 @@ def test_nodes_that_files_of_another_depth_came_to_are_looked_at_once_more_and_t
 def test_nodes_that_were_written_under_their_own_spec_are_not_looked_at_again() -> None:
     table = lying(*[node(1, i, *[1] * 20) for i in range(2)])
     performed = plan_file_compaction(MODEL, TableState(), [table], "minor", LIMITS).steps
-    assert list_rewritten_groups(performed) == {table.locate_group(node) for node in table.file_groups}
+    assert list_rewritten_groups(performed) == {table.identify_group(node) for node in table.file_groups}
 
 
 # Putting nodes together

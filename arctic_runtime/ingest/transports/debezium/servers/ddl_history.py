@@ -106,7 +106,7 @@ def _parse_statement(ddl: str) -> _Statement:
         tokens = sqlglot.tokenize(ddl, dialect="mysql")
     except SqlglotError:
         return _Statement({}, True, False)
-    words = [_get_word(token) for token in tokens]
+    words = [_get_unquoted_word(token) for token in tokens]
     defaults = [place for place, word in enumerate(words) if word == "DEFAULT"]
     is_plain = words[:1] == ["ALTER"] and not {"AS", "GENERATED"}.intersection(words)
     is_plain = is_plain and all(_is_constant(tokens[place + 1 :]) for place in defaults)
@@ -123,7 +123,7 @@ def _is_constant(tokens: Sequence[Token]) -> bool:
     if not signed:
         return True
     is_literal = signed[0].token_type in (TokenType.NUMBER, TokenType.STRING)
-    return is_literal or _get_word(signed[0]) in ("NULL", "TRUE", "FALSE", ",", ";")
+    return is_literal or _get_unquoted_word(signed[0]) in ("NULL", "TRUE", "FALSE", ",", ";")
 
 
 def _parse_rename(tokens: Sequence[Token]) -> tuple[str, str] | None:
@@ -131,7 +131,7 @@ def _parse_rename(tokens: Sequence[Token]) -> tuple[str, str] | None:
 
     None if they begin with neither.
     """
-    words = [_get_word(token) for token in tokens[:6]]
+    words = [_get_unquoted_word(token) for token in tokens[:6]]
     if words[:1] == ["CHANGE"]:
         start = 2 if words[1:2] == ["COLUMN"] else 1
         start += 2 if words[start : start + 2] == ["IF", "EXISTS"] else 0
@@ -142,7 +142,7 @@ def _parse_rename(tokens: Sequence[Token]) -> tuple[str, str] | None:
     return (tokens[start].text, tokens[start + 2].text) if words[start + 1 : start + 2] == ["TO"] else None
 
 
-def _get_word(token: Token) -> str:
+def _get_unquoted_word(token: Token) -> str:
     return "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else token.text.upper()
 
 
