@@ -77,19 +77,32 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 class Profile:
     """Settings by which a process reaches the catalog, and starts Spark or connects to it.
 
-    `catalog` is the catalog's name, and `catalog_properties` are Iceberg's own (type, uri, warehouse, …). They may be
-    empty only with the method `connect`, because the server may have the catalog configured already. `settings` are
-    further Spark settings and override every default. `thresholds` apply to all work with this profile; they are
-    ignored when profiles are compared. Raises ConfigError if the settings contradict each other.
+    Raises ConfigError if the settings contradict each other.
     """
 
     catalog: str = "lake"
+    """Name of the catalog."""
+
     catalog_properties: Mapping[str, str] = field(default_factory=dict)
+    """Iceberg's own properties of the catalog (type, uri, warehouse, …).
+
+    They may be empty only with the method `connect`, because the server may have the catalog configured already.
+    """
+
     method: Method = "session"
+    """Whether Spark is started in this process, or a Spark Connect server is used."""
+
     url: str | None = None
+    """Address of the Spark Connect server; None for the other methods."""
+
     master: str = "local[*]"
+    """Spark's master, if Spark is started in this process."""
+
     settings: Mapping[str, str] = field(default_factory=dict)
+    """Further Spark settings, which override every default."""
+
     thresholds: Thresholds = field(default=Thresholds(), compare=False)
+    """Thresholds of all work with this profile; they are ignored when profiles are compared."""
 
     def __post_init__(self) -> None:
         properties = _read_settings(self.catalog_properties, "catalog_config")

@@ -37,21 +37,31 @@ NO_ROWS: Mapping[str, int] = {"insert": 0, "update": 0, "delete": 0, "upsert": 0
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a run: its mode, the reason for the mode, and the number of change rows by action (`rows`).
-
-    `because` explains the reason to users. `version` is the table's version after the run, and `consumed` maps each
-    upstream to the version up to which it was read; both are snapshot ids. `timings` has the seconds of each step.
-    `estimates` has the seconds that the planner estimated for each mode.
-    """
+    """Outcome of a run."""
 
     mode: Mode
+    """The way in which the run computed the table."""
+
     reason: Reason
+    """The reason for the mode."""
+
     because: str = ""
+    """Explanation of the reason for users; empty if the word says enough."""
+
     rows: Mapping[str, int] = field(default_factory=lambda: dict(NO_ROWS))
+    """Number of change rows by action."""
+
     version: int | None = None
+    """Version of the table after the run, as a snapshot id; None if the table has none."""
+
     consumed: Mapping[str, int] = field(default_factory=dict)
+    """Maps each upstream to the version, as a snapshot id, up to which it was read."""
+
     timings: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of each step."""
+
     estimates: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that the planner estimated for each mode."""
 
 
 @dataclass(frozen=True)

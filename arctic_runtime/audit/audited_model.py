@@ -13,29 +13,42 @@ KeySource = Literal["unique_key", "constraint", "tests", "none"]
 
 @dataclass(frozen=True)
 class AuditedModel:
-    """An incremental model of a dbt project, with its queries, its key and the way in which dbt writes its table.
-
-    `full_sql` is its query as a full refresh runs it, `incremental_sql` as the next incremental run does; None if there
-    is no such query. `key` are the columns that identify a row, taken from the declaration `key_source`; empty if none
-    are declared. `has_unique_key` says that the model sets dbt's `unique_key`. A merge updates only `updated_columns`
-    (None for all columns), and never `kept_columns`. `constants` are texts in the compiled queries that differ in each
-    run, such as dbt's invocation id. `upstreams` are dbt's ids of the nodes that the model reads. `error` says why the
-    queries are missing.
-    """
+    """An incremental model of a dbt project, with its queries, its key and the way in which dbt writes its table."""
 
     name: str
     table: TableName
     full_sql: str | None = None
+    """The query as a full refresh runs it; None if there is no such query."""
+
     incremental_sql: str | None = None
+    """The query as the next incremental run executes it; None if there is no such query."""
+
     key: tuple[str, ...] = ()
+    """Columns that identify a row; empty if none are declared."""
+
     key_source: KeySource = "none"
+    """Declaration from which `key` was taken."""
+
     strategy: str = "append"
+    """dbt's `incremental_strategy`, the way in which a run writes its rows into the table."""
+
     has_unique_key: bool = False
+    """True if the strategy replaces rows by dbt's `unique_key`."""
+
     updated_columns: tuple[str, ...] | None = None
+    """Columns that a merge updates in existing rows; None for all."""
+
     kept_columns: tuple[str, ...] = ()
+    """Columns that a merge never updates in existing rows."""
+
     constants: tuple[str, ...] = ()
+    """Texts in the compiled queries that differ in each run, such as dbt's invocation id."""
+
     upstreams: tuple[str, ...] = ()
+    """dbt's ids of the nodes that the model reads."""
+
     error: str = ""
+    """Reason for which the queries are missing; empty if they are not."""
 
     @property
     def replaces_rows(self) -> bool:

@@ -15,17 +15,19 @@ from arctic_runtime.audit.incremental_filters import IncrementalFilter, find_fil
 
 @dataclass(frozen=True)
 class Evidence:
-    """Facts about a model's columns and filters, taken from the text of its queries; columns are in lower case.
-
-    `filters` are the conditions that only the incremental query has. `volatile` are columns whose values may differ in
-    each run, such as the current time. `joined` are columns that come only from tables without an incremental filter.
-    `partial` are aggregates that an incremental run computes over the filtered rows alone.
-    """
+    """Facts about a model's columns and filters, taken from the text of its queries; columns are in lower case."""
 
     filters: tuple[IncrementalFilter, ...] = ()
+    """Conditions that only the incremental query has."""
+
     volatile: frozenset[str] = frozenset()
+    """Columns whose values may differ in each run, such as the current time."""
+
     joined: frozenset[str] = frozenset()
+    """Columns that come only from tables without an incremental filter."""
+
     partial: frozenset[str] = frozenset()
+    """Aggregates that an incremental run computes over the filtered rows alone."""
 
 
 def find_volatile_columns(sql: str, columns: Sequence[str], constants: Sequence[str] = ()) -> frozenset[str]:

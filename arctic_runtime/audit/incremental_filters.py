@@ -18,20 +18,29 @@ FilterKind = Literal["high_water_mark", "look_back", "known_keys", "other"]
 
 @dataclass(frozen=True)
 class IncrementalFilter:
-    """A condition that only the incremental query has, and not the query of a full refresh.
-
-    Its kind is `high_water_mark` if it compares `value`, an expression over columns, with the newest row of the model's
-    table or with a constant; `look_back` if it compares `value` with a time that moves with the clock; `known_keys` if
-    it excludes rows whose key the table has already; else `other`. `columns` are names under which the query may return
-    the value, the likeliest first. `tables` are the tables whose rows the condition filters.
-    """
+    """A condition that only the incremental query has, and not the query of a full refresh."""
 
     kind: FilterKind
+    """What the condition compares: `high_water_mark`, `look_back`, `known_keys` or `other`.
+
+    A `high_water_mark` compares `value` with the newest row of the model's table or with a constant; `look_back`
+    compares it with a time that moves with the clock; `known_keys` excludes rows whose key the table has already.
+    """
+
     condition: exp.Expr
+    """The condition as an expression."""
+
     scope: Scope
+    """The select of the query to which the condition belongs."""
+
     value: exp.Expr | None = None
+    """The compared expression over columns; None for the kinds without one."""
+
     columns: tuple[str, ...] = ()
+    """Names under which the query may return the value, the likeliest first."""
+
     tables: frozenset[str] = frozenset()
+    """Tables whose rows the condition filters."""
 
     @property
     def text(self) -> str:

@@ -112,7 +112,11 @@ def find_expressions(scope: Scope, column: str, test: Callable[[Scope, exp.Expr]
 
 
 def has_column(source: exp.Expr | Scope, column: str) -> bool | None:
-    """Whether a table or subquery has a column; None if that is not known, as for all tables."""
+    """Whether a part of a FROM clause has a column; None if that is unknown.
+
+    A subquery has the columns of its select list. If this list contains a star, the parts of the subquery's own FROM
+    clause are searched. For a table the result is always None, since its columns are not in the query's text.
+    """
     if not isinstance(source, Scope):
         return None
     scope = _list_union_parts(source)[0]

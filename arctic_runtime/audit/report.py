@@ -23,16 +23,20 @@ class Example:
 
 @dataclass(frozen=True)
 class Group:
-    """The differences of a model that have the same kind and cause: numbers of keys and wrong rows, and some examples.
-
-    `cause` is the code of the cause, `examples` are the first differing rows in the order of their keys.
-    """
+    """The differences of a model that have the same kind and cause."""
 
     kind: Kind
     cause: str
+    """Code of the cause."""
+
     keys: int
+    """Number of keys with such differences."""
+
     rows: int
+    """Number of wrong rows."""
+
     examples: tuple[Example, ...] = ()
+    """The first differing rows, in the order of their keys."""
 
     @property
     def explanation(self) -> Cause:
@@ -41,25 +45,37 @@ class Group:
 
 @dataclass(frozen=True)
 class ModelAudit:
-    """The audit of one model. Without a `key` rows are compared as a whole.
-
-    `groups` are the differences that are wrong, `pending` those that the next incremental run will correct. `filters`
-    are the conditions that only the incremental query has, as SQL. `notes` are remarks for the user, such as about
-    columns that were not compared. `error` says why the model could not be compared.
-    """
+    """The audit of one model. Without a `key` rows are compared as a whole."""
 
     name: str
     table: str
     status: Status
     key: tuple[str, ...] = ()
+    """Columns by which rows of the table and of the query are matched."""
+
     key_source: str = "none"
+    """Declaration from which `key` was taken, or `none`."""
+
     table_rows: int = 0
+    """Number of rows of the table."""
+
     groups: tuple[Group, ...] = ()
+    """Differences that are wrong."""
+
     pending: tuple[Group, ...] = ()
+    """Differences that the next incremental run will correct."""
+
     filters: tuple[str, ...] = ()
+    """Conditions that only the incremental query has, as SQL."""
+
     notes: tuple[str, ...] = ()
+    """Remarks for the user, such as about columns that were not compared."""
+
     error: str = ""
+    """Reason for which the model could not be compared; empty if it could."""
+
     seconds: float = 0.0
+    """Duration of the audit."""
 
     @property
     def wrong_rows(self) -> int:

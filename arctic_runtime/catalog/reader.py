@@ -48,19 +48,23 @@ class ColumnInfo:
 
 @dataclass(frozen=True)
 class RelationInfo:
-    """Description of a table or view from its metadata; `rows` and `bytes` are None if the metadata has no counts.
-
-    `sql` is the query of a view, None for a table.
-    """
+    """Description of a table or view from its metadata."""
 
     namespace: str
+    """Schema of the relation."""
+
     name: str
     kind: RelationKind
     columns: tuple[ColumnInfo, ...]
     properties: dict[str, str]
     sql: str | None = None
+    """Query of a view; None for a table."""
+
     rows: int | None = None
+    """Number of rows; None if the metadata has no counts."""
+
     bytes: int | None = None
+    """Bytes of the data files; None if the metadata has no counts."""
 
     @property
     def comment(self) -> str | None:

@@ -11,20 +11,25 @@ from arctic_runtime.errors import ConfigError
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Capabilities of a catalog, each True, False, or None if it is not known.
-
-    `branches`: tables can have branches besides main. `views`: Iceberg views can be stored, listed and read.
-    `staged_creation`: a table can be created together with its first rows in one commit. `format_version_3`: tables of
-    Iceberg format version 3 can be stored. `table_transactions`: one transaction can change several tables.
-    `conditional_writes`: a commit on top of an older version of a table is refused.
-    """
+    """Capabilities of a catalog, each True, False, or None if it is not known."""
 
     branches: bool | None = None
+    """Whether tables can have branches besides main."""
+
     views: bool | None = None
+    """Whether Iceberg views can be stored, listed and read."""
+
     staged_creation: bool | None = None
+    """Whether a table can be created together with its first rows in one commit."""
+
     format_version_3: bool | None = None
+    """Whether tables of Iceberg format version 3 can be stored."""
+
     table_transactions: bool | None = None
+    """Whether one transaction can change several tables."""
+
     conditional_writes: bool | None = None
+    """Whether a commit on top of an older version of a table is refused."""
 
     def complete(self, other: Capabilities) -> Capabilities:
         """Returns these capabilities; those that are unknown are taken from `other`."""

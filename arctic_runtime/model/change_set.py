@@ -16,17 +16,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChangeSet:
-    """Change rows that one commit appends to a change table, if its newest snapshot still is `commit.expected`.
-
-    `rows` has the columns of `shape`, and the column `_action`. `summary`, the record of the run, becomes part of the
-    summary of the commit. If `is_gathered` is False, `rows` is rebalanced before it is written; if True, its number of
-    partitions already fits its size. `confirm` is called after all rows are written and before readers can see them; if
-    it raises an error, the rows are not published.
-    """
+    """Change rows that one commit appends to a change table, if its newest snapshot still is `commit.expected`."""
 
     commit: AppendChanges
+    """The step that appends the rows."""
+
     rows: DataFrame
+    """The change rows, with the columns of `shape` and the column `_action`."""
+
     shape: Shape
+    """The columns, the key and the constraints of the rows."""
+
     summary: RunSummary
+    """Record of the run, which becomes part of the summary of the commit."""
+
     is_gathered: bool = False
+    """True if the number of partitions of `rows` fits their size; if False, they are rebalanced before the write."""
+
     confirm: Callable[[], None] = lambda: None
+    """Called after all rows are written, and before readers can see them; if it raises, they are not published."""

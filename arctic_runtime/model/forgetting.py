@@ -54,37 +54,45 @@ class ForgetPlan:
 
 @dataclass(frozen=True)
 class TableForgotten:
-    """Result of a request to forget rows, for one table.
-
-    `scanned_files` is the number of data files that were read afterwards to check the result, including files that
-    belong to no snapshot. `left` are texts that describe rows which the table's files still contain.
-    """
+    """Result of a request to forget rows, for one table."""
 
     table: TableName
     keys: int
+    """Number of forgotten keys."""
+
     rewritten_files: int = 0
     rewritten_bytes: int = 0
     expired_snapshots: int = 0
     removed_files: int = 0
     dropped_savepoints: tuple[str, ...] = ()
     scanned_files: int = 0
+    """Number of data files that were read afterwards to check the result, with files of no snapshot."""
+
     left: tuple[str, ...] = ()
+    """Texts that describe rows which the table's files still contain."""
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """Record of a request to forget rows of `table`: its time `at`, and the result for each table.
-
-    `dead_letters` is the number of deleted dead letters. `left` are texts that describe rows which still exist outside
-    of `tables`. `notes` are texts about storage that was not checked.
-    """
+    """Record of a request to forget rows, with its results."""
 
     table: TableName
+    """The table that the request named."""
+
     at: str
+    """Time of the request."""
+
     tables: tuple[TableForgotten, ...]
+    """Results for this table and for all tables that are computed from it."""
+
     dead_letters: int = 0
+    """Number of deleted dead letters."""
+
     left: tuple[str, ...] = ()
+    """Texts that describe rows which still exist outside of `tables`."""
+
     notes: tuple[str, ...] = ()
+    """Texts about storage that was not checked."""
 
     @property
     def is_clean(self) -> bool:

@@ -18,35 +18,86 @@ SCHEMA_ONLY = "schema-only"
 class RunSummary:
     """Record of a run, a restore or an overwrite in the summary of its commit; absent entries are None.
 
-    `docs/architecture.md` describes each entry under its stored name. `started_ms`, `source_time_ms` and
-    `shown_before_ms` are milliseconds since 1970, and `estimated` is in seconds.
+    `docs/architecture.md` describes each entry under its stored name.
     """
 
     run: str | None = None
+    """Token of the run; the names of its branches contain it."""
+
     mode: str | None = None
+    """The way in which the run computed the table, a `Mode`, or SCHEMA_ONLY if it created an empty table."""
+
     reason: str | None = None
+    """The reason for the mode, a `Reason`."""
+
     offsets: Mapping[str, Version] | None = None
+    """For each upstream, by its name, the version up to which the run read it."""
+
     query: str | None = None
+    """Fingerprint of the query and of everything else that determines the table's rows, as JSON."""
+
     session: str | None = None
+    """Hash of the SQL settings and the version of the Spark that computed the rows."""
+
     high_watermark: str | None = None
+    """The highest value of `sequence_by` that was read."""
+
     restored: str | None = None
+    """The version to which a table of change events was restored; its rows no longer follow from the events alone."""
+
     declared: Declared | None = None
+    """The parts of the table that were overwritten, each with the value of `sequence_by` after which events apply."""
+
     aggregate_state: str | None = None
+    """Fingerprint of the plan of the aggregate state (sums and counts per group) that the run stored."""
+
     no_aggregate_state: str | None = None
+    """Fingerprint of a plan of aggregate state that could not be stored, so that it is not tried again."""
+
     given_up: str | None = None
+    """Reason for which this run or an earlier one abandoned its incremental plan and computed the whole query."""
+
     judged: str | None = None
+    """Fingerprint of the query text that Spark was asked about: whether Spark reads it as our parser does.
+
+    The answer is yes if `given_up` is absent.
+    """
+
     started_ms: int | None = None
+    """Time at which the run began to compute, in milliseconds since 1970."""
+
     estimated: float | None = None
+    """Seconds that were estimated for the run; later estimates compare them with the time that it took."""
+
     changelog: str | None = None
+    """`input` if the change rows do not contain the rows before; otherwise absent."""
+
     repaired: str | None = None
+    """Names of the checks of key and contract that failed before the run, and whose rows the run repaired."""
+
     position: str | None = None
+    """Position in a source of change data up to which the table has all events, as a text of the source's transport."""
+
     position_events: str | None = None
+    """Number of events after `position` that the table has as well; absent for none."""
+
     source_time_ms: int | None = None
+    """Time at which the source made the newest change in the commit, in milliseconds since 1970."""
+
     shown_before_ms: int | None = None
+    """Time as of which the table showed its source just before the commit, in milliseconds since 1970."""
+
     letters: str | None = None
+    """The dead letters that the commit applied, as JSON; only for a table without a key."""
+
     truncated: str | None = None
+    """The highest value of `sequence_by` of an event that emptied the table; older events no longer apply."""
+
     newest_valid_time: str | None = None
+    """The latest value of `valid_time` that a bitemporal table has read."""
+
     day_texts: str | None = None
+    """The upstream that has texts with a time but no date, which the query reads as times on the day of the run."""
 
     @classmethod
     def decode(cls, summary: Mapping[str, str]) -> RunSummary:

@@ -21,21 +21,28 @@ FLAWS = (NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK, UNSENT_VALUE)
 
 @dataclass(frozen=True)
 class Shape:
-    """Shape of change rows: the table's columns, its key, and the constraints of a contract.
-
-    `given` are the names of the columns that the query returns; other columns of the table keep their values.
-    `sequence_type` is the Spark type of `_seq`. If `is_ordered`, the model has `sequence_by`, whose values `_seq`
-    holds; it is null in rows that do not come from an event. `not_null` are columns that must not be null, and `checks`
-    are SQL predicates that every row must fulfil.
-    """
+    """Shape of change rows: the table's columns, its key, and the constraints of a contract."""
 
     columns: tuple[Column, ...]
+    """All columns of the table."""
+
     key: tuple[str, ...]
+    """Names of the columns of the primary key."""
+
     given: tuple[str, ...]
+    """Names of the columns that the query returns; other columns of the table keep their values."""
+
     sequence_type: str = "bigint"
+    """Spark type of the column `_seq`."""
+
     is_ordered: bool = False
+    """True if `_seq` has the values of the model's `sequence_by`; it is null in rows that come from no event."""
+
     not_null: tuple[str, ...] = ()
+    """Names of the columns that must not be null."""
+
     checks: tuple[str, ...] = ()
+    """SQL predicates that every row must fulfil."""
 
     def is_key(self, name: str) -> bool:
         return is_named(name, self.key)

@@ -24,20 +24,27 @@ class Removed:
 
 @dataclass(frozen=True)
 class Commit:
-    """One snapshot of a table, with its summary; `rows` and `bytes` are those that it added.
-
-    `parent` is the id of the parent snapshot. `at_ms` is the commit time in milliseconds since 1970. `removed` counts
-    the rows that a commit of the operation `delete` removed; None if these were not looked up, or are not known.
-    """
+    """One snapshot of a table, with its summary."""
 
     version: Version
     parent: int | None
+    """Id of the parent snapshot; None for the first one."""
+
     operation: str
+    """Iceberg's name of the kind of commit: `append`, `overwrite`, `replace` or `delete`."""
+
     rows: int
+    """Number of rows that the commit added."""
+
     bytes: int
+    """Bytes of the files that the commit added."""
+
     summary: Mapping[str, str]
     at_ms: int
+    """Commit time in milliseconds since 1970."""
+
     removed: tuple[Removed, ...] | None = None
+    """Numbers of rows that a commit of the operation `delete` removed; None if they were not read or are not known."""
 
     def count_removed_after(self, version: Version) -> int | None:
         """Number of rows that this commit removed and that were added after `version`; None if it is not known.
@@ -51,21 +58,27 @@ class Commit:
 
 @dataclass(frozen=True)
 class ChangeTableState:
-    """State of a change table; `commits` are all snapshots of its main branch that have not expired, oldest first.
-
-    `branches` maps names of branches to snapshot ids. `parents` and `times` map each snapshot id, including those of
-    branches, to the id of its parent and to its commit time in milliseconds since 1970. `old_column_names` has an entry
-    for each snapshot whose column names differ from the current ones: the old names by the current ones.
-    """
+    """State of a change table."""
 
     uuid: str
+    """Iceberg's id of the table, which a new table of the same name does not have."""
+
     columns: tuple[Column, ...]
     commits: tuple[Commit, ...]
+    """All snapshots of the main branch that have not expired, oldest first."""
+
     properties: Mapping[str, str]
     branches: Mapping[str, int] = field(default_factory=dict)
+    """Maps the names of branches to the ids of their newest snapshots."""
+
     parents: Mapping[int, int | None] = field(default_factory=dict)
+    """Maps the id of each snapshot, including those of branches, to the id of its parent."""
+
     times: Mapping[int, int] = field(default_factory=dict)
+    """Maps the id of each snapshot to its commit time in milliseconds since 1970."""
+
     old_column_names: Mapping[int, Names] = field(default_factory=dict)
+    """Maps each snapshot whose column names differ from the current ones to its names, by the current ones."""
 
     @property
     def head(self) -> Version | None:
@@ -132,42 +145,58 @@ class ChangeTableState:
 
 @dataclass(frozen=True)
 class BaseState:
-    """State of a model's base table: its newest snapshot, and the version of the change table up to which it is merged.
-
-    `properties` include the layout. `sequence` is the snapshot's sequence number if the table has row lineage, by which
-    each row has the sequence number of its commit; otherwise None. `branches`, `parents`, `times` and
-    `old_column_names` are as in `ChangeTableState`.
-    """
+    """State of a model's base table."""
 
     uuid: str
+    """Iceberg's id of the table, which a new table of the same name does not have."""
+
     columns: tuple[Column, ...]
     snapshot: int
+    """Id of the newest snapshot."""
+
     merged: Version | None
+    """Version of the change table up to which the newest snapshot contains the changes; None if it is not known."""
+
     rows: int
     properties: Mapping[str, str]
+    """Table properties, such as the layout."""
+
     branches: Mapping[str, int] = field(default_factory=dict)
+    """As in `ChangeTableState`, like `parents`, `times` and `formerly`."""
+
     parents: Mapping[int, int | None] = field(default_factory=dict)
     times: Mapping[int, int] = field(default_factory=dict)
     old_column_names: Mapping[int, Names] = field(default_factory=dict)
     sequence: int | None = None
+    """Sequence number of the newest snapshot; None for a table without row lineage.
+
+    By row lineage, each row has the sequence number of its commit.
+    """
+
     has_write_order: bool = True
     """Whether the Iceberg table has a sort order, by which writers sort the files that they add."""
 
 
 @dataclass(frozen=True)
 class ViewState:
-    """State of the view of a table merged on read: the ids of the snapshots that the view reads.
+    """State of the view of a table that is merged on read: the ids of the snapshots that the view reads.
 
-    `base_snapshot` is a snapshot of the base table. `merged` and `head` are snapshots of the change table: the view
-    reads the changes after `merged` and up to `head`. All three are None for a view that arctic did not create.
+    They are None for a view that arctic did not create.
     """
 
     columns: tuple[Column, ...]
     base_snapshot: int | None
+    """The snapshot of the base table."""
+
     merged: int | None
+    """The snapshot of the change table up to which the base table contains the changes; the view reads later ones."""
+
     head: int | None
+    """The snapshot of the change table up to which the view reads changes."""
+
     is_clone: bool = False
     """Whether `dbt clone` created the view: it shows the rows of another relation, and may be replaced."""
+
     is_plain: bool = False
     """Whether the view has no property that marks it as part of an arctic model."""
 
@@ -202,24 +231,37 @@ class ConflictingRelation:
 
 @dataclass(frozen=True)
 class TableState:
-    """State of a model's own relations; a field is None if the relation does not exist.
-
-    `aggregate_state` is the snapshot id of the aggregate state that belongs to the newest run, None if that run stored
-    none. `appended` is a table without a key, to which events are appended; such a model has no other relations.
-    `current_views` are the relations with the current or the former name of the view of current versions, and
-    `changes_views` those of the view of change rows. `unfinished` are tables without a snapshot, whose creation another
-    attempt or another writer has begun; the fields for them are None.
-    """
+    """State of a model's own relations; a field is None if the relation does not exist."""
 
     changes: ChangeTableState | None = None
+    """The change table."""
+
     base: BaseState | None = None
+    """The base table."""
+
     view: ViewState | None = None
+    """The view that readers use, of a table that is merged on read."""
+
     conflicting: ConflictingRelation | None = None
+    """A relation that has one of the model's names and was not created by the model."""
+
     aggregate_state: int | None = None
+    """Snapshot id of the aggregate state that belongs to the newest run; None if that run stored none."""
+
     appended: ChangeTableState | None = None
+    """A table without a key, to which events are appended; such a model has no other relations."""
+
     current_views: tuple[NamedViewState, ...] = ()
+    """The relations with the current or the former name of the view of current versions."""
+
     changes_views: tuple[NamedViewState, ...] = ()
+    """The relations with the current or the former name of the view of change rows."""
+
     unfinished: frozenset[TableName] = frozenset()
+    """Tables without a snapshot, whose creation another attempt or another writer has begun.
+
+    The fields for these tables are None.
+    """
 
     @property
     def log(self) -> ChangeTableState | None:
@@ -229,42 +271,55 @@ class TableState:
 
 @dataclass(frozen=True)
 class SourceState:
-    """State of an upstream table: its newest version, and its commits up to this one, oldest first.
-
-    `kind` is `changes` for an arctic model, whose commits are those of its change table, and `table` for any other
-    Iceberg table. Tables of `format_version` 3 have row lineage, by which each row has the sequence number of its
-    commit. `snapshots` are all ids that can be read, including those from before the table was replaced. `rows` is the
-    number of rows of the table, not of its change table.
-
-    The following are for arctic models only. `key` is the primary key, and `base` is the base table. `bases` are
-    snapshots of the base table, oldest first, each with the version up to which it is merged. `trimmed` is the sequence
-    number up to which change rows may have been deleted; `forgotten` is the same number if only change rows of
-    forgotten keys were deleted.
-
-    `old_column_names` is as in `ChangeTableState`. `reassigned_columns` are columns that were renamed, that have the
-    name of a former column, or that had another type.
-    """
+    """State of an upstream table: its newest version, and its commits up to this one, oldest first."""
 
     name: TableName
     kind: str
+    """`changes` for an arctic model, whose commits are those of its change table; `table` for any other Iceberg table.
+    """
+
     version: Version
     commits: tuple[Commit, ...]
     columns: tuple[Column, ...]
     format_version: int
+    """Version of the Iceberg format; from 3 on each row has the sequence number of its commit (row lineage)."""
+
     snapshots: frozenset[int] = frozenset()
+    """All snapshot ids that can be read, including those from before the table was replaced."""
+
     rows: int = 0
+    """Number of rows of the table, not of its change table."""
+
     not_null: tuple[str, ...] = ()
+    """Columns that are never null."""
+
     key: tuple[str, ...] | None = None
+    """Primary key of an arctic model; else None."""
+
     base: TableName | None = None
+    """Base table of an arctic model; else None."""
+
     bases: tuple[tuple[int, Version], ...] = ()
+    """Snapshots of an arctic model's base table, oldest first, each with the version up to which it is merged."""
+
     trimmed: int = 0
+    """Sequence number up to which change rows of an arctic model may have been deleted; 0 if none were."""
+
     forgotten: int = 0
+    """The same number as `trimmed` if only change rows of forgotten keys were deleted; else another one."""
+
     old_column_names: Mapping[int, Names] = field(default_factory=dict)
+    """As in `ChangeTableState`."""
+
     reassigned_columns: tuple[str, ...] = ()
+    """Columns that were renamed, that have the name of a former column, or that had another type."""
+
     keeps_all: bool = False
     """Whether a commit of the change table may have several rows of the same key, in the order of `_seq`."""
+
     missing_defaults: Mapping[int, frozenset[str]] = field(default_factory=dict)
     """By snapshot, the columns that have a default value and that the snapshot's schema lacks, in lower case."""
+
     key_only_until: int = 0
     """Sequence number up to which change rows have no `_before`, because all columns were key columns at that time."""
 

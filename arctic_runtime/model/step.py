@@ -86,18 +86,23 @@ class CreateAppended:
 
 @dataclass(frozen=True)
 class SetLayout:
-    """Set the partition spec and sort order for later writes to a table without a primary key.
-
-    Partition fields in `drop` are dropped first, then those in `add` are added. Without a `sort_key`, rows are not
-    sorted. `properties` are table properties to set, and `text` is the layout as JSON, which a property stores.
-    """
+    """Set the partition spec and sort order for later writes to a table without a primary key."""
 
     table: TableName
     drop: tuple[Transform, ...]
+    """Partition fields to drop, before others are added."""
+
     add: tuple[Transform, ...]
+    """Partition fields to add."""
+
     sort_key: tuple[str, ...]
+    """Columns by which rows are sorted in files; empty if they are not sorted."""
+
     properties: tuple[tuple[str, str], ...]
+    """Table properties to set."""
+
     text: str
+    """The layout as JSON, which a property stores."""
 
 
 @dataclass(frozen=True)

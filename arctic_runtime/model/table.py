@@ -48,17 +48,19 @@ class Transform:
 
 @dataclass(frozen=True)
 class Compaction:
-    """Compaction settings: the limits from which on files are rewritten.
-
-    A bucket of the base table is rewritten if `deleted_share`, from 0 to 1, of its rows are marked as deleted, or if it
-    has `small_files` small files. The change table is compacted from `change_files` files on. Unless `automatic`, the
-    settings apply only to compactions that a user starts.
-    """
+    """Compaction settings: the limits from which on files are rewritten."""
 
     automatic: bool = True
+    """Whether runs compact the table; if False, the limits apply only to compactions that a user starts."""
+
     deleted_share: float = 0.25
+    """Share of a bucket's rows, from 0 to 1, that are marked as deleted when the bucket is rewritten."""
+
     small_files: int = 16
+    """Number of small files in a bucket of the base table from which on the bucket is rewritten."""
+
     change_files: int = 100
+    """Number of files of the change table from which on they are joined."""
 
 
 VERSIONS_SECONDS = 5 * 86_400
@@ -87,60 +89,123 @@ class Retention:
 class ModelConfig:
     """Checked configuration of one model: all values are valid, and none contradicts another.
 
-    The fields are the configuration keys of a model with defaults filled in. `primary_key` identifies a row of the
-    table. In a table with history, whose rows are versions, it is the user's key plus `_valid_from`, and
-    `_recorded_from` in a bitemporal table; `entity_key` is the user's key alone. If `is_appended`, there is no primary
-    key, and change events are appended as rows.
+    The fields are the configuration keys of a model with defaults filled in; `docs/configuration.md` describes them.
     """
 
     primary_key: tuple[str, ...]
+    """Columns that identify a row of the table.
+
+    In a table with history, whose rows are versions, they are the user's key plus `_valid_from`, and `_recorded_from`
+    in a bitemporal table; `entity_key` is the user's key alone.
+    """
+
     partition_by: tuple[Transform, ...] = ()
+    """Partition transforms of the table's columns; the outermost level of the layout."""
+
     hash_key: str | None = None
+    """Key column whose hash determines the bucket of a row; None for the first column of the primary key."""
+
     sort_key: tuple[str, ...] = ()
+    """Columns by which the rows of a bucket are sorted."""
+
     merge: Merge = "on_write"
+    """Whether runs merge changes into the table that is read, or a view merges them when it is read."""
+
     input: Input = "state"
+    """Whether the query returns the rows of the table (`state`) or change events (`changes`)."""
+
     refresh: Refresh = "auto"
+    """Whether runs may be incremental, must be, or never are."""
+
     sequence_by: str | None = None
+    """Column that orders the events of a key: the event with the highest value wins."""
+
     sequence_groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Maps the order column of each flow to the other columns of the flow; `sequence_by` is None if there are flows.
 
     A flow is a group of columns with its own order of events: the event with the highest value of the order column
     determines these columns, independently of other columns of the row.
     """
+
     columns_to_update: str | None = None
     """Column of the query that lists the columns which an event has values for; None if all events have all columns."""
+
     unavailable_value: str | None = None
     """Text by which the source marks a value that it does not send; None if there is no such text."""
+
     delete_when: str | None = None
+    """SQL predicate that is true for events which delete the row."""
+
     truncate_when: str | None = None
+    """SQL predicate that is true for events which delete all rows of the table."""
+
     on_match: OnMatch = "replace"
+    """What an event with an existing key does: replaces the row, updates the columns that are not null, or nothing."""
+
     merge_columns: Mapping[str, str] = field(default_factory=dict)
     """Maps columns to merge functions: one of `merge_columns.FUNCTIONS`, or an SQL expression over `old` and `new`."""
+
     exclude_columns: tuple[str, ...] = ()
+    """Columns of the query that the table does not store."""
+
     renamed_columns: Mapping[str, str] = field(default_factory=dict)
+    """Maps new names of columns to old ones; the columns keep their values."""
+
     history: History = "none"
+    """Whether the table keeps every version of a row (`scd2`), or only the current one."""
+
     track: tuple[str, ...] = ()
+    """Columns whose change begins a new version in a table with history; empty for all columns."""
+
     valid_time: str | None = None
+    """Column with the time from which on an event is true; the table is then bitemporal."""
+
     keep_deleted: bool = True
+    """Whether a table with history keeps the versions of a deleted row."""
+
     current_view: bool | str = False
     """Whether the model has a view of the current versions; a text is the name of this view."""
+
     changes_view: bool | str = False
     """Whether the model has a view of the change rows, as Delta's change data feed; a text is the name of this view."""
+
     changelog: Changelog = "lookup"
+    """Whether change rows contain the old row (`lookup`), or only what the events say (`input`)."""
+
     keep: Keep = "net"
+    """Whether a commit has one change row per key (`net`), or one for each event that changes the row (`all`)."""
+
     on_schema_change: OnSchemaChange = "append_new_columns"
+    """What a run does if the query's columns differ from those of the table."""
+
     on_configuration_change: OnConfigurationChange = "apply"
+    """What a run does if the layout of the table differs from the configured one."""
+
     on_missing_key: OnMissingKey = "error"
+    """What is done with a model that has no `primary_key`."""
+
     compaction: Compaction = Compaction()
     retention: Retention = Retention(VERSIONS_SECONDS)
     target_lag: int = 0
     """Age in seconds that the table's data may have while `arctic run` refreshes the model continuously."""
+
     nodes: int | None = None
+    """Number of buckets of a new table, a power of two; None to compute it from the data."""
+
     target_file_bytes: int = 128 * 1024 * 1024
+    """Size of new data files in bytes."""
+
     node_bytes: int = 256 * 1024 * 1024
+    """Size in bytes above which a bucket is split."""
+
     format_version: FormatVersion = 3
+    """Version of the Iceberg format."""
+
     tblproperties: Mapping[str, str] = field(default_factory=dict)
+    """Further table properties, which the user sets."""
+
     is_appended: bool = False
+    """True if there is no primary key, and change events are appended as rows."""
 
     @property
     def has_history(self) -> bool:
@@ -163,28 +228,44 @@ class ModelConfig:
 class Model:
     """A model: its table, its compiled query and its configuration.
 
-    `not_null` are columns outside the primary key that an enforced contract declares as not null, and `checks` are
-    SQL predicates that every row must fulfil. `contract` are the columns and types of the contract, empty if there is
-    none. Comments are set only if they are to be stored in the catalog.
-
-    Two kinds of tables have no query. Of an ingested table, whose rows come from the change events of a source,
-    `ingested_from` is the name in the source, and `source` is the source if the project declares it. To a landing table
-    (`is_landing`), other programs append rows. `may_replace` is True if an existing plain table or view of the model's
-    name may be replaced, because the model created it with another materialization.
+    Two kinds of tables have no query: an ingested table, whose rows come from the change events of a source, and a
+    landing table, to which other programs append rows.
     """
 
     table: TableName
     sql: str
+    """The compiled query; empty for an ingested or a landing table."""
+
     config: ModelConfig
     not_null: tuple[str, ...] = ()
+    """Columns outside the primary key that an enforced contract declares as not null."""
+
     contract: tuple[Column, ...] = ()
+    """Columns and types of an enforced contract; empty if there is none."""
+
     comment: str | None = None
+    """Description of the table to be stored in the catalog; None if none is to be stored."""
+
     column_comments: Mapping[str, str] = field(default_factory=dict)
+    """Descriptions of columns to be stored in the catalog, by column."""
+
     checks: tuple[str, ...] = ()
+    """SQL predicates of the contract that every row must fulfil."""
+
     ingested_from: str | None = None
+    """Name of an ingested table in its source; None for other tables."""
+
     source: ChangeSource | None = None
+    """Source of an ingested table; None for other tables, or if the project does not declare the source."""
+
     is_landing: bool = False
+    """True for a landing table."""
+
     may_replace: bool = False
+    """True if an existing plain table or view of the model's name may be replaced.
+
+    The model may then have created it with another materialization.
+    """
 
     @property
     def is_appended(self) -> bool:

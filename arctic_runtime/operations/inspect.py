@@ -43,71 +43,125 @@ class Consumer:
 class Ingestion:
     """Progress of an ingested table; values that are not known are an empty text or None.
 
-    `table` is the table's name in the source. Positions are those in the source's log of changes: the table has all
-    events up to `position`, and every table of the source has all its events up to `source_position`. `cut_version` is
-    the newest version of the table without events after `source_position`. `changed_at` is the time at which the source
-    made the newest change that the table has. The table equals the source as it was at the time `as_of`, `lag_seconds`
-    ago. `dead_letters` is the number of events of the whole source that could not be applied.
+    Positions are those in the source's log of changes.
     """
 
     source: str
+    """Name of the source in the project."""
+
     table: str
+    """Name of the table in the source."""
+
     position: str = ""
+    """Position up to which the table has all events."""
+
     changed_at: str = ""
+    """Time at which the source made the newest change that the table has."""
+
     source_position: str = ""
+    """Position up to which every table of the source has all its events."""
+
     cut_version: str = ""
+    """Newest version of the table without events after `source_position`."""
+
     as_of: str = ""
+    """Time at which the source looked as the table looks now."""
+
     lag_seconds: float | None = None
+    """Seconds since `as_of`."""
+
     dead_letters: int = 0
+    """Number of events of the whole source that could not be applied."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """Summary of a table's state, from metadata in the catalog; no rows are read.
-
-    `rows` is the number of rows that readers see, including unmerged changes; but with `changelog: input` it is the
-    number of rows in the base table, since such change rows do not say which rows are new. `nodes` is the number of
-    buckets per partition. `savepoints` has the version of each savepoint by its name. `ingestion` is None for tables
-    that models compute. A table without a key has no unmerged changes. `freshness` is None if it was not computed, or
-    if there is no table.
-    """
+    """Summary of a table's state, from metadata in the catalog; no rows are read."""
 
     model: str
     built: bool
+    """Whether the table exists."""
+
     version: str = ""
+    """Newest version of the table, as a text; empty if there is none."""
+
     changed_at: str = ""
+    """Time of the newest commit."""
+
     rows: int = 0
+    """Number of rows that readers see, including unmerged changes.
+
+    With `changelog: input` it is the number of rows in the base table, since such change rows do not say which rows are
+    new.
+    """
+
     files: int = 0
+    """Number of data files."""
+
     bytes: int = 0
+    """Bytes of the data files."""
+
     nodes: int = 0
+    """Number of buckets per partition."""
+
     versions: int = 0
+    """Number of versions that have not expired."""
+
     unmerged_commits: int = 0
+    """Number of commits of the change table that are not merged into the base table; 0 without a key."""
+
     unmerged_rows: int = 0
+    """Number of change rows in these commits."""
+
     consumers: tuple[Consumer, ...] = ()
+    """Models that read the table, with what they have not read yet."""
+
     savepoints: Mapping[str, str] = field(default_factory=dict)
+    """Version of each savepoint, by its name."""
+
     ingestion: Ingestion | None = None
+    """Progress of ingestion; None for tables that models compute."""
+
     has_key: bool = True
+    """Whether the table has a primary key."""
+
     freshness: Freshness | None = None
+    """Freshness of the table; None if it was not computed, or if there is no table."""
 
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One version of a table: the run that committed it, and the names of its savepoints.
-
-    `consumed` has, by upstream, the version up to which the run read it. `columns` says how the table's columns differ
-    from those of the previous version; it is empty if the columns of either version are not known. `sequence` is the
-    sequence number of the commit, which is the `_commit_version` of its change rows.
-    """
+    """One version of a table, with the run that committed it."""
 
     version: str
+    """The version, as a text."""
+
     sequence: int
+    """Sequence number of the commit, which is the `_commit_version` of its change rows."""
+
     at: str
+    """Time of the commit."""
+
     mode: str
+    """Mode of the run."""
+
     reason: str
+    """Reason for the mode."""
+
     rows: int
+    """Number of change rows of the commit."""
+
     consumed: Mapping[str, str]
+    """Maps each upstream to the version up to which the run read it."""
+
     savepoints: tuple[str, ...] = ()
+    """Names of the savepoints of this version."""
+
     columns: SchemaChange = field(default_factory=SchemaChange)
+    """Differences of the table's columns from those of the previous version.
+
+    Empty if the columns of either version are not known.
+    """
 
 
 def read_status(

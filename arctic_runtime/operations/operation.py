@@ -81,24 +81,40 @@ Perform = Callable[[OperationContext, Sequence[Model], Values], Answer]
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of an operation; `default` is a value as a user would write it, or None if there is no default.
-
-    `read` converts a written value and raises ConfigError for an invalid one. On the command line the argument is
-    positional, or an option: `option` is its flag, derived from the name if empty. A user can give at most one of the
-    arguments with the same `exclusive_group`.
-    """
+    """An argument of an operation."""
 
     name: str
+    """Name of the argument; its flag on the command line is derived from it."""
+
     help: str
+    """Description for users."""
+
     read: Reader = read_text
+    """Converts a written value; raises ConfigError for an invalid one."""
+
     json_type: JsonType = "string"
+    """Type of the value in JSON."""
+
     default: Any = None
+    """Value that is used if the user gives none, as a user would write it; None for no default."""
+
     is_required: bool = False
+    """Whether a user must give a value."""
+
     is_positional: bool = False
+    """Whether the argument is positional on the command line, and not an option."""
+
     option: str = ""
+    """Flag of the option on the command line, such as `--from`, if it differs from the name; else empty."""
+
     metavar: str = ""
+    """Placeholder for the value in the help of the command line."""
+
     choices: tuple[str, ...] = ()
+    """Allowed values; empty if any value may be valid."""
+
     exclusive_group: str = ""
+    """Group of arguments of which a user can give at most one; empty for no group."""
 
     @property
     def flag(self) -> str:
@@ -121,32 +137,49 @@ class Argument:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation that users can perform on tables, with its requirements.
-
-    `plan` describes the effects of `perform`, and changes nothing; None if the operation can't be planned. An operation
-    that `needs_confirmation` is only planned unless the user confirms it. `changes` says that the operation changes
-    tables. `macro_arguments` are the arguments of its dbt macro, in order; None if it has no macro. If `needs_query`,
-    the model's query must be compiled; if `needs_queries`, the queries of all models. `export` opens all rows of the
-    answer; None if the answer has no rows to export. `takes_landing` allows landing tables, and `needs_key` excludes
-    tables without a primary key.
-    """
+    """An operation that users can perform on tables, with its requirements."""
 
     name: str
     description: str
     tables: TableChoice
+    """Number of tables that the operation takes."""
+
     perform: Perform
+    """Function that performs the operation and returns the answer."""
+
     needs_spark: bool
+    """Whether the operation needs Spark."""
+
     changes: bool
+    """Whether the operation changes tables."""
+
     arguments: tuple[Argument, ...] = ()
     plan: Perform | None = None
+    """Function that describes the effects of `perform`, and changes nothing; None if it can't be planned."""
+
     needs_confirmation: bool = False
+    """True if the operation is only planned unless the user confirms it."""
+
     needs_query: bool = False
+    """Whether the model's query must be compiled."""
+
     needs_queries: bool = False
+    """Whether the queries of all models must be compiled."""
+
     needs_key: bool = False
+    """True if the operation refuses tables without a primary key."""
+
     takes_landing: bool = False
+    """True if the operation takes landing tables as well."""
+
     export: Export | None = None
+    """Function that opens all rows of the answer; None if the answer has no rows to export."""
+
     tables_help: str | None = None
+    """Description of the named tables for the command line; None for the usual one."""
+
     macro_arguments: tuple[str, ...] | None = None
+    """Names of the arguments of the operation's dbt macro, in order; None if it has no macro."""
 
     def get_argument(self, name: str, known: Sequence[str]) -> Argument:
         """Returns the argument `name`; raises ConfigError if it is not in `known`, the names that a caller accepts."""

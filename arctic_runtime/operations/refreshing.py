@@ -40,11 +40,13 @@ def perform_refresh(
     readers: Readers,
     with_upkeep: bool = True,
 ) -> Refreshed:
-    """Performs a planned refresh, then the compaction and expiry that are due; calls `session` only if Spark is needed.
+    """Performs the refresh `planned`, then the compaction and expiry that are due for the table.
 
-    `readers` returns the tables of the models that may read a table; versions that these have not read do not expire.
-    If `with_upkeep` is False, the caller compacts and expires the table, as the service does at times that it chooses.
-    Raises the errors of `Refresh.run_refresh`.
+    Returns the outcome without either if the table is up to date. `session` returns a Spark session; it is not called
+    in this case, so that no Spark is started. `readers` returns, for the name of a table, the names of the tables whose
+    models may read it; versions that one of these models has not read yet do not expire. If `with_upkeep` is False,
+    compaction and expiry are left to the caller, as in the service, which performs them at other times. Raises the
+    errors of `Refresh.run_refresh`; errors of compaction and expiry are returned in `Refreshed.failures`.
     """
     unchanged = planner.report_unchanged(planned)
     if unchanged is not None:

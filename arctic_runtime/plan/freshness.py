@@ -28,17 +28,19 @@ AsOfBySource = Mapping[str, datetime]
 
 @dataclass(frozen=True)
 class Unread:
-    """The oldest upstream commit whose rows a table lacks.
-
-    `table` is the upstream table with the commit, and `at` is the commit's time. `reader`, which is the table itself or
-    another upstream of it, has not read the commit from `table`. `commits` is the number of commits of `table` that
-    `reader` has not read.
-    """
+    """The oldest upstream commit whose rows a table lacks."""
 
     at: datetime
+    """Time of the commit."""
+
     reader: str
+    """The table that has not read the commit: the table that lacks the rows, or another upstream of it."""
+
     table: str
+    """The upstream table with the commit."""
+
     commits: int
+    """Number of commits of `table` that `reader` has not read."""
 
 
 @dataclass(frozen=True)
@@ -148,9 +150,11 @@ class FreshnessPlan:
     # Reasons for which tables are not fresh
 
     def _find_lateness(self, name: str, as_of_times: AsOfBySource, lag: float) -> Lateness | None:
-        """Explains why the table `name` is not fresh; None if it is fresh.
+        """Returns the reason for which the table `name` is not fresh; None if it is fresh.
 
-        `as_of_times` are the times as of which it shows its sources, and `lag` is its allowed lag in seconds.
+        `as_of_times` maps each source of the table to the time as of which the table shows the source. `lag` is the allowed
+        lag of the table in seconds. The reasons are tried in this order: a source that is not ingested in time, an
+        upstream commit that the table or another upstream has not read, and a source that was recreated.
         """
         for _, source in sorted((at, source) for source, at in as_of_times.items()):
             facts = self._tables.get(source)

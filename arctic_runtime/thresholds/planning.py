@@ -53,55 +53,93 @@ class CostThresholds:
 
 @dataclass(frozen=True)
 class IncrementalThresholds:
-    """Limits of incremental maintenance, and limits for the choice of its plan."""
+    """Limits for the decision between an incremental and a full refresh, and for the plan of an incremental one.
+
+    A full refresh computes the whole query. Limits because of which it is chosen apply only to a model with `refresh:
+    auto`.
+    """
 
     changed_share: float = 0.3
-    """Share of an upstream's rows above which a full refresh is chosen if they have changed."""
+    """Share of an upstream table's rows; if more have changed since the last run, a full refresh is chosen."""
 
     always_incremental_rows: int = 10_000
-    """Number of changed rows up to which their share of the upstream's rows is no reason for a full refresh."""
+    """Number of changed rows of an upstream up to which `changed_share` does not apply.
+
+    Above it, changes are also filtered early by the keys of much smaller joined tables (see `reducer_row_ratio`).
+    """
 
     large_source_rows: int = 1_000_000
-    """Number of rows read by a query above which the query counts as expensive.
+    """Number of rows that a query reads, of all its sources, above which the query counts as expensive.
 
-    Below that number, aggregate state is not worthwhile, and a full refresh is chosen only by stricter conditions.
+    Up to it, no sums and counts per group are stored (aggregate state), `affected_share` does not apply, and a cheaper
+    full refresh is chosen only under stricter conditions.
     """
 
     state_groups: int = 100_000
-    """Maximum number of groups of aggregate state, because each run rewrites all of the state."""
+    """Number of groups above which no aggregate state (stored sums and counts per group) is kept.
+
+    The limit exists because each run rewrites the state of all groups.
+    """
 
     compared_groups: int = 10_000
-    """Number of groups up to which a run compares all groups, and not only those whose aggregate state has changed."""
+    """Number of result rows up to which a run compares all groups of an aggregate with the stored ones.
+
+    Above it, only groups whose aggregate state has changed are compared, for which they have to be selected first.
+    """
 
     paired_table_rows: int = 1_000_000
-    """Maximum rows of a table that is read twice, for the join partners of the old and of the new version of a row."""
+    """Number of rows of a joined table above which the old and the new row of a change are not joined as a pair.
+
+    Pairs need two reads of the joined table: one for the partners of the old rows, and one for those of the new rows.
+    """
 
     repeated_read_rows: int = 10_000_000
-    """Sum of a source's rows in repeated scans of a plan above which a semi-join reducer reads the source only once."""
+    """Number of rows above which repeated reads of a source in one plan are replaced by a single one.
+
+    The number is that of the source's rows, times its reads besides the first. The single read, a semi-join reducer,
+    keeps only rows that the plan can need.
+    """
 
     unmerged_table_rows: int = 3_000_000
-    """Rows of a table with unmerged change rows above which a semi-join reducer reads it, before these are applied."""
+    """Number of rows of a source above which it is read through a semi-join reducer if it has unmerged changes.
+
+    The reducer selects the needed rows before changes that are not merged into the source's files are applied to them.
+    """
 
     reducer_row_ratio: int = 3
-    """Least ratio of a changed table's rows to those of another table for a runtime filter from the latter."""
+    """Number of times by which a table must have more rows than another one for a runtime filter from that one.
+
+    The filter drops changed rows of the larger table that have no join partner in the smaller table.
+    """
 
     compared_version_rows: int = 1_000_000
-    """Maximum rows of a table, no arctic model, whose changes are determined by a comparison of its versions."""
+    """Number of rows of an upstream above which a full refresh is chosen if files of it were rewritten.
+
+    This concerns tables that are not arctic models: their changes then have to be found by a comparison of two
+    versions.
+    """
 
     affected_share: float = 0.5
-    """Share of a large table's rows above which a full refresh is chosen if they are affected by changes."""
+    """Share of the table's rows above which a full refresh is chosen if so many of them may differ after the changes.
+    """
 
     single_task_rows: int = 100_000
-    """Maximum number of rows that are compared in one task, because a shuffle of them would cost more."""
+    """Number of rows of the table and all its sources together up to which one Spark task compares old and new rows.
+
+    Above it, rows are shuffled to several tasks, which costs more for few rows.
+    """
 
     cached_change_rows: int = 100_000
-    """Number of change rows above which they are cached if a plan reads them several times."""
+    """Number of changed rows of a source above which they are cached if a plan reads them several times."""
 
     reducer_values: int = 2_000_000
-    """Maximum number of lookup values of a semi-join reducer that are broadcast to every executor."""
+    """Number of lookup values of a semi-join reducer up to which they are broadcast to every executor.
+
+    Above it, the reducer reads all rows of the source that meet its condition.
+    """
 
     plan_scans: int = 500
-    """Maximum number of scans in an incremental plan; one with more is refused as too complex."""
+    """Number of table scans in an incremental plan above which the plan is refused as too complex."""
 
 
 @dataclass(frozen=True)

@@ -27,15 +27,15 @@ _SUFFIX = ".parquet"
 
 @dataclass(frozen=True)
 class DiskFile:
-    """A data file in storage; `is_referenced` says whether a snapshot of the table contains it.
-
-    `at_ms` is the time when the file was written, in milliseconds since 1970; 0 if a snapshot contains the file.
-    """
+    """A data file in storage."""
 
     path: str
     bytes: int
     at_ms: int
+    """Time when the file was written, in milliseconds since 1970; 0 if a snapshot contains the file."""
+
     is_referenced: bool
+    """Whether a snapshot of the table contains the file."""
 
 
 class DiskFiles:

@@ -25,18 +25,22 @@ Commits with other reasons, such as a restore, have no kind, since they can't be
 
 @dataclass(frozen=True)
 class CommitWindow:
-    """Sequence numbers that divide a table's commits into those before a dead letter's batch and those since.
-
-    Commits up to `after` were made before the batch; -1 if none is known to be. `end` is the first commit after them
-    that completes a batch and has not expired, None if there is none; `is_own` says whether it completes the dead
-    letter's batch. `is_known` is False if the order is unknown: the table was created again since, or the dead letter
-    has no version.
-    """
+    """Sequence numbers that divide a table's commits into those before a dead letter's batch and those since."""
 
     after: int
+    """Sequence number up to which commits were made before the batch; -1 if none is known to be."""
+
     end: int | None
+    """Sequence number of the first later commit that completes a batch and has not expired; None if there is none."""
+
     is_own: bool
+    """True if that commit completes the dead letter's own batch."""
+
     is_known: bool
+    """False if the order is unknown.
+
+    It is unknown if the table was created again since, or if the dead letter has no version.
+    """
 
 
 def find_commit_window(changes: ChangeTableState | None, since: str | None, position: str | None) -> CommitWindow:

@@ -11,15 +11,19 @@ from arctic_runtime.model.names import TableName
 
 @dataclass(frozen=True)
 class LoadPiece:
-    """A batch of a load: its number from 1, and the rows and tables that were loaded up to and including this batch.
-
-    `tables` and `all_tables` are numbers of tables: loaded so far, and in the whole load.
-    """
+    """A batch of a load, with the progress of the load."""
 
     number: int
+    """Number of the batch, from 1."""
+
     rows: int
+    """Number of rows that were loaded up to and including this batch."""
+
     tables: int
+    """Number of tables that were loaded so far."""
+
     all_tables: int
+    """Number of tables in the whole load."""
 
     def describe_piece(self) -> str:
         """Describes for people the number of the piece, and the tables and rows loaded so far."""
@@ -28,16 +32,22 @@ class LoadPiece:
 
 @dataclass(frozen=True)
 class BatchWork:
-    """A batch that is about to be published: its arctic tables, its number of events, and its progress within a load.
-
-    `piece` is None for a batch of a stream. `is_background` is True for a load alongside the stream; a batch of such a
-    load may be written at the same time as one of the stream.
-    """
+    """A batch that is about to be published."""
 
     tables: tuple[TableName, ...]
+    """The arctic tables to which it is published."""
+
     count: int
+    """Number of events."""
+
     piece: LoadPiece | None = None
+    """Progress of the load to which the batch belongs; None for a batch of a stream."""
+
     is_background: bool = False
+    """True for a load alongside the stream.
+
+    A batch of such a load may be written at the same time as one of the stream.
+    """
 
     def describe_work(self) -> str:
         """Describes the batch for people, such as `1,234 events`."""

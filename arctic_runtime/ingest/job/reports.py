@@ -16,21 +16,31 @@ from arctic_runtime.model.sources.positions import ParsedPosition
 
 @dataclass(frozen=True)
 class BatchReport:
-    """Report of a batch that was published to all its tables: the result of each table, and the seconds that this took.
+    """Report of a batch that was published to all its tables.
 
-    `count` is the number of events. `progress` is the progress of the source after the batch, and `position` its
-    position as parsed by the transport. `behind` is the number of events that the source then still had, None if
-    unknown. If the source can't be read, there is a report without events whose progress has the failure.
-    `is_background` is as in `BatchWork`.
+    If the source can't be read, there is a report without events whose progress has the failure.
     """
 
     tables: tuple[TableResult, ...]
+    """The result of each table."""
+
     count: int
+    """Number of events."""
+
     seconds: float
+    """Seconds that the work took."""
+
     progress: Progress
+    """Progress of the source after the batch."""
+
     position: ParsedPosition
+    """Position of the source after the batch, as parsed by the transport."""
+
     behind: int | None = None
+    """Number of events that the source still had after the batch; None if it is not known."""
+
     is_background: bool = False
+    """True if the batch is of a load alongside the stream."""
 
 
 @dataclass(frozen=True)

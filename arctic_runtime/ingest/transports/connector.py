@@ -33,22 +33,31 @@ class Connection:
 
 @dataclass(frozen=True)
 class Connector:
-    """A connector by the `name` that users write, with the settings that users can write below `meta.arctic.ingest`.
-
-    `keys` are the settings that the connector accepts, and `required` those that it needs. `connect` creates the
-    connection of a source. `describe` names server, database or folder for people, without secrets. `parse_position`
-    parses positions in the source, to compare and show them. `jars` is the group of JARs that Spark has to be started
-    with. `list_tables` lists the tables of a database; None for sources without such a list.
-    """
+    """A connector by the name that users write, with the settings that users can write below `meta.arctic.ingest`."""
 
     name: str
+    """The name."""
+
     keys: tuple[str, ...]
+    """Settings that the connector accepts."""
+
     required: tuple[str, ...]
+    """Settings that the connector needs."""
+
     connect: Callable[[IngestSource, CatalogReader, Session], Connection]
+    """Creates the connection of a source."""
+
     describe: Callable[[IngestSource], str]
+    """Names server, database or folder for people, without secrets."""
+
     parse_position: ParsePosition
+    """Parses positions in the source, to compare and show them."""
+
     jars: str | None = None
+    """Group of JARs that Spark has to be started with; None for no JARs."""
+
     list_tables: Callable[[IngestSource], list[CatalogTable]] | None = None
+    """Lists the tables of a database; None for sources without such a list."""
 
 
 def read_password(source: IngestSource) -> str:

@@ -61,22 +61,31 @@ _ARRIVAL_OFFSET = 2
 
 @dataclass(frozen=True)
 class EventCounts:
-    """Counts of a batch's decoded events for one table, all computed by one job.
-
-    `dead` counts dead letters, and `rows` all other events that change a row. `key_changes` are updates that change the
-    primary key. `partial` are events that lack a value. `lacking` are those `partial` events that begin a row under
-    their key, by an insert or a change of the key, so that the missing values come from the row under the old key.
-    `truncated_at` is the ARRIVAL of the last event that empties the table, None if there is none. `newest` is the time
-    of the newest change at the source, in UTC and not in the future; None if no event has a time.
-    """
+    """Counts of a batch's decoded events for one table, all computed by one job."""
 
     rows: int
+    """Number of events that change a row and are no dead letters."""
+
     dead: int
+    """Number of dead letters: events that can't be applied."""
+
     key_changes: int
+    """Number of updates that change the primary key."""
+
     partial: int
+    """Number of events that lack a value."""
+
     lacking: int
+    """Number of `partial` events that begin a row under their key, by an insert or a change of the key.
+
+    The missing values then come from the row under the old key.
+    """
+
     truncated_at: int | None
+    """ARRIVAL of the last event that empties the table; None if there is none."""
+
     newest: datetime.datetime | None
+    """Time of the newest change at the source, in UTC and not in the future; None if no event has a time."""
 
 
 def count_events(decoded: DataFrame) -> EventCounts:

@@ -23,22 +23,34 @@ EventsAfter = Callable[[TableEvents, str], TableEvents]
 
 @dataclass(frozen=True)
 class TableResult:
-    """Result of a batch for one table: number of change rows by action, and number of events by outcome.
+    """Result of a batch for one table.
 
-    `read` = `applied` + `replayed` + `dead`. `replayed` are events that the table already had. `folded` is the number
-    of applied events without a change row of their own, since a later event of the batch replaced theirs. `newest` is
-    the time of the newest change, None if no event has one. `wait` is the reason why no later events can be applied to
-    the table until a user acts; empty if they can.
+    `read` = `applied` + `replayed` + `dead`.
     """
 
     table: str
+    """Name of the table in the source."""
+
     rows: dict[str, int]
+    """Number of change rows by action."""
+
     read: int
+    """Number of events in the batch."""
+
     applied: int
+    """Number of events that were applied."""
+
     replayed: int
+    """Number of events that the table already had."""
+
     dead: int
+    """Number of events that could not be applied, and became dead letters."""
+
     newest: datetime.datetime | None
+    """Time of the newest change; None if no event has one."""
+
     wait: str = ""
+    """Reason for which no later events can be applied to the table until a user acts; empty if they can."""
 
     @property
     def folded(self) -> int:
@@ -75,18 +87,20 @@ class EventPart:
 
 @dataclass(frozen=True)
 class NewEvents:
-    """Events of a part that its table does not have yet, with counts from which the table's next position is computed.
-
-    `start` is the source position of the table. `preceding` is the number of the table's events after `start.position`
-    and before these events. `ahead` is the number of events after the part that the table already has, and `replayed`
-    the number of events in the part that it already has.
-    """
+    """Events of a part that its table does not have yet, with counts from which the table's next position follows."""
 
     events: DataFrame
     start: SourcePosition
+    """Source position of the table."""
+
     preceding: int
+    """Number of the table's events after `start.position` and before these events."""
+
     ahead: int = 0
+    """Number of events after the part that the table already has."""
+
     replayed: int = 0
+    """Number of events in the part that the table already has."""
 
     def find_end(self, position: str | None) -> SourcePosition:
         """Returns the table's source position after these events.

@@ -263,7 +263,11 @@ def list_expressions(node: Node) -> list[exp.Expr]:
 
 
 def name_before(name: str) -> str:
-    """Name of the column that holds the old value of the column `name`, in a scan with the image `pair`."""
+    """Returns the name of the column that holds the old value of the column `name`, in rows with both values.
+
+    Such rows come from a scan with the image `pair` (see `Image`): one row per changed key, which has the new values
+    under the columns' own names, and the old values under these names.
+    """
     return f"__arctic_before_{name}"
 
 

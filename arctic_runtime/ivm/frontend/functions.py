@@ -186,9 +186,10 @@ def _check_function(function: exp.Func) -> None:
 
 
 def _check_variables(function: exp.Expr) -> None:
-    """Raises NotMaintained if a lambda's body writes its variable in another case than its parameter list.
+    """Raises NotMaintained if a lambda uses its variable in another case than it declares it, as in `x -> X + 1`.
 
-    Sqlglot parses such a variable as a column.
+    Spark ignores case and reads the variable. But sqlglot parses the name in the other case as a column, so that the
+    query would be maintained as if it read a column of this name.
     """
     if not isinstance(function, exp.Lambda):
         return

@@ -43,16 +43,19 @@ class Relation:
 
 @dataclass(frozen=True)
 class ViewText:
-    """Definition of a view: its query `sql`, and the names that it gives to the query's columns.
-
-    Without `columns` the view has the query's column names. `catalog` and `schema` complete shorter table names in
-    `sql`; None stands for those of the view itself.
-    """
+    """Definition of a view."""
 
     sql: str
+    """The view's query."""
+
     columns: tuple[str, ...] = ()
+    """Names that the view gives to the query's columns; empty if it has the query's own names."""
+
     catalog: str | None = None
+    """Catalog of table names without one in `sql`; None for that of the view itself."""
+
     schema: str | None = None
+    """Schema of table names without one in `sql`; None for that of the view itself."""
 
 
 @dataclass(frozen=True)
@@ -105,18 +108,25 @@ class Derived:
 
 @dataclass(frozen=True)
 class Shape:
-    """A select before its select list is applied: `node` is the tree below the list, `items` are its names and values.
-
-    `groups` is "many" if the select groups by keys, "one" if it aggregates without keys, "none" if it does not
-    aggregate. `plain` is False if it has HAVING, window functions or DISTINCT. `pending` is as in `Derived`.
-    """
+    """A select before its select list is applied."""
 
     node: Node
+    """Tree below the select list."""
+
     items: tuple[tuple[str, exp.Expr], ...]
+    """Names and values of the select list."""
+
     pending: tuple[exp.Expr, ...] = ()
+    """As in `Derived`."""
+
     groups: Literal["none", "one", "many"] = "none"
+    """`many` if the select groups by keys, `one` if it aggregates without keys, `none` if it does not aggregate."""
+
     plain: bool = True
+    """False if the select has HAVING, window functions or DISTINCT."""
+
     distinct: bool = False
+    """Whether the select has DISTINCT."""
 
 
 @dataclass(frozen=True)
@@ -164,26 +174,43 @@ class Names:
 
 @dataclass(frozen=True)
 class Context:
-    """Tables, views and CTEs that a query may name, and state that the analysis of all its parts shares.
-
-    `relations`, `views` and `ctes` are keyed by names in lower case; tables and views have their stored name besides.
-    `catalog` and `schema` complete shorter names. `derive` and `shape` are the functions that analyse a query inside
-    another one; they are fields because the modules would otherwise import each other. `inside` are the views that are
-    being expanded. `ordered_views` caches whether views order their rows. `around` is the tree of the outer query if
-    the query is a subquery in an expression.
-    """
+    """Tables, views and CTEs that a query may name, and state that the analysis of all its parts shares."""
 
     relations: Mapping[str, tuple[str, Relation]]
+    """Tables by their names in lower case, each with its stored name."""
+
     views: Mapping[str, tuple[str, ViewText]]
+    """Views by their names in lower case, each with its stored name."""
+
     names: Names
+    """Generates the column names of the tree."""
+
     catalog: str
+    """Catalog of names without one."""
+
     schema: str
+    """Schema of names without one."""
+
     derive: Callable[[exp.Query, Context, NameLookup | None], Derived]
+    """Function that analyses a query inside another one.
+
+    It is a field, like `shape`, because the modules would otherwise import each other.
+    """
+
     shape: Callable[[exp.Select, Context, NameLookup | None], Shape]
+    """Function that analyses a select inside a query, up to its select list."""
+
     ctes: Mapping[str, Cte] = field(default_factory=dict)
+    """CTEs by their names in lower case."""
+
     inside: frozenset[str] = frozenset()
+    """Views that are being expanded."""
+
     ordered_views: dict[str, bool] = field(default_factory=dict)
+    """Caches whether views order their rows."""
+
     around: Node | None = None
+    """Tree of the outer query, if the query is a subquery in an expression; else None."""
 
 
 def find_column(rows: Rows, parts: tuple[str, ...]) -> exp.Expr | None:

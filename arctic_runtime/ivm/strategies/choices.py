@@ -50,20 +50,32 @@ _Unit = tuple[frozenset[str], ...]
 class Choice:
     """A choice of the operator `origin` for each of its groups or partitions, seen from an operator above it.
 
-    `call` is the function that makes the choice, for messages. `names` are the columns of the upper operator whose
-    values depend on the choice. `unit` has, for each column that identifies the group in `origin`, the columns of the
-    upper operator with its value; an empty set if none has it. `fixed` are all columns that have a single value in the
-    rows of one choice. `decides` is True if the choice decides which rows exist. `is_near` is True if possible values
-    differ in their last digits at most.
+    An example is the value that `first(x)` takes of a group.
     """
 
     origin: Aggregate | Window
+    """The operator that makes the choice."""
+
     call: str
+    """Name of the function that makes the choice, for messages."""
+
     names: frozenset[str]
+    """Columns of the upper operator whose values depend on the choice."""
+
     unit: _Unit
+    """For each column that identifies the group in `origin`, the columns of the upper operator with its value.
+
+    The set is empty if no column has the value.
+    """
+
     fixed: frozenset[str]
+    """All columns that have a single value in the rows of one choice."""
+
     is_near: bool
+    """True if possible values differ in their last digits at most, as sums of floats do."""
+
     decides: bool = False
+    """True if the choice decides which rows exist."""
 
     def mark_deciding(self, *read: Iterable[str]) -> Choice:
         """Returns this choice, with `decides` set to True if one of the columns `read` depends on it.

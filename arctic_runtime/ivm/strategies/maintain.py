@@ -50,21 +50,25 @@ Maintenance = Deltas | Pairs | AggregateState | AffectedKeys
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts besides the query on which the choice of a strategy depends.
-
-    `types` are the types of the tree's columns, as far as they are certain. `paired` are the sources whose change rows
-    also hold the row before the change. `small` are the sources that cost little to read twice. `few_rows` is True if
-    the result is so small that aggregate state of all its groups costs little. `few_row_sources` are the sources with
-    no more rows than such state may have. `filter_sources` are, for each changed source, the other sources that are
-    worth a read as a runtime filter of its changes.
-    """
+    """Facts besides the query on which the choice of a strategy depends."""
 
     types: Mapping[str, str] = field(default_factory=dict)
+    """Types of the tree's columns, as far as they are certain."""
+
     paired: frozenset[TableName] = frozenset()
+    """Sources whose change rows also hold the row before the change."""
+
     small: frozenset[TableName] = frozenset()
+    """Sources that cost little to read twice."""
+
     few_rows: bool = False
+    """True if the result is so small that aggregate state of all its groups costs little."""
+
     few_row_sources: frozenset[TableName] = frozenset()
+    """Sources with no more rows than such state may have."""
+
     filter_sources: FilterSources = field(default_factory=lambda: NO_FILTER_SOURCES)
+    """For each changed source, the other sources that are worth a read as a runtime filter of its changes."""
 
 
 def plan_maintenance(

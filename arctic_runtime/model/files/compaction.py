@@ -110,17 +110,22 @@ class Specs:
 
 @dataclass(frozen=True)
 class FileTotals:
-    """Totals of a table from its snapshot summaries: current data files, their bytes, and rows marked as deleted.
-
-    `appends` is the number of commits that added rows since files were last rewritten; expired ones don't count.
-    `added_bytes` are the bytes that these commits added.
-    """
+    """Totals of a table from the summaries of its snapshots."""
 
     files: int
+    """Number of current data files."""
+
     deleted: int
+    """Number of rows in them that are marked as deleted."""
+
     appends: int = 0
+    """Number of commits that added rows since files were last rewritten; expired ones don't count."""
+
     bytes: int = 0
+    """Bytes of the current data files."""
+
     added_bytes: int = 0
+    """Bytes that the commits counted by `appends` added."""
 
 
 @dataclass(frozen=True)
@@ -139,45 +144,71 @@ class MergeUnmerged:
 
 @dataclass(frozen=True)
 class RewriteFiles:
-    """Step: rewrite files of the file groups `nodes` in one commit, if the table's newest snapshot still is `expected`.
-
-    With the `way` `join`, only files below `small_bytes` are rewritten; with `sort`, all files, with sorted rows.
-    `whole` is True if `nodes` are all file groups of the table. `files` and `bytes` are those to be rewritten. `waste`
-    is the cost of the present files for each reader, in bytes that it would not have to read after the rewrite; each
-    file that it opens counts as a number of bytes. New files have `target_bytes` and the partition spec with the id
-    `spec`, for None the table's default. `buckets` are all bucket counts in use in the table, which tell its file
-    groups apart.
-    """
+    """Step: rewrite files of some file groups in one commit, if the table's newest snapshot still is `expected`."""
 
     table: TableName
     expected: int
+    """Snapshot id that the plan was made for; if the table has a newer one, nothing is committed."""
+
     way: Way
+    """With `join`, only files below `small_bytes` are rewritten; with `sort`, all files, with sorted rows."""
+
     nodes: tuple[FileGroup, ...]
+    """The file groups with the files."""
+
     whole: bool
+    """True if `nodes` are all file groups of the table."""
+
     files: int
+    """Number of files to be rewritten."""
+
     bytes: int
+    """Bytes of the files to be rewritten."""
+
     waste: int
+    """Cost of the present files for each reader, in bytes that it would not have to read after the rewrite.
+
+    Each file that a reader opens counts as a number of bytes.
+    """
+
     small_bytes: int
+    """Size below which a file counts as small."""
+
     target_bytes: int
+    """Size of new files."""
+
     reason: str
+    """Text for users."""
+
     spec: int | None = None
+    """Id of the partition spec of new files; None for the table's default."""
+
     buckets: tuple[int, ...] = ()
+    """All bucket counts in use in the table, which tell its file groups apart."""
 
 
 @dataclass(frozen=True)
 class ResizeBuckets:
-    """Step: split or merge the buckets `nodes` in one commit, if the table's newest snapshot still is `expected`.
+    """Step: split or merge buckets in one commit, if the table's newest snapshot still is `expected`.
 
-    Their rows are rewritten, sorted and without deleted rows, to hash nodes of the depth `depth`: buckets of 2^depth.
-    Later writes use hash nodes of `default_depth`. The other fields are as in `RewriteFiles`.
+    The rows of the buckets are rewritten, sorted and without deleted rows. Fields without a description are as in
+    `RewriteFiles`.
     """
 
     table: TableName
     expected: int
     direction: Direction
+    """Whether buckets are split or merged."""
+
     nodes: tuple[FileGroup, ...]
+    """The buckets that are rewritten."""
+
     depth: int
+    """Depth in the hash tree of the new buckets: there are 2^depth buckets if all have this depth."""
+
     default_depth: int
+    """Depth in the hash tree to which later writes add rows."""
+
     whole: bool
     files: int
     bytes: int
@@ -213,32 +244,53 @@ class PartialProgress:
 class RewriteBase:
     """Step: rewrite a whole base table, and merge the change rows after `start` and up to `end` into it.
 
-    The base is read once, without a shuffle: its rows are joined with their change rows inside each bucket. Each of the
-    bucket `ranges` is one commit; several ranges are committed to `branch`, which is then published as the table if its
-    newest snapshot still is `expected`. Ranges in `done` are on the branch already.
-
-    `meeting` is the method of the join: with `hash`, change rows are held in memory; with `sort`, they are sorted
-    together with the base. `commits` and `rows` are those of the change rows. `bytes` are those of the base; `waste`
-    are those of the change rows, which each reader has to merge until the rewrite is done. `spec` is the id of the
-    partition spec of the files, and `transforms` are its transforms, the bucket last. `order` are the columns by which
-    rows are sorted inside a bucket; empty if they are not sorted.
+    The base is read once, without a shuffle: its rows are joined with their change rows inside each bucket. Each range
+    of buckets is one commit. Several ranges are committed to a branch of their own, which is then published as the
+    table.
     """
 
     table: TableName
     expected: int
+    """Snapshot id that the plan was made for; if the table has a newer one, the result is not published."""
+
     start: Version
+    """Version of the change table up to which the base contains the changes."""
+
     end: Version
+    """Version of the change table up to which the result contains the changes."""
+
     commits: int
+    """Number of commits with the change rows."""
+
     rows: int
+    """Number of change rows."""
+
     bytes: int
+    """Bytes of the base."""
+
     waste: int
+    """Bytes of the change rows, which each reader has to merge until the rewrite is done."""
+
     spec: int
+    """Id of the partition spec of the files."""
+
     transforms: tuple[Transform, ...]
+    """Transforms of the partition spec, the bucket last."""
+
     ranges: tuple[BucketRange, ...]
+    """Ranges of buckets, each of which is one commit."""
+
     done: tuple[BucketRange, ...]
+    """Ranges that an earlier attempt has committed to the branch already."""
+
     meeting: Meeting
+    """Method of the join: `hash` holds change rows in memory; `sort` sorts them together with the base."""
+
     order: tuple[str, ...]
+    """Columns by which rows are sorted inside a bucket; empty if they are not sorted."""
+
     reason: str
+    """Text for users."""
 
     @property
     def branch(self) -> str:

@@ -26,17 +26,20 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """All snapshots of a table, oldest first: `lineage` are those of main, and `others` are those of other branches.
-
-    `held` are the ids of snapshots that a tag or a branch of a user keeps. `view_tags` maps each tag that arctic set
-    for a view to the snapshot id that the tag keeps.
-    """
+    """All snapshots of a table, oldest first."""
 
     table: TableName
     lineage: tuple[Snapshot, ...]
+    """Snapshots of the main branch."""
+
     others: tuple[Snapshot, ...] = ()
+    """Snapshots of other branches."""
+
     held: frozenset[int] = frozenset()
+    """Ids of snapshots that a tag or a branch of a user keeps."""
+
     view_tags: Mapping[str, int] = field(default_factory=dict)
+    """Maps each tag that arctic set for a view to the id of the snapshot that the tag keeps."""
 
 
 @dataclass(frozen=True)
@@ -106,18 +109,19 @@ class AppendedFile:
 
 @dataclass(frozen=True)
 class LandingState:
-    """State of a landing table: its files, its snapshots, and the record of earlier expiry in its properties.
-
-    `ages` are the times of commits whose snapshots may have expired. `deleted` is the newest commit whose rows may have
-    been deleted; `Age(0, 0)` if there is none.
-    """
+    """State of a landing table: its files, its snapshots, and the record of earlier expiry in its properties."""
 
     table: TableName
     uuid: str
+    """Iceberg's id of the table, which a new table of the same name does not have."""
+
     files: tuple[AppendedFile, ...]
     snapshots: Snapshots
     ages: tuple[Age, ...] = ()
+    """Times of commits whose snapshots may have expired."""
+
     deleted: Age = Age(0, 0)
+    """Newest commit whose rows may have been deleted; `Age(0, 0)` if there is none."""
 
 
 @dataclass(frozen=True)
@@ -131,19 +135,26 @@ class DeleteFiles:
 
 @dataclass(frozen=True)
 class LandingPlan:
-    """Plan of expiry for a landing table: the files to delete, the snapshots to expire, and the snapshots to keep.
-
-    `waits_for` are the reasons for which rows are kept although they are old enough. `ages` are the commit times to be
-    stored in the table's properties. `unread` are the names of models that have not read the table yet.
-    """
+    """Plan of expiry for a landing table."""
 
     table: TableName
     delete: DeleteFiles | None = None
+    """Step that deletes files; None if there is nothing to delete."""
+
     expire: ExpireSnapshots | None = None
+    """Step that expires snapshots; None if there is nothing to expire."""
+
     kept: tuple[Kept, ...] = ()
+    """Snapshots that are kept, with the reasons."""
+
     waits_for: tuple[str, ...] = ()
+    """Reasons for which rows are kept although they are old enough."""
+
     ages: tuple[Age, ...] = ()
+    """Commit times to be stored in the table's properties."""
+
     unread: tuple[str, ...] = ()
+    """Names of models that have not read the table yet."""
 
 
 @dataclass(frozen=True)

@@ -93,17 +93,22 @@ def _next_power_of_two(number: int) -> int:
 
 @dataclass(frozen=True)
 class Placement:
-    """Bucketing of a table's files by a hash of `column`; `nodes` are the bucket counts in use.
-
-    There is one bucket count, unless some buckets were split or merged. `partitions` are the other columns by which the
-    table is partitioned. `otherwise` is the reason for which the table can't be joined bucket by bucket, in words that
-    follow its name; empty if it can.
-    """
+    """Bucketing of a table's files by a hash of one column."""
 
     column: str = ""
+    """The column; empty if the table has no buckets."""
+
     nodes: tuple[int, ...] = ()
+    """The bucket counts in use; there is one, unless some buckets were split or merged."""
+
     partitions: tuple[str, ...] = ()
+    """The other columns by which the table is partitioned."""
+
     otherwise: str = ""
+    """Reason for which the table can't be joined bucket by bucket; empty if it can.
+
+    The reason is in words that follow the table's name.
+    """
 
 
 NOT_BUCKETED = Placement(otherwise="is not bucketed")

@@ -27,21 +27,28 @@ alone is suspended.
 
 @dataclass(frozen=True)
 class OriginStatus:
-    """Status of ingestion for one ingested table of a source.
-
-    The table has all changes up to the time `as_of`; None if the time is not known, as before the first load is
-    complete. `failure` is the reason for which ingestion of the whole source fails; it stays until a batch succeeds.
-    `wait` is the reason for which this table alone is not ingested. The process `ingested_by` ingests the source; it
-    counts as ended at `ingested_until` unless it renews its lease. Batches are `trigger_seconds` apart.
-    """
+    """Status of ingestion for one ingested table of a source."""
 
     source: str
+    """Name of the source."""
+
     as_of: datetime | None = None
+    """Time up to which the table has all changes; None if it is not known, as before the first load is complete."""
+
     failure: Failure | None = None
+    """Reason for which ingestion of the whole source fails; it stays until a batch succeeds."""
+
     wait: Failure | None = None
+    """Reason for which this table alone is not ingested."""
+
     ingested_by: str = ""
+    """The process that ingests the source."""
+
     ingested_until: datetime | None = None
+    """Time at which that process counts as ended, unless it renews its lease."""
+
     trigger_seconds: float = 0.0
+    """Seconds between the begins of two batches."""
 
     def is_ingested(self, now: datetime) -> bool:
         """Whether a process holds the lease to ingest the source at the time `now`."""
@@ -79,21 +86,25 @@ class NoRefreshReason:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """Facts about a table from which its freshness is computed.
-
-    `log` is the UUID of the table that receives the commits: the change table of a model, or the table itself.
-    `commits` are those that added rows and those of runs, oldest first. `offsets` are the versions up to which the
-    newest run has read other tables, by their names; None for a table that no run of a model wrote. `origin` is the
-    status of ingestion of an ingested table. `no_refresh` is the reason for which no process refreshes a model; None if
-    no such reason is known.
-    """
+    """Facts about a table from which its freshness is computed."""
 
     log: str
+    """UUID of the table that receives the commits: the change table of a model, or the table itself."""
+
     commits: tuple[Commit, ...] = ()
+    """The commits that added rows, and those of runs, oldest first."""
+
     offsets: Mapping[str, Version] | None = None
+    """Versions up to which the newest run has read other tables, by their names; None if no model writes the table."""
+
     origin: OriginStatus | None = None
+    """Status of ingestion of an ingested table; None for other tables."""
+
     target_lag_seconds: float = 0.0
+    """Seconds that the model's rows may be older than those of its upstreams."""
+
     no_refresh: NoRefreshReason | None = None
+    """Reason for which no process refreshes a model; None if no such reason is known."""
 
     @cached_property
     def with_rows(self) -> tuple[Commit, ...]:
@@ -112,20 +123,26 @@ class TableFacts:
 
 @dataclass(frozen=True)
 class Freshness:
-    """Freshness of a table: it has all changes of its sources up to the time `as_of`; None if the time is not known.
-
-    A table that is not `fresh` lacks changes of `source`, a source in the project or a table, since the time `since`.
-    `reason` is the cause of this, and `action` is the advised action. The table may lag by `allowed_lag_seconds`: its
-    own `target_lag`, plus the largest allowed lag of its upstream tables.
-    """
+    """Freshness of a table: it has all changes of its sources up to the time `as_of`; None if the time is not known."""
 
     state: FreshnessState
     as_of: datetime | None
+    """Time up to which the table has all changes of its sources; None if it is not known."""
+
     source: str = ""
+    """Source in the project, or table, whose changes are missing; empty for a fresh table."""
+
     since: datetime | None = None
+    """Time since which changes are missing; None if it is not known, or for a fresh table."""
+
     reason: str = ""
+    """Cause of the missing changes; empty for a fresh table."""
+
     action: str = ""
+    """Advised action against the cause; empty if there is none."""
+
     allowed_lag_seconds: float = field(default=0.0)
+    """Seconds that the table may lag: its own `target_lag`, plus the largest allowed lag of its upstreams."""
 
     def describe_freshness(self, now: datetime) -> str:
         """Describes the freshness for users in one line; the age of the data is relative to `now`."""

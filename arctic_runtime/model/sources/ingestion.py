@@ -22,17 +22,22 @@ from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
 
 @dataclass(frozen=True)
 class ChangeSource:
-    """A source of change data: its name in the project, and its dead letter table, which also stores its progress.
-
-    Batches are `trigger_seconds` apart. `can_load` is True if single tables of the source can be loaded again, as those
-    of a database. `parse_position` parses positions in the source's changes.
-    """
+    """A source of change data, which a process ingests in batches."""
 
     name: str
+    """Name of the source in the project."""
+
     dead_letters: TableName
+    """The source's dead letter table, which also stores its progress."""
+
     trigger_seconds: float = 0.0
+    """Seconds between the begins of two batches."""
+
     can_load: bool = False
+    """True if single tables of the source can be loaded again, as those of a database."""
+
     parse_position: ParsePosition = keep_opaque
+    """Parses positions in the source's changes, to compare and show them."""
 
 
 @dataclass(frozen=True)
@@ -57,26 +62,31 @@ class Failure:
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of the tables of a source; tables are identified by their names in the source, and times are in UTC.
-
-    `position` is the position up to which the source's stream of changes is committed. `newest` is the time of the
-    newest change that the tables contain; None if no event has a time. `caught_up` is the newest time at which the
-    tables are known to have contained all changes of the source. `failure` is the reason for which ingestion fails; it
-    stays until a batch succeeds in any process.
-
-    `tables` are the tables that the stream keeps up to date, including those of a running snapshot; None if they are
-    not known. `left` are tables that were removed from the stream to be loaded again, with the time up to which each
-    has all changes. `waits` are tables that were removed from the stream, with the reason; they get no changes until a
-    user has them loaded again.
-    """
+    """Progress of the tables of a source; tables are identified by their names in the source, and times are in UTC."""
 
     position: str | None = None
+    """Position up to which the source's stream of changes is committed."""
+
     newest: datetime | None = None
+    """Time of the newest change that the tables contain; None if no event has a time."""
+
     caught_up: datetime | None = None
+    """Newest time at which the tables are known to have contained all changes of the source."""
+
     tables: frozenset[str] | None = None
+    """Tables that the stream keeps up to date, with those of a running snapshot; None if they are not known."""
+
     left: Mapping[str, datetime] = field(default_factory=dict)
+    """Tables that were removed from the stream to be loaded again, with the time up to which each has all changes."""
+
     failure: Failure | None = None
+    """Reason for which ingestion fails; it stays until a batch succeeds in any process."""
+
     waits: Mapping[str, Failure] = field(default_factory=dict)
+    """Tables that were removed from the stream, with the reason.
+
+    They get no changes until a user has them loaded again.
+    """
 
     @property
     def as_of(self) -> datetime | None:
@@ -163,17 +173,20 @@ class Progress:
 
 @dataclass(frozen=True)
 class SourceProgress:
-    """Progress of a source, number of its dead letters, and the process that ingests it.
-
-    The process `ingested_by` counts as ended at `ingested_until`, unless it renews its lease; None if no process ever
-    ingested the source. `requested` are the tables that a user asked to load again, by their names in the source.
-    """
+    """Progress of a source, and the process that ingests it."""
 
     progress: Progress
     dead_letters: int
+    """Number of events that could not be applied, and are kept in the source's dead letter table."""
+
     ingested_by: str = ""
+    """The process that ingests the source; empty if no process ever did."""
+
     ingested_until: datetime | None = None
+    """Time at which that process counts as ended, unless it renews its lease; None if no process ever did."""
+
     requested: frozenset[str] = frozenset()
+    """Tables that a user asked to load again, by their names in the source."""
 
 
 def to_millis(at: datetime) -> int:

@@ -12,18 +12,22 @@ _SHOWN = 80
 
 @dataclass(frozen=True)
 class ParsedPosition:
-    """A position in a source's changes, parsed by the source's transport, so that it can be compared and shown.
-
-    `text` is the position as a text, but without table definitions, which may be long. `description` is the position in
-    the terms of the source, such as a binlog file. `log_positions` maps each log of the source, such as a Kafka
-    partition, to a position in it that can be compared by `<=`; None if it is not known. `is_transaction_end` is False
-    if the position is inside of a transaction or a snapshot.
-    """
+    """A position in a source's changes, parsed by the source's transport, so that it can be compared and shown."""
 
     text: str
+    """The position as a text, but without table definitions, which may be long."""
+
     description: str
+    """The position in the terms of the source, such as a binlog file."""
+
     log_positions: Mapping[Any, Any] | None = None
+    """Maps each log of the source, such as a Kafka partition, to a place in it; None if it is not known.
+
+    Places in the same log can be compared by `<=`.
+    """
+
     is_transaction_end: bool = False
+    """False if the position is inside of a transaction or a snapshot."""
 
     def describe_position(self) -> str:
         """Returns `description` for users, cut at a maximum length."""

@@ -53,17 +53,23 @@ class UpkeepBudget:
 
 @dataclass(frozen=True)
 class Allowance:
-    """Token bucket of the bytes that upkeep may write; `left` are the bytes available at the time `at`.
+    """Token bucket of the bytes that upkeep may write. Times are seconds of a monotonic clock.
 
-    Times are seconds of a monotonic clock. The full bucket has the bytes of `kept_minutes`. A job that writes more than
-    that may begin when the bucket is full; `left` is negative afterwards, and the next job waits until enough bytes
-    have accrued.
+    A job that writes more than a full bucket has may begin when the bucket is full; the next job then waits until
+    enough bytes have accrued.
     """
 
     bytes_per_minute: int
+    """Bytes that are added to the bucket per minute."""
+
     kept_minutes: float
+    """Minutes after which an empty bucket is full."""
+
     left: float
+    """Bytes available at the time `at`; negative after a large job."""
+
     at: float
+    """Time for which `left` holds."""
 
     @staticmethod
     def build_full(bytes_per_minute: int, kept_minutes: float, now: float) -> Allowance:
@@ -91,36 +97,50 @@ class Allowance:
 
 @dataclass(frozen=True)
 class DueUpkeep:
-    """A job of upkeep for a table: compaction or expiry, which is due since the time `since`.
-
-    The job rewrites `bytes`; until it is done, each reader reads `waste_bytes` unnecessarily. `failures` is the number
-    of failures in a row; the job is not tried again before `retry_at`. Times are seconds of a monotonic clock.
-    """
+    """A job of compaction or expiry that is due for a table; times are seconds of a monotonic clock."""
 
     table: TableName
     operation: UpkeepOperation
     since: float
+    """Time since which the job is due."""
+
     bytes: int = 0
+    """Bytes that the job rewrites."""
+
     waste_bytes: int = 0
+    """Bytes that each reader reads in vain until the job is done."""
+
     reasons: tuple[str, ...] = ()
+    """Reasons for which the job is due, for users."""
+
     failures: int = 0
+    """Number of failures of the job in a row."""
+
     retry_at: float = 0.0
+    """Time before which the job is not tried again."""
 
 
 @dataclass(frozen=True)
 class UpkeepState:
-    """State on which the schedule of upkeep depends: `now` is a time of a monotonic clock, `local` the local time.
-
-    `busy` are tables to which a run or ingestion is writing, `running` are tables with a job of upkeep, and `paused`
-    are tables whose upkeep users have paused. `allowances` are by schema; that of None is for all tables together.
-    """
+    """State on which the schedule of upkeep depends."""
 
     now: float
+    """Time of a monotonic clock."""
+
     local: datetime
+    """Local time, for the hours without upkeep."""
+
     busy: Collection[TableName] = ()
+    """Tables to which a run or ingestion is writing."""
+
     running: Collection[TableName] = ()
+    """Tables with a running job of upkeep."""
+
     paused: Collection[TableName] = ()
+    """Tables whose upkeep users have paused."""
+
     allowances: Mapping[str | None, Allowance] = field(default_factory=dict)
+    """Bytes that upkeep may write, by schema; that of None is for all tables together."""
 
 
 def sort_by_urgency(due: Iterable[DueUpkeep], now: float, thresholds: UpkeepThresholds) -> list[DueUpkeep]:

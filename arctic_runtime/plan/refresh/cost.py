@@ -49,22 +49,31 @@ class RunHistory:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated cost of one mode (`way`) of a run: its numbers of `scans` and of `rows` read, and its `seconds`.
-
-    `changes` is the number of change rows read, each counted once; `repeated` counts further reads of the same change
-    rows. `merged` is the number of change rows from windows with several commits, which must be combined by key.
-    `seconds` are corrected by earlier runs, `unadjusted` are not.
-    """
+    """Estimated cost of one mode of a run."""
 
     way: Way
+    """The mode, incremental or full."""
+
     scans: int
+    """Number of table scans."""
+
     rows: int
+    """Number of rows read."""
+
     seconds: float = 0.0
+    """Estimated seconds, corrected by what earlier runs took."""
+
     changes: int = 0
+    """Number of change rows read, each counted once."""
+
     repeated: int = 0
+    """Number of change rows in further reads of the same change rows."""
+
     merged: int = 0
+    """Number of change rows from windows with several commits, which must be combined by key."""
 
     unadjusted: float = 0.0
+    """Estimated seconds without the correction."""
 
     def describe_cost(self) -> str:
         """Describes the numbers of rows and scans and the seconds, in one line for users."""

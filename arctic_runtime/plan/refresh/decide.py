@@ -40,22 +40,27 @@ from arctic_runtime.thresholds import SHIPPED, Thresholds
 
 @dataclass(frozen=True)
 class Decision:
-    """Mode and reason of the next run, and the window of versions that it reads of each upstream.
-
-    `because` explains the reason. For a model with `input: state`, `increment` is the incremental plan, None if all
-    rows are computed; and `ways` are the possible modes with their estimated costs, the cheapest first. For a model of
-    change events both are empty. `given_up` is the reason for which this run, or an earlier one, abandoned its
-    incremental plan. `repairs` are violations of the key or the contract in the table, which a full refresh repairs.
-    """
+    """Mode and reason of the next run, and the window of versions that it reads of each upstream."""
 
     mode: Mode
     reason: Reason
     windows: Mapping[str, Window] = field(default_factory=dict)
+    """The window of each upstream, by its name."""
+
     because: str = ""
+    """Explanation of the reason for users."""
+
     increment: Increment | None = None
+    """The incremental plan; None if all rows are computed, and for a model of change events."""
+
     ways: tuple[Estimate, ...] = ()
+    """The possible modes with their estimated costs, the cheapest first; empty for a model of change events."""
+
     given_up: Refusal | None = None
+    """Reason for which this run, or an earlier one, abandoned its incremental plan."""
+
     repairs: tuple[str, ...] = ()
+    """Violations of the key or the contract in the table, which a full refresh repairs."""
 
     @property
     def estimate(self) -> Estimate | None:
@@ -70,18 +75,25 @@ class Decision:
 
 @dataclass(frozen=True)
 class Request:
-    """Request for a run, with facts from earlier tries of the same run, by which it is decided again.
-
-    `given_up` is the reason for which the run abandoned its incremental plan. `session` is a hash of the SQL settings
-    of the Spark session. `was_overtaken` is True if an upstream changed during a full computation, which must read the
-    newest versions; the run is then incremental at any cost, because an incremental run reads fixed versions.
-    """
+    """Request for a run, with facts from earlier tries of the same run, by which it is decided again."""
 
     full_refresh: bool = False
+    """Whether the user asked for a full refresh."""
+
     schema_only: bool = False
+    """Whether the run only creates an empty table."""
+
     given_up: Refusal | None = None
+    """Reason for which an earlier try abandoned its incremental plan."""
+
     session: str | None = None
+    """Hash of the SQL settings of the Spark session; None before Spark is started."""
+
     was_overtaken: bool = False
+    """True if an upstream changed during a full computation, which must read the newest versions.
+
+    The run is then incremental at any cost, because an incremental run reads fixed versions.
+    """
 
 
 COMPUTED_EACH_TIME: frozenset[Reason] = frozenset({"UNPARSED", "NON_DETERMINISTIC", "SOURCE_UNKNOWN"})
@@ -130,11 +142,16 @@ def _may_replace(model: Model, state: TableState, conflicting: ConflictingRelati
 
 
 def check_table(model: Model, state: TableState, request: Request) -> None:
-    """Raises ConfigError if existing relations of the model's names are not its own, or have another key or history.
+    """Raises an error if the existing relations with the names of the model's table and views do not fit the model.
 
-    A full refresh may replace another relation that has the model's own name, but never one that has the name of its
-    change table. A view that `dbt clone` created is always replaced, and so is a table or view that the model created
-    with another materialization. Raises CorruptState if there is a base table without its change table.
+    Raises ConfigError if a relation with one of these names was not created by the model. There are three exceptions,
+    in which the run replaces a relation that has the name of the model's own table, but not of its change table: in a
+    full refresh; if `dbt clone` created the relation; and if the model may have created it with another
+    materialization.
+
+    Raises ConfigError as well if the model's own tables have another primary key, another kind of history, or, with
+    `on_configuration_change: fail`, another layout than the model's configuration. Raises CorruptState if the base
+    table exists without the change table.
     """
     conflicting = state.conflicting
     if conflicting is not None and not _may_replace(model, state, conflicting, request):

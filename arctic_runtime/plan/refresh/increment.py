@@ -43,16 +43,19 @@ _WAYS: Mapping[type[Maintenance], str] = {
 
 @dataclass(frozen=True)
 class Upstreams:
-    """Observed sources of a model: the `states` of tables and the SQL texts of `views`, by name.
-
-    A state is None if the table does not exist or can't be observed, as a table that is no Iceberg table. `reads` are
-    the tables that the query names. `settings` are the SQL settings of the dbt profile that may change a result.
-    """
+    """Observed sources of a model, by name."""
 
     states: Mapping[str, SourceState | None] = field(default_factory=dict)
+    """States of tables; None for one that does not exist or can't be observed, as a table that is no Iceberg table."""
+
     reads: Reads = field(default_factory=Reads)
+    """The tables that the query names."""
+
     views: Mapping[str, str] = field(default_factory=dict)
+    """SQL texts of views."""
+
     settings: Mapping[str, str] = field(default_factory=dict)
+    """SQL settings of the dbt profile that may change a result."""
 
     @property
     def reassigned_columns(self) -> tuple[str, ...]:
@@ -68,26 +71,35 @@ class Upstreams:
 
 @dataclass(frozen=True)
 class Increment:
-    """The incremental plan of one run.
-
-    `tree` is the operator tree of the query, `changed` are the query's changed sources, and `types` the types of its
-    columns, as far as they are known. `outputs` are pairs of a column name of the query and the column of the tree.
-    `key` has the tree's column for each column of the table's key; a column that the query selects twice can occur
-    twice.
-
-    `maintenance` has the trees that the run computes. They read the semi-join `reducers`, which must be computed in
-    their order, and the `spools`, which the reducers read as well. All trees have join hints, except those that read
-    affected keys, whose number is not known in advance.
-    """
+    """The incremental plan of one run."""
 
     maintenance: Maintenance
+    """The trees that the run computes.
+
+    They read the semi-join reducers and the spools. All trees have join hints, except those that read affected keys,
+    whose number is not known in advance.
+    """
+
     outputs: tuple[tuple[str, str], ...]
+    """Pairs of a column name of the query and the column of the tree."""
+
     key: tuple[str, ...]
+    """The tree's column for each column of the table's key; a column that the query selects twice can occur twice."""
+
     tree: Node
+    """Operator tree of the query."""
+
     changed: frozenset[TableName]
+    """Sources of the query that have changed."""
+
     reducers: tuple[SemiJoinReducer, ...] = ()
+    """Semi-join reducers, in the order in which they must be computed."""
+
     spools: tuple[Spool, ...] = ()
+    """Parts of the plan that are computed once and read several times; the reducers read them as well."""
+
     types: Mapping[str, str] = field(default_factory=dict)
+    """Types of the query's columns, as far as they are known."""
 
     @property
     def is_deterministic(self) -> bool:

@@ -13,24 +13,35 @@ _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class HttpSettings:
-    """Address, secret and limits of the HTTP server; port 0 takes any port that is free.
-
-    Without a token, the server may only listen on a loopback address. `allowed_hosts` are further names by which
-    clients may call the server. `body_bytes` is the maximum size of a request body, `request_seconds` the maximum
-    duration of a request, and `streams` the maximum number of clients that follow events at the same time.
+    """Address, secret and limits of the HTTP server.
 
     Raises ConfigError for settings that can't be used, or that would let everybody read the warehouse.
     """
 
     host: str = "127.0.0.1"
     port: int = 8470
+    """Port to listen on; 0 takes any port that is free."""
+
     token: str = field(default="", repr=False)
+    """Secret that clients must send; without one, the server may only listen on a loopback address."""
+
     certificate_file: str = ""
+    """File with the certificate for HTTPS; empty for HTTP."""
+
     key_file: str = ""
+    """File with the certificate's key."""
+
     allowed_hosts: tuple[str, ...] = ()
+    """Further names by which clients may call the server."""
+
     body_bytes: int = 65_536
+    """Maximum size of a request body."""
+
     request_seconds: float = 30.0
+    """Maximum duration of a request."""
+
     streams: int = 64
+    """Maximum number of clients that follow events at the same time."""
 
     def __post_init__(self) -> None:
         self._check_token()

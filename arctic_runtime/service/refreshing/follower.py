@@ -104,9 +104,11 @@ class Follower:
         self._workers.shutdown()
 
     def follow_models(self, models: Sequence[FollowedModel]) -> None:
-        """Replaces the followed models; each new or changed model is planned once. No pass may be running.
+        """Makes the follower keep exactly `models` up to date from now on.
 
-        Raises ConfigError if models read each other in a circle.
+        A model that was followed before, with the same definition, keeps its record of failures and of the versions
+        with which it was up to date; any other model is planned at the next check. Must not be called while the
+        refreshes of a pass (see the class) are running. Raises ConfigError if models read each other in a circle.
         """
         followed = FollowedModels(models, self._shared.reader, self._shared.heads)
         unchanged = {model.table for model in models if self._models.by_table.get(model.table) == model}

@@ -29,20 +29,25 @@ class FollowedTables:
 
 @dataclass(frozen=True)
 class Record:
-    """Known state of a followed model. Times are seconds of a monotonic clock.
-
-    `seen` are the metadata files with which the model was last up to date; None before its first success.
-    `refreshed_at` is the time at which its last successful refresh began. `complete_at` is the begin of the last
-    refresh for which all upstream tables were up to date too. A model that `is_recomputed` may have another result
-    whenever it is computed, as with `current_date`.
-    """
+    """Known state of a followed model. Times are seconds of a monotonic clock."""
 
     seen: Heads | None = None
+    """Metadata files with which the model was last up to date; None before its first success."""
+
     refreshed_at: float | None = None
+    """Time at which the last successful refresh began; None before the first."""
+
     complete_at: float | None = None
+    """Begin of the last refresh for which all upstream tables were up to date too; None before the first."""
+
     is_recomputed: bool = False
+    """True if the model may have another result whenever it is computed, as with `current_date`."""
+
     failures: int = 0
+    """Number of failures in a row."""
+
     retry_at: float = 0.0
+    """Time before which a failed model is not tried again."""
 
     def find_news(self, tables: FollowedTables, heads: Heads, now: float, lag_seconds: float) -> News:
         """Returns the kind of change that a refresh at the time `now` would process; "none" if there is none.

@@ -15,19 +15,23 @@ from arctic_runtime.service.refreshing.source_relations import FollowedModel
 
 @dataclass(frozen=True)
 class Task:
-    """A model to refresh, and the versions of sources that all models of its pass read (`pins`).
-
-    Without `has_news`, none of the model's upstreams has changed since the model was up to date. The model is then not
-    recomputed for a reason that recurs each time, such as `current_date`. `is_known` is whether a refresh in this
-    process has succeeded, and none has failed since. Without `with_upkeep`, the refresh does no upkeep of files,
-    because the service does it under its budget.
-    """
+    """A model to refresh, as one task of a pass: a round of refreshes that all read the same versions of sources."""
 
     followed: FollowedModel
     pins: PinnedSnapshots
+    """The versions of sources that all models of the pass read."""
+
     has_news: bool
+    """False if none of the model's upstreams has changed since the model was up to date.
+
+    The model is then not recomputed for a reason that recurs each time, such as `current_date`.
+    """
+
     is_known: bool
+    """Whether a refresh in this process has succeeded, and none has failed since."""
+
     with_upkeep: bool = True
+    """False if compaction and expiry of the table are left to the service, which does them under its budget."""
 
 
 @dataclass(frozen=True)
@@ -62,19 +66,30 @@ Status = Literal["refreshed", "unchanged", "failed", "conflict", "skipped"]
 
 @dataclass(frozen=True)
 class Report:
-    """Result of a model in a pass, which began at `began` and took `seconds`.
-
-    `error` is the reason why the refresh failed, `error_details` the parts of that error, and `retry_seconds` the pause
-    before the next attempt. A model is skipped if the upstream model `held_by` failed.
-    """
+    """Result of a model in a pass."""
 
     followed: FollowedModel
     status: Status
     began: datetime
+    """Time at which the refresh began."""
+
     seconds: float = 0.0
+    """Duration of the refresh."""
+
     done: Done | None = None
+    """Result of a successful refresh; None for other ones."""
+
     error: str = ""
+    """Reason for which the refresh failed; empty if it did not."""
+
     retry_seconds: float | None = None
+    """Pause before the next attempt; None if the refresh did not fail."""
+
     held_by: TableName | None = None
+    """Failed upstream model, because of which this model was skipped; None if it was not."""
+
     thread: str = field(default="")
+    """Name of the thread that refreshed the model."""
+
     error_details: Mapping[str, str] = field(default_factory=dict)
+    """Parts of the error, by name."""

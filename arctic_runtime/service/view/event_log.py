@@ -44,10 +44,12 @@ class EventLog:
         return event
 
     def wait_after(self, number: int, timeout_seconds: float = 0.0) -> tuple[Sequence[Event], int]:
-        """Returns the events with numbers above `number`, oldest first, and the count of dropped ones among them.
+        """Waits for events with numbers above `number`, and returns them with the number of events that were lost.
 
-        If there are none yet, it waits up to `timeout_seconds` for one. A number beyond the last event, such as one
-        from an earlier process, counts as 0.
+        The events are sorted by number. Lost are events above `number` that were dropped already, because the log keeps
+        only the newest ones. Returns at once if there is an event above `number`, otherwise when the first one arrives,
+        or after `timeout_seconds`, then without events. If `number` is above that of the last event, as with a number
+        from before a restart of the process, 0 is used instead, so that all events are returned.
         """
         end = time.monotonic() + timeout_seconds
         with self._changed:

@@ -62,70 +62,114 @@ class IngestionState:
 
 @dataclass(frozen=True)
 class TableOverview:
-    """Summary of a table's state.
-
-    `layer` is 0 for tables without upstreams, else one more than the highest layer of its upstreams. `changed_at` is
-    the time of the table's newest commit, and `refreshed_at` that of its newest refresh, even if this changed nothing.
-    `freshness` has the time as of which the table shows its sources, and why it is late; None for a table that others
-    write. `recent_rows` is the number of rows that were changed within the last minute. `waste_bytes` is the number of
-    bytes that readers read in vain until the due upkeep is done. `error` is the reason why its last refresh failed,
-    which is tried again at `retry_at`.
-    """
+    """Summary of a table's state."""
 
     table: TableName
     kind: TableKind
     state: TableState
     layer: int
+    """0 for tables without upstreams, else one more than the highest layer of its upstreams."""
+
     reads: tuple[TableName, ...] = ()
+    """Tables that the model reads."""
+
     version: str = ""
+    """Newest version of the table; empty if there is none."""
+
     changed_at: datetime | None = None
+    """Time of the table's newest commit."""
+
     refreshed_at: datetime | None = None
+    """Time of the newest refresh, even if this changed nothing."""
+
     freshness: Freshness | None = None
+    """Time as of which the table shows its sources, and why it is late; None for a table that others write."""
+
     target_lag_seconds: float = 0.0
+    """Seconds that the model's rows may be older than those of its upstreams."""
+
     rows: int = 0
     files: int = 0
     bytes: int = 0
     nodes: int = 0
+    """Number of buckets per partition."""
+
     versions: int = 0
+    """Number of versions that have not expired."""
+
     unmerged_commits: int = 0
+    """Number of commits of the change table that are not merged into the base table."""
+
     unmerged_rows: int = 0
+    """Number of change rows in these commits."""
+
     recent_rows: int = 0
+    """Number of rows that were changed within the last minute."""
+
     waste_bytes: int = 0
+    """Number of bytes that readers read in vain until the due upkeep is done."""
+
     readers: tuple[Lag, ...] = ()
+    """Models that read the table, with what they have not read yet."""
+
     ingestion: IngestionState | None = None
+    """Progress of ingestion; None for a table that is not ingested."""
+
     error: str = ""
+    """Reason for which the last refresh failed; empty if it did not."""
+
     retry_at: datetime | None = None
+    """Time at which a failed refresh is tried again."""
+
     held_by: TableName | None = None
+    """Failed upstream model, because of which this model is not refreshed."""
+
     schedule: str = ""
     """Cron expression by which dbt runs the model; empty for other tables."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Work on tables: a refresh, a batch, upkeep, an operation that a user requested, a scheduled run, or tests.
-
-    `reason` says why the work is done. `lines` are progress and results for people; `rows` the changed rows by action,
-    and `bytes` the bytes that were written. `answer` is the data of an operation's answer. `seconds` is the duration.
-    `error_details` are the parts of its `error`: `where`, `expected`, `actual` and `fix`.
-    """
+    """Work on tables: a refresh, a batch, upkeep, an operation that a user requested, a scheduled run, or tests."""
 
     number: str
+    """Identifies the job."""
+
     kind: JobKind
     name: str
+    """Name of the work for users, such as the model, the source or the operation."""
+
     tables: tuple[TableName, ...]
     state: JobState
     queued_at: datetime
     began_at: datetime | None = None
     ended_at: datetime | None = None
     seconds: float = 0.0
+    """Duration."""
+
     reason: str = ""
+    """Reason for which the work is done."""
+
     lines: tuple[str, ...] = ()
+    """Progress and results for people."""
+
     rows: Mapping[str, int] = field(default_factory=dict)
+    """Number of changed rows by action."""
+
     bytes: int = 0
+    """Number of bytes that were written."""
+
     answer: Any = None
+    """Data of an operation's answer."""
+
     differs: bool = False
+    """True if an operation that compares has found a difference, or has not reached its aim."""
+
     error: str = ""
+    """Reason for which the work failed; empty if it did not."""
+
     error_details: Mapping[str, str] = field(default_factory=dict)
+    """Parts of the error: `where`, `expected`, `actual` and `fix`."""
 
 
 @dataclass(frozen=True)
@@ -145,22 +189,33 @@ class Upkeep:
 
 @dataclass(frozen=True)
 class ServiceState:
-    """State of the service itself: the time of its start, whether it leads, and the tables that are paused.
-
-    A service does no work while another process, `leader`, leads. `errors` has the errors of parts that do not work at
-    present, by the part's name, such as a catalog that does not answer.
-    """
+    """State of the service itself: the time of its start, whether it leads, and the tables that are paused."""
 
     started_at: datetime
     version: str
+    """Version of dbt-arctic."""
+
     project: str
     role: Literal["starting", "leads", "stands_by", "ending"]
+    """Whether the service leads: only the leading process of a warehouse does any work."""
+
     leader: str = ""
+    """The process that leads in place of this one; empty if there is none."""
+
     is_paused: bool = False
+    """Whether users have paused all work."""
+
     paused_tables: tuple[TableName, ...] = ()
+    """Tables on which no work is done."""
+
     paused_upkeep: tuple[TableName, ...] = ()
+    """Tables that are not compacted or expired."""
+
     looked_at: datetime | None = None
+    """Time of the last check of the tables for new versions; None before the first."""
+
     errors: Mapping[str, str] = field(default_factory=dict)
+    """Errors of parts that do not work at present, such as a catalog that does not answer, by the part's name."""
 
 
 class Requests(Protocol):

@@ -23,18 +23,22 @@ Reads = Mapping[TableName, Collection[TableName]]
 
 @dataclass(frozen=True)
 class Refreshing:
-    """State of a model's refreshes in the service.
-
-    `refreshed_at` is the end of the newest successful refresh. `error` is the reason why the newest refresh failed, and
-    `retry_at` the time of the next attempt. `held_by` is a failed upstream model, because of which this model is not
-    refreshed.
-    """
+    """State of a model's refreshes in the service."""
 
     is_running: bool = False
+    """Whether a refresh is running."""
+
     refreshed_at: datetime | None = None
+    """End of the newest successful refresh."""
+
     error: str = ""
+    """Reason for which the newest refresh failed; empty if it did not."""
+
     retry_at: datetime | None = None
+    """Time of the next attempt."""
+
     held_by: TableName | None = None
+    """Failed upstream model, because of which this model is not refreshed."""
 
 
 @dataclass(frozen=True)
@@ -52,26 +56,35 @@ def to_part_name(source: str) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """All inputs from which overviews of tables are computed.
-
-    `reads` are the tables that each model reads; `models` are those of the project, including ingested and landing
-    tables. `waste` is the number of bytes read in vain, by table; `ingestions` is by source. `scheduled` are the models
-    that dbt runs, and `readable` the existing tables and views. `flow_seconds` is the period of `recent_rows`. After a
-    check of an idle source, its tables count as up to date for `confirmed_seconds`.
-    """
+    """All inputs from which overviews of tables are computed."""
 
     now: datetime
     reads: Reads
+    """Tables that each model reads."""
+
     models: Mapping[TableName, Model]
+    """Models of the project, including ingested and landing tables."""
+
     observed: Mapping[TableName, ObservedTable]
     refreshing: Mapping[TableName, Refreshing] = field(default_factory=dict)
     ingestions: Mapping[str, IngestionRun] = field(default_factory=dict)
+    """State of ingestion by source."""
+
     waste: Mapping[TableName, int] = field(default_factory=dict)
+    """Number of bytes that readers read in vain, by table."""
+
     paused: Paused = field(default_factory=Paused)
     flow_seconds: float = 60.0
+    """Period of `recent_rows`."""
+
     scheduled: Mapping[TableName, Scheduled] = field(default_factory=dict)
+    """Models that dbt runs at scheduled times."""
+
     readable: Collection[TableName] = ()
+    """Existing tables and views."""
+
     confirmed_seconds: float = IngestThresholds.confirmed_seconds
+    """Seconds for which the tables of an idle source count as up to date after a check of the source."""
 
     def read_by(self, name: TableName) -> Collection[TableName]:
         """Returns the tables that the model `name` reads, whether the service or dbt runs the model."""

@@ -22,35 +22,60 @@ from arctic_runtime.spark.tables.rows.frames import combine_any, format_examples
 class Profile:
     """Counts of the events that a run reads, and their lowest and highest values of `sequence_by`.
 
-    These values are texts as `marks` writes them, and None if there are no such events: `oldest` is the lowest of all
-    events, `oldest_late` the lowest of the late ones, `high_watermark` the highest of all events read by this and
-    earlier runs, and `truncated` the highest of the `truncations`, which are events that empty the table.
-
-    `late` is the number of events below the high watermark of earlier runs, so that they may be late for their key.
-    `retracted` is the number of events that take back an earlier row of the source, `unknown_before` that of changes of
-    the source whose earlier row is unknown, and `unknown_columns` that of events with unknown names in
-    `columns_to_update`. The last four are for tables with history, computed by `earlier_events`: `needing_earlier` is
-    the number of events that can be applied only together with events of earlier runs, and `oldest_needing_earlier` and
-    `oldest_time_needing_earlier` the lowest `sequence_by` and `valid_time` of these events; `newest_valid_time` is the
-    highest `valid_time` of all events read by this and earlier runs. The last three are texts.
+    Such values are texts as `marks` writes them; None if there are no such events. An event is late if its value is
+    below the high watermark: the highest value that earlier runs have read.
     """
 
     events: int
+    """Number of events."""
+
     null_keys: int
+    """Number of events with a null in the key."""
+
     null_sequences: int
+    """Number of events without a value of `sequence_by`."""
+
     late: int
+    """Number of events below the high watermark of earlier runs, which may be late for their key."""
+
     oldest: str | None
+    """Lowest value of all events."""
+
     oldest_late: str | None
+    """Lowest value of the late events."""
+
     high_watermark: str | None
+    """Highest value of all events that this run and earlier ones read."""
+
     truncations: int = 0
+    """Number of events that empty the table."""
+
     truncated: str | None = None
+    """Highest value of these events."""
+
     retracted: int = 0
+    """Number of events that take back an earlier row of the source."""
+
     unknown_before: int = 0
+    """Number of events that report a change of a row whose earlier state is unknown."""
+
     unknown_columns: int = 0
+    """Number of events with unknown names in `columns_to_update`."""
+
     needing_earlier: int = 0
+    """Number of events that can be applied only together with events of earlier runs.
+
+    This and the following counts are for tables with history, computed by `earlier_events`.
+    """
+
     oldest_needing_earlier: str | None = None
+    """Lowest value of `sequence_by` of these events."""
+
     oldest_time_needing_earlier: str | None = None
+    """Lowest value of `valid_time` of these events."""
+
     newest_valid_time: str | None = None
+    """Highest value of `valid_time` of all events that this run and earlier ones read."""
 
 
 def profile_events(model: Model, events: DataFrame, shape: Shape, last: RunSummary | None) -> Profile:

@@ -286,9 +286,11 @@ def _expire_snapshots(session: TableSession, state: TableState, table: TableName
 
 
 def _plan_ages(session: TableSession, state: TableState, table: TableName, gone: Sequence[int]) -> list[Step]:
-    """Plans a step that stores the commit times of the snapshots `gone`, since the age of change rows depends on them.
+    """Plans a step that stores commit times in the change table before the snapshots `gone` expire.
 
-    Returns no step unless `table` is the change table.
+    Change rows have no time of their own: their age is the commit time of their snapshot, by which `retention: changes`
+    later deletes them. `table` is the table whose snapshots expire. Returns no step if it is not the change table, or
+    if no commit times are needed.
     """
     if state.changes is None or table != session.model.table.changes:
         return []

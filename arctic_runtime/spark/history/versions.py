@@ -50,20 +50,28 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Positions:
-    """The positions of a history table's columns in its shape, by role.
-
-    `entity` are the key columns of the query's rows. If a column in `tracked` changes, a new version begins; a change
-    in `untracked` updates the current one. `absent` are columns that the query no longer has; a new version copies
-    them. `start`, `end` and `current` are the columns of the interval.
-    """
+    """The positions of a history table's columns in its shape, by role."""
 
     entity: tuple[int, ...]
+    """Key columns of the query's rows."""
+
     tracked: tuple[int, ...]
+    """Columns whose change begins a new version."""
+
     untracked: tuple[int, ...]
+    """Columns whose change updates the current version."""
+
     absent: tuple[int, ...]
+    """Columns that the query no longer has; a new version copies them."""
+
     start: int
+    """Column with the start of the version's interval."""
+
     end: int
+    """Column with the end of the version's interval."""
+
     current: int
+    """Column that says whether the version is the current one."""
 
     @classmethod
     def find(cls, config: ModelConfig, shape: Shape) -> Positions:

@@ -22,43 +22,67 @@ from arctic_runtime.thresholds import Thresholds
 
 @dataclass(frozen=True)
 class Computed:
-    """Change rows that are computed but not written yet, with entries for the summary of their commit.
-
-    `is_gathered` says that the number of partitions of `rows` already fits their size; `is_pinned`, that all inputs
-    were read at the versions in the offsets, so that later commits to upstreams do not matter; `as_decided`, that the
-    rows were computed by the method whose cost was estimated, so that the estimate can be corrected. `keys` is the
-    estimated number of keys that are looked up in the table while the rows are written; 0 means unknown.
-    """
+    """Change rows that a run has computed but not written yet."""
 
     rows: DataFrame
+    """The change rows."""
+
     summary: RunSummary = field(default_factory=RunSummary)
+    """Entries to be added to the summary of the commit that writes the rows, such as a new high watermark."""
+
     is_gathered: bool = False
+    """True if the number of partitions of `rows` fits their size; if False, they are rebalanced before the write."""
+
     is_pinned: bool = True
+    """True if the rows were computed from exactly the versions of upstreams that are stored as the run's offsets.
+
+    If False, the current versions were read: the rows are published only if no upstream has changed meanwhile.
+    """
+
     as_decided: bool = True
+    """True if the rows were computed by the method whose cost was estimated.
+
+    Only then is the duration stored with the estimate, so that later runs can correct their estimates.
+    """
+
     keys: int = 0
+    """Estimated number of keys that are looked up in the table while the rows are written; 0 if it is not known."""
 
 
 @dataclass(frozen=True)
 class RefreshInputs:
-    """The inputs from which one attempt of a run computes change rows.
-
-    `query` has the rows of the query. `shape` describes the change rows. Actions that are started in the `background`
-    must end before the change rows are published. If `schema_only`, no rows are written. If `has_join_hints`, plans
-    have join hints. `is_parser_confirmed` says that Spark understands the query as our analysis does, so that facts
-    from the analysis, such as unique keys, hold. `record_for_later_runs` stores entries for the summary of the run's
-    commit, which are kept even if the computation fails later.
-    """
+    """The inputs from which one attempt of a run computes change rows."""
 
     context: Context
+    """The Spark session, the model, and the state of its tables, with which steps are performed."""
+
     decision: Decision
+    """The run's mode, its windows of upstream versions, and its incremental plan."""
+
     query: DataFrame
+    """The rows that the query returns over the windows of the decision."""
+
     shape: Shape
+    """The columns, the key and the constraints of the change rows."""
+
     upstreams: Upstreams
+    """The observed states of the tables and views that the query reads."""
+
     background: Parallel
+    """Threads for Spark actions that must end before the change rows are published."""
+
     schema_only: bool = False
+    """True if the run writes no rows, only the columns of the tables."""
+
     has_join_hints: bool = True
+    """True if plans contain hints that tell Spark which side of a join to broadcast."""
+
     is_parser_confirmed: bool = False
+    """True if Spark understands the query as our parser does, so that the unique keys which our analysis found hold."""
+
     record_for_later_runs: Callable[[RunSummary], None] = lambda _: None
+    """Stores entries for the summary of the run's commit; they are kept even if the computation fails afterwards."""
+
     _cached: list[DataFrame] = field(default_factory=list)
 
     @property

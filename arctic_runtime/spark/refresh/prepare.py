@@ -53,10 +53,14 @@ def prepare_tables(
 def _plan_evolution(
     context: Context, state: TableState, stored: tuple[Column, ...], sequence_type: str
 ) -> list[EvolveSchema]:
-    """Plans the steps that change the columns of the change table and of the base table to `stored`.
+    """Plans the steps by which the change table and the base table get the columns `stored`.
 
-    If a column can't change to its new type, raises TypeConflict; but if the tables have no rows, drops them and raises
-    CommitConflict, so that the next attempt creates them again.
+    A table that has these columns already gets no step. `sequence_type` is the Spark type that the column `_seq` of the
+    change table must have.
+
+    If a column's type can't be changed to the new one, raises TypeConflict if the tables may have rows. If they have
+    none, drops both tables and raises CommitConflict: the run is then attempted again, and that attempt creates the
+    tables with the new types.
     """
     model: Model = context.model
     assert state.changes is not None

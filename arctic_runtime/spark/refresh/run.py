@@ -187,10 +187,11 @@ class Refresh:
         return decision.increment is not None and last.session != session
 
     def _give_up(self, decision: Decision, error: Exception) -> None:
-        """Makes the next attempt compute the whole query, after `error` of an incremental attempt.
+        """Abandons the incremental plan after `error`, so that the next attempt of this run computes the whole query.
 
-        Raises `error` if a computation of the whole query would not avoid it; with `refresh: strict`, also raises all
-        errors except NotMaintained.
+        Raises `error` instead, which ends the run, in three cases: the failed attempt was not incremental; the whole
+        query would probably fail as well (see `to_refusal`); or the model has `refresh: strict`, which forbids a full
+        computation after any error except NotMaintained.
         """
         given_up = to_refusal(error) if decision.increment is not None else None
         is_strict = self.model.config.refresh == "strict" and not isinstance(error, NotMaintained)

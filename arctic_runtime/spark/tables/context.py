@@ -18,35 +18,41 @@ from arctic_runtime.thresholds import Thresholds
 
 @dataclass(frozen=True)
 class Appended:
-    """A commit of change rows on top of the snapshot `after` of a change table; `rows` has numbers of rows by action.
-
-    `replaced` are bounds of keys and partitions that contain all rows of the base table which the change rows replace;
-    None if no row is replaced, or if the bounds were not collected. `because` is a line for people about a special
-    event, such as a rebase, or empty.
-    """
+    """A commit of change rows to a change table."""
 
     after: int
+    """Id of the snapshot on top of which the commit was made."""
+
     rows: dict[str, int]
+    """Numbers of change rows by action."""
+
     replaced: tuple[Bound, ...] | None = None
+    """Bounds of keys and partitions that contain all rows of the base table which the change rows replace.
+
+    None if no row is replaced, or if the bounds were not collected.
+    """
+
     because: str = ""
+    """Text for users about a special event, such as a rebase; empty if there was none."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """The context in which steps are performed: the observed state, with the token and the time of the attempt.
-
-    `appended` is the newest commit of change rows by this run, None without one. `tell` is called with lines for people
-    about the progress of a long step.
-    """
+    """The context in which steps are performed: the observed state, with the token and the time of the attempt."""
 
     spark: SparkSession
     reader: CatalogReader
     model: Model
     state: TableState
     token: str
+    """Part of the names of the attempt's branches, by which its commits are recognized."""
+
     now: datetime.datetime
     appended: Appended | None = None
+    """Newest commit of change rows by this run; None without one."""
+
     tell: Callable[[str], None] = lambda _: None
+    """Called with lines for people about the progress of a long step."""
 
     @property
     def attempt(self) -> Attempt:

@@ -73,19 +73,24 @@ DELETE_ISOLATION = {"write.delete.isolation-level": "snapshot"}
 
 @dataclass(frozen=True)
 class NewTable:
-    """A table to create, with its first rows.
-
-    `summary` are entries for the summary of the commit that writes the rows. If it `replaces`, an existing table of its
-    name is replaced. If `is_empty`, the table begins without rows, and `rows` only has its columns.
-    """
+    """A table to create, with its first rows."""
 
     name: TableName
     rows: DataFrame
+    """The first rows; if `is_empty`, only their columns are used."""
+
     properties: Mapping[str, str]
     transforms: Sequence[Transform] = ()
+    """Partition transforms; empty for a table that is not partitioned."""
+
     summary: Mapping[str, str] = field(default_factory=dict)
+    """Entries for the summary of the commit that writes the rows."""
+
     replaces: bool = False
+    """Whether an existing table of this name is replaced."""
+
     is_empty: bool = False
+    """Whether the table begins without rows."""
 
 
 def create_change_table(step: CreateChangeTable, context: Context) -> None:

@@ -39,24 +39,27 @@ _OWN_IDS = 1_000_000_000
 
 @dataclass(frozen=True)
 class DebeziumConnection:
-    """A database and the tables that are read from it; `repr` does not show the password.
-
-    `connector` is a name of CONNECTORS. `tables` are names or patterns as in Debezium's `table.include.list`, with
-    their schema (`public.orders`). `slot` is the name of the replication slot and the publication in PostgreSQL, and of
-    the engine. `server_id` is this reader's id among the replicas of a MySQL or MariaDB server; None computes one from
-    the slot's name. `properties` are further properties of Debezium, which override the default ones.
-    """
+    """A database and the tables that are read from it; `repr` does not show the password."""
 
     connector: str
+    """A name of CONNECTORS."""
+
     host: str
     port: int
     database: str
     user: str
     password: str = field(repr=False)
     tables: tuple[str, ...]
+    """Names or patterns as in Debezium's `table.include.list`, with their schema (`public.orders`)."""
+
     slot: str = "arctic"
+    """Name of the replication slot and the publication in PostgreSQL, and of the engine."""
+
     server_id: int | None = None
+    """This reader's id among the replicas of a MySQL or MariaDB server; None computes one from the slot's name."""
+
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Further properties of Debezium, which override the default ones."""
 
     @property
     def address(self) -> str:

@@ -331,10 +331,10 @@ class _Calls:
         self._schemas: list[RecordSchema] = []
 
     def build_commit_policy(self, policy: Any) -> Any:
-        """Builds the Java policy by which the engine commits offsets: only if there are records.
+        """Builds an object of the Java interface `policy`: Debezium asks it after each poll whether to commit offsets.
 
-        Debezium also checks the policy after empty polls. A commit at that time could collide with one of
-        `acknowledge_receipt`.
+        It answers yes if any records were processed since the last commit. It answers no after a poll without records,
+        because a commit at that time could collide with a commit of `acknowledge_receipt` in another thread.
         """
         combine, number, yes = load_java_class("java.lang.invoke.MethodHandles"), jpype.JLong, jpype.JBoolean
         sign = self._handles.findStatic(

@@ -43,20 +43,29 @@ class Joining:
 class Position:
     """A position in the changes of a source.
 
-    `partition` identifies the server. `offset` is the offset from which an engine continues: the end of a transaction,
-    since Debezium does not continue exactly inside of one. `seen` is the last event that was read after `offset`, None
-    if there is none. `reached` is the log position up to which the log was read, in a form of the database's kind.
-    `history` are the definitions of tables over time, if the log itself does not contain them. `joining` are loaded
-    tables that the stream does not read yet, ordered by the positions at which it will. `history` and `joining` are
-    only in `progress`, not in `text`.
+    `history` and `joining` are only in `progress`, not in `text`.
     """
 
     partition: Mapping[str, Any]
+    """Identifies the server."""
+
     offset: Mapping[str, Any]
+    """Offset from which an engine continues: the end of a transaction.
+
+    Debezium does not continue exactly inside of one.
+    """
+
     seen: Mapping[str, Any] | None = None
+    """The last event that was read after `offset`; None if there is none."""
+
     reached: Any = None
+    """Log position up to which the log was read, in a form of the database's kind."""
+
     history: str | None = None
+    """Definitions of tables over time, if the log itself does not contain them."""
+
     joining: tuple[Joining, ...] = ()
+    """Loaded tables that the stream does not read yet, ordered by the positions from which it will."""
 
     @property
     def is_snapshot(self) -> bool:

@@ -44,19 +44,28 @@ _PLACES = "uri string, block bigint, path string, first bigint, lines bigint, li
 
 @dataclass(frozen=True)
 class _Block:
-    """A part of a file that one Spark task reads, from the byte `start` on.
-
-    `first` is the number of the block's first row among the task's rows. `lines` is the number of lines in the block,
-    and `events` the number of those that are not blank. `file_bytes` is the size of the whole file.
-    """
+    """A part of a file that one Spark task reads."""
 
     path: str
+    """Path of the file below the source's folder."""
+
     uri: str
+    """Address of the file for Spark."""
+
     start: int
+    """First byte of the block."""
+
     first: int
+    """Number of the block's first row among the task's rows."""
+
     lines: int
+    """Number of lines in the block."""
+
     events: int
+    """Number of lines that are not blank."""
+
     file_bytes: int
+    """Size of the whole file."""
 
 
 class Files:

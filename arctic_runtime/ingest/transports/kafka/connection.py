@@ -19,22 +19,32 @@ _MODULES: Mapping[Mechanism, str] = {
 
 @dataclass(frozen=True)
 class KafkaConnection:
-    """The servers of a Kafka cluster, as `host:port` separated by commas, and the settings to connect to them.
+    """The servers of a Kafka cluster, and the settings to connect to them.
 
-    With a `user`, name and password are sent by the SASL mechanism `mechanism`. `tls` encrypts the connection.
-    `ca_file` has the trusted certificates, and `certificate_file` this client's certificate with its key, both in PEM;
-    on a cluster these files have to be on each machine. `properties` are settings with the same names in Java's client
-    and in librdkafka. Raises ConfigError if the settings contradict each other.
+    Raises ConfigError if the settings contradict each other. On a cluster the files have to be on each machine.
     """
 
     servers: str
+    """Addresses as `host:port`, separated by commas."""
+
     user: str | None = None
+    """Name that is sent with the password; None to send neither."""
+
     password: str | None = field(default=None, repr=False)
     mechanism: Mechanism = "PLAIN"
+    """SASL mechanism by which name and password are sent."""
+
     tls: bool = False
+    """Whether the connection is encrypted."""
+
     ca_file: str | None = None
+    """File with the trusted certificates in PEM; None for those of the system."""
+
     certificate_file: str | None = None
+    """File with this client's certificate and its key in PEM; None for no certificate."""
+
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Settings with the same names in Java's client and in librdkafka."""
 
     def __post_init__(self) -> None:
         if (self.user is None) != (self.password is None):

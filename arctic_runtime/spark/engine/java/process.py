@@ -24,23 +24,37 @@ METHOD = "method"
 class SparkProcess:
     """The state of the one Spark that this process can have, and of its JVM, which outlives the Spark context.
 
-    `settings` and `root`, the first session, are those of the running Spark. `server` is the url of a Spark Connect
-    server, `lent` are this process's sessions on it. `thresholds` are those of the profile for which Spark was started
-    or connected. `ended` is the error by which the end of Spark was noticed. `is_lasting` says that Spark, once
-    started, runs for days. Before Spark is started, fields are None or empty.
+    Before Spark is started, fields are None or empty.
     """
 
     lock: threading.RLock = field(default_factory=threading.RLock)
     settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the running Spark."""
+
     root: SparkSession | None = None
+    """The first session of the running Spark."""
+
     gateway: JavaGateway | None = None
     jvm: subprocess.Popen[bytes] | None = None
+    """The Java process."""
+
     log: Path = Path()
+    """File with the output of the Java process."""
+
     server: str = ""
+    """URL of a Spark Connect server."""
+
     thresholds: EngineThresholds | None = None
+    """Thresholds of the profile for which Spark was started or connected."""
+
     ended: SparkEnded | None = None
+    """Error by which the end of Spark was noticed."""
+
     is_lasting: bool = False
+    """True if Spark, once started, runs for days."""
+
     lent: weakref.WeakSet[SparkSession] = field(default_factory=weakref.WeakSet)
+    """This process's sessions on the Spark Connect server."""
 
 
 PROCESS = SparkProcess()

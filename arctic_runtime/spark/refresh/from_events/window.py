@@ -12,11 +12,13 @@ from arctic_runtime.spark.events.profile import Profile
 
 @dataclass(frozen=True)
 class EventWindow:
-    """The change events that a run reads, after their checks, with counts of them, and the summary of the last run.
-
-    `last` is None if all events are read, by a first run or a full refresh.
-    """
+    """The change events that one run reads, and facts about them."""
 
     events: DataFrame
+    """The events, as rows of the model's query; those that an overwrite or a truncation makes void are left out."""
+
     profile: Profile
+    """Counts of the events, and their lowest and highest values of `sequence_by`."""
+
     last: RunSummary | None
+    """Record of the last run; None in a first run or a full refresh, which read all events."""

@@ -81,7 +81,7 @@ class SessionHandle:
     def _drop_views(self, session: SparkSession) -> bool:
         """Drops the session's temporary views; returns False if that fails.
 
-        It fails if Spark has ended. An earlier error then reports this already, and must not be hidden by a second one.
+        It fails if Spark has ended. An earlier error has reported this already, and must not be hidden by a second one.
         """
         try:
             if self._has_views:

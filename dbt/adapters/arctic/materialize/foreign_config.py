@@ -37,15 +37,14 @@ _NAMED_NODES: Final = 3
 
 @dataclass(frozen=True)
 class _NodeConfig:
-    """A node of the manifest with its configuration.
-
-    `taken` has the configuration divided into settings of other adapters and the other keys. `is_strict` is whether the
-    node sets `on_foreign_config: error`.
-    """
+    """A node of the manifest with its configuration."""
 
     node: Any
     taken: TakenConfig
+    """The configuration, divided into settings of other adapters and the other keys."""
+
     is_strict: bool
+    """Whether the node sets `on_foreign_config: error`."""
 
 
 def list_known_keys() -> frozenset[str]:

@@ -44,24 +44,46 @@ MATERIALIZATION = "arctic"
 
 @dataclass
 class ArcticResponse(AdapterResponse):
-    """dbt's response for the run of an arctic model, as `run_results.json` stores it.
-
-    `timings` are seconds by step; `estimates` are the estimated seconds of an incremental and of a full run. `failures`
-    has the error messages of upkeep that failed after the run, by the part of upkeep.
-    """
+    """dbt's response for the run of an arctic model, as `run_results.json` stores it."""
 
     mode: str = ""
+    """The way in which the run computed the table: `create`, `incremental`, `full` or `unchanged`."""
+
     reason: str = ""
+    """The reason for the mode as one word in capitals, such as `CHANGES`; see `Reason`."""
+
     because: str = ""
+    """Explanation of the reason for users; empty if the word says enough."""
+
     inserted: int = 0
+    """Number of rows that the run inserted."""
+
     updated: int = 0
+    """Number of existing rows that the run changed."""
+
     deleted: int = 0
+    """Number of rows that the run deleted."""
+
     upserted: int = 0
+    """Number of rows that were written without a look at the table, so that they may be inserts or updates.
+
+    Only models with `changelog: input` have such rows.
+    """
+
     version: str = ""
+    """Version of the table after the run, as a snapshot id; empty if the table has no version."""
+
     consumed: dict[str, str] = field(default_factory=dict)
+    """Maps the name of each upstream table to the version, as a snapshot id, up to which the run has read it."""
+
     timings: dict[str, float] = field(default_factory=dict)
+    """Seconds that the run took, by the name of the step."""
+
     estimates: dict[str, float] = field(default_factory=dict)
+    """Seconds that were estimated before the run: for an incremental refresh and for a full one, by mode."""
+
     failures: dict[str, str] = field(default_factory=dict)
+    """Error messages of the work that failed after the rows were committed, by its name: `compaction` or `expiry`."""
 
 
 def build_response(outcome: Outcome, failures: Mapping[str, str] | None = None) -> ArcticResponse:

@@ -19,16 +19,17 @@ _WITH_RELATION: Final = ("model", "seed", "snapshot")
 
 @dataclass(frozen=True)
 class Claim:
-    """A relation, and the node or source that writes it (`owner`).
-
-    `role` describes the relation: the owner's own one, or a helper such as its change table. `is_own` is True for the
-    relation of a node itself, whose name dbt compares with those of other nodes.
-    """
+    """A relation, and the node or source that writes it."""
 
     table: TableName
     owner: str
+    """The node or source."""
+
     role: str
+    """Description of the relation for messages: the owner's own one, or a helper such as its change table."""
+
     is_own: bool = False
+    """True for the relation of a node itself, whose name dbt compares with those of other nodes."""
 
     def __str__(self) -> str:
         return f"the {self.role} of {self.owner}"

@@ -32,17 +32,16 @@ from dbt.adapters.arctic.relations.relation import ArcticRelation
 
 @dataclass(frozen=True)
 class CompiledProject:
-    """A compiled dbt project: its arctic models sorted by table, its ingested sources, and the profile of its target.
-
-    `landing` are tables of sources that are not ingested but have a `retention`. `readers` returns the models that may
-    read a table.
-    """
+    """A compiled dbt project: its arctic models sorted by table, its ingested sources, and its target's profile."""
 
     profile: Profile
     models: tuple[Model, ...]
     sources: tuple[IngestSource, ...] = ()
     landing: tuple[Model, ...] = ()
+    """Tables of sources that are not ingested but have a `retention`."""
+
     readers: Callable[[TableName], tuple[TableName, ...]] = lambda _: ()
+    """Returns the tables of the models that may read a table."""
 
     def with_ingested(self, reader: CatalogReader) -> CompiledProject:
         """Returns the project with the existing tables of its ingested sources added to its models."""

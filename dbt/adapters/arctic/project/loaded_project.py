@@ -23,17 +23,25 @@ from dbt.adapters.arctic.project.sources import ingest_sources, list_landing_tab
 
 @dataclass(frozen=True)
 class Location:
-    """Folders and target of a project, and the selection of its models, in terms of dbt's options.
-
-    If `is_served`, Spark gets the JARs for ingestion of the project's sources, and dbt runs scheduled models.
-    """
+    """Folders and target of a project, and the selection of its models, in terms of dbt's options."""
 
     project_dir: Path
+    """Folder with `dbt_project.yml`."""
+
     profiles_dir: Path | None = None
+    """Folder with `profiles.yml`; None for dbt's default."""
+
     target: str | None = None
+    """Name of the target in the profile; None for the profile's default."""
+
     select: Sequence[str] = ()
+    """Selectors of models, as for `--select`."""
+
     exclude: Sequence[str] = ()
+    """Selectors of models to leave out, as for `--exclude`."""
+
     is_served: bool = False
+    """True for a service: Spark gets the JARs for ingestion of the sources, and dbt runs scheduled models."""
 
     def build_options(self, target_path: str) -> dict[str, Any]:
         """Returns the options of `dbt run` for this location; dbt writes to the folder `target_path`."""
@@ -50,11 +58,7 @@ class Location:
 
 @dataclass(frozen=True)
 class LoadedProject:
-    """A project that dbt has parsed; `nodes` are the selected arctic models by unique id.
-
-    `scheduled` are the other selected models that dbt runs for a service; empty without a service. dbt compiles into
-    the folder `scratch`, which is deleted together with this object.
-    """
+    """A project that dbt has parsed."""
 
     location: Location
     flags: Any
@@ -62,8 +66,14 @@ class LoadedProject:
     adapter: Any
     manifest: Any
     nodes: Mapping[str, Any]
+    """The selected arctic models by unique id."""
+
     scheduled: Mapping[str, Any]
+    """The other selected models that dbt runs for a service; empty without a service."""
+
     scratch: tempfile.TemporaryDirectory[str]
+    """Folder into which dbt compiles; it is deleted together with this object."""
+
     _compiling: threading.Lock = field(default_factory=threading.Lock)
 
     @property

@@ -131,9 +131,11 @@ def _start_of_unit(unit: str, time: Sql) -> Sql:
 
 
 def _index_wall_clock(unit: str, time: Sql) -> Sql:
-    """Returns the SQL of the number of the unit that contains `time`, since 1970, with local time read as UTC.
+    """Returns the SQL of the number of the hour or shorter unit that contains `time`, counted from 1970-01-01 00:00.
 
-    In UTC no time is skipped or repeated.
+    The clock time of `time`, which a value with a time zone has in the zone of the session, is taken as if it were in
+    UTC, where no hour is skipped or repeated on a day on which clocks change. For example, the `hour` of 1970-01-02
+    01:30 has the number 25.
     """
     as_utc = fill_statement("unix_micros(cast(cast({time} as timestamp_ntz) || 'Z' as timestamp_ltz))", time=time)
     length = quote_number(_MICROSECONDS[unit])

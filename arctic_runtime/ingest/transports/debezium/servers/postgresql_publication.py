@@ -53,20 +53,29 @@ _QUOTED = "select quote_ident(?)"
 
 @dataclass(frozen=True)
 class _Table:
-    """A table that is read, and how the publication publishes it; `quoted` is its name in SQL.
-
-    `is_owned` is whether the user has the rights of its owner. `unsent` are the columns that a column list of the
-    publication leaves out. If the table is a partition, `root` is the published table under whose name its changes are
-    sent; None if they are sent under its own name.
-    """
+    """A table that is read, and how the publication publishes it."""
 
     name: str
     quoted: str
+    """The table's name in SQL."""
+
     is_owned: bool
+    """Whether the user has the rights of the table's owner."""
+
     is_published: bool
+    """Whether the publication contains the table."""
+
     row_filter: str | None
+    """SQL condition of the rows that the publication sends; None for all rows."""
+
     unsent: tuple[str, ...]
+    """Columns that a column list of the publication leaves out."""
+
     root: str | None
+    """If the table is a partition, the published table under whose name its changes are sent.
+
+    None if they are sent under its own name.
+    """
 
 
 class Publication:
