@@ -162,7 +162,7 @@ class BaseState:
     """Table properties, such as the layout."""
 
     branches: Mapping[str, int] = field(default_factory=dict)
-    """As in `ChangeTableState`, like `parents`, `times` and `formerly`."""
+    """As in `ChangeTableState`, like `parents`, `times` and `old_column_names`."""
 
     parents: Mapping[int, int | None] = field(default_factory=dict)
     times: Mapping[int, int] = field(default_factory=dict)

@@ -152,9 +152,9 @@ class FreshnessPlan:
     def _find_lateness(self, name: str, as_of_times: AsOfBySource, lag: float) -> Lateness | None:
         """Returns the reason for which the table `name` is not fresh; None if it is fresh.
 
-        `as_of_times` maps each source of the table to the time as of which the table shows the source. `lag` is the allowed
-        lag of the table in seconds. The reasons are tried in this order: a source that is not ingested in time, an
-        upstream commit that the table or another upstream has not read, and a source that was recreated.
+        `as_of_times` maps each source of the table to the time as of which the table shows the source. `lag` is the
+        allowed lag of the table in seconds. The reasons are tried in this order: a source that is not ingested in time,
+        an upstream commit that the table or another upstream has not read, and a source that was recreated.
         """
         for _, source in sorted((at, source) for source, at in as_of_times.items()):
             facts = self._tables.get(source)

@@ -206,7 +206,7 @@ def _add_changes(before: DataFrame, state_changes: DataFrame, plan: AggregateSta
     summed = summed.where(to_column(ROWS) != 0) if plan.keys else summed
     if not plan.extremes:
         return summed
-    is_lost = reduce(or_, [_is_lost(summed.kind, summed.name, summed.gone) for summed in plan.extremes])
+    is_lost = reduce(or_, [_is_lost(one.kind, one.name, one.removed_extreme) for one in plan.extremes])
     return summed.withColumn(_LOST, is_lost).drop(*gone)
 
 
