@@ -32,7 +32,7 @@ help:
 	@echo "make clean      take away what was built here"
 
 install: $(INSTALLED)
-	@$(BIN)/python -m arctic_runtime.spark.jars --install-java kafka
+	@$(BIN)/python -m arctic_runtime.spark.jars --install-java kafka avro
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		$(MAKE) --no-print-directory databases browser; fi
 

@@ -59,7 +59,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def spark_settings() -> dict[str, str]:
     """Settings that favour small data and quick starts; suites that use the same ones share one Spark."""
     return {
-        JARS_SETTING: "kafka",
+        JARS_SETTING: "kafka,avro",
         "spark.driver.extraJavaOptions": java.QUICK,
         "spark.driver.memory": "2g",
         "spark.master": "local[2]",

@@ -26,8 +26,8 @@ def with_jars(profile: Profile, sources: Iterable[IngestSource]) -> Profile:
     """Returns the profile whose Spark has in addition the JARs that the connectors of `sources` need."""
     for source in sources:
         connector = _BY_NAME.get(source.connector)
-        if connector is not None and connector.jars is not None:
-            profile = profile.with_jars(connector.jars)
+        for group in connector.list_jars(source) if connector is not None else ():
+            profile = profile.with_jars(group)
     return profile
 
 

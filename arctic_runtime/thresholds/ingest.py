@@ -124,7 +124,7 @@ class TransportThresholds:
     """Maximum number of events of one batch from Kafka."""
 
     answer_seconds: float = 10.0
-    """Longest wait for Kafka's answer to a request for offsets."""
+    """The longest wait for Kafka's answer to a request for offsets, and for that of a schema registry."""
 
     answer_pause_seconds: float = 0.1
     """Pause before a request to Kafka is repeated for a partition whose leader is changing."""

@@ -26,6 +26,7 @@ from arctic_runtime.ingest.dead_letters.outcome import APPLIED, APPLY, DEAD_LETT
 from arctic_runtime.ingest.dead_letters.table import COLUMNS, DeadLetterTable
 from arctic_runtime.ingest.formats.event_format import Format, SourceSchema
 from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.ingest.transports.connector import ReadMessages, keep_messages
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, TableEvents
 from arctic_runtime.ingest.writing.decoding.decode_events import CHANGE, PART, REASON, decode_changes
 from arctic_runtime.ingest.writing.decoding.event_frames import cache_rows, to_dataframe
@@ -60,12 +61,17 @@ class Replayed:
 
 
 def replay_dead_letters(
-    source: IngestSource, form: Format, reader: CatalogReader, session: Callable[[], SparkSession]
+    source: IngestSource,
+    form: Format,
+    reader: CatalogReader,
+    session: Callable[[], SparkSession],
+    read_messages: ReadMessages = keep_messages,
 ) -> Iterator[Replayed]:
     """Applies the dead letters of a source to its tables, one table after the other; yields the result for each table.
 
-    `session` creates a Spark session if there are dead letters. Tables without dead letters are left out. Raises
-    ConfigError if another process ingests the source, or takes its lease meanwhile.
+    `session` creates a Spark session if there are dead letters. `read_messages` is that of the source's connection.
+    Tables without dead letters are left out. Raises ConfigError if another process ingests the source, or takes its
+    lease meanwhile.
     """
     spark = functools.cache(session)
     dead_letters = DeadLetterTable(source.dead_letter_table, reader, spark)
@@ -81,7 +87,8 @@ def replay_dead_letters(
             for table in source.tables:
                 if lost.is_set():
                     return
-                done = TableReplay(TableTarget(table, reader, spark, form), dead_letters).replay()
+                target = TableTarget(table, reader, spark, form)
+                done = TableReplay(target, dead_letters, read_messages).replay()
                 if done.read:
                     yield done
     finally:
@@ -91,9 +98,12 @@ def replay_dead_letters(
 class TableReplay:
     """Replays the dead letters of one table."""
 
-    def __init__(self, target: TableTarget, dead_letters: DeadLetterTable) -> None:
+    def __init__(
+        self, target: TableTarget, dead_letters: DeadLetterTable, read_messages: ReadMessages = keep_messages
+    ) -> None:
         self._target = target
         self._dead_letters = dead_letters
+        self._read_messages = read_messages
         self._schemas = TableSchemas(target)
 
     def replay(self) -> Replayed:
@@ -128,7 +138,7 @@ class TableReplay:
             own = letters.where(written.eqNullSafe(F.lit(text))).select(PAYLOAD, ORIGIN, ARRIVAL)
             schema = decode_schema(text) if text is not None else None
             known = None if self._target.form.events.schema else schema
-            events = TableEvents(self._target.table.source_name, known, _serve_rows(own))
+            events = TableEvents(self._target.table.source_name, known, _serve_rows(self._read_messages(own)))
             for part in self._schemas.split_by_schema(events):
                 best = part.schema or schema or self._schemas.read_declared()
                 yield replace(part, schema=self._complete_schema(best, schema))

@@ -125,7 +125,8 @@ def _map_decimal(schema: ConnectSchema, encoding: Encoding) -> MappedType:
         raise _Refused(
             f"{_describe_schema(schema)} has {digits or 'an unknown number of'} digits, "
             f"at most {MOST_DIGITS} are kept in a "
-            "decimal, and its values are bytes; the converter option `decimal.format: NUMERIC` keeps them as text"
+            "decimal, and its values are bytes; the converter option `decimal.format: NUMERIC`, or for Avro the "
+            "connector's `decimal.handling.mode: string`, keeps them as text"
         )
     return "string", "plain"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
@@ -17,18 +17,31 @@ from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
 from arctic_runtime.profile import mask_text
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Session = Callable[[], "SparkSession"]
 
 
+ReadMessages = Callable[["DataFrame"], "DataFrame"]
+"""Converts events whose PAYLOAD has the bytes of the source to events as transports return them."""
+
+
+def keep_messages(messages: DataFrame) -> DataFrame:
+    """Returns messages as they are, since they are JSON."""
+    return messages
+
+
 @dataclass(frozen=True)
 class Connection:
-    """The open configuration of a source: its transport, the format of its events, and its position parser."""
+    """The open configuration of a source: its transport, the format of its events, and the parser of its positions.
+
+    `read_messages` makes events of the payloads of dead letters, which have the bytes of the source.
+    """
 
     transport: Transport
     form: Format
     parse_position: ParsePosition = keep_opaque
+    read_messages: ReadMessages = keep_messages
 
 
 @dataclass(frozen=True)
@@ -53,21 +66,22 @@ class Connector:
     parse_position: ParsePosition
     """Parses positions in the source, to compare and show them."""
 
-    jars: str | None = None
-    """Group of JARs that Spark has to be started with; None for no JARs."""
+    list_jars: Callable[[IngestSource], tuple[str, ...]] = lambda source: ()  # noqa: ARG005 - the interface
+    """Lists the groups of JARs with which Spark has to be started for a source."""
 
     list_tables: Callable[[IngestSource], list[CatalogTable]] | None = None
     """Lists the tables of a database; None for sources without such a list."""
 
 
-def read_password(source: IngestSource) -> str:
+def read_password(source: IngestSource, settings: Mapping[str, Any] | None = None) -> str:
     """Returns the password from the settings or from the environment variable `password_env`; empty if there is none.
 
-    Raises ConfigError if the variable is not set.
+    The settings are those of the source by default. Raises ConfigError if the variable is not set.
     """
-    variable = source.connection.get("password_env")
+    settings = source.connection if settings is None else settings
+    variable = settings.get("password_env")
     if variable is None:
-        return str(source.connection.get("password", ""))
+        return str(settings.get("password", ""))
     password = os.environ.get(str(variable))
     if password is None:
         raise ConfigError(

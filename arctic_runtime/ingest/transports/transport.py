@@ -22,6 +22,10 @@ file and line, an LSN); null if the JSON itself contains it. ARRIVAL is a bigint
 higher is later.
 """
 
+MESSAGE, FAULT = (f"{OWN_PREFIX}{own}" for own in ("message", "fault"))
+"""Further columns of events that are not JSON at their source. MESSAGE has their bytes, of which PAYLOAD was made, and
+which dead letters keep. FAULT is the reason why PAYLOAD can't be an event, for those without the format's `proof`."""
+
 
 @dataclass(frozen=True)
 class TableEvents:

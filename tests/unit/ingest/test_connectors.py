@@ -59,4 +59,6 @@ def test_spark_gets_the_jars_of_the_connectors() -> None:
     assert JARS_SETTING not in with_jars(PROFILE, [source("files", {})]).settings
     chosen = with_jars(PROFILE, [source("files", {}), source("kafka", {}), source("kafka", {})])
     assert chosen.settings[JARS_SETTING] == "kafka"
-    assert {connector.jars for connector in CONNECTORS} == {None, "kafka"}
+    chosen = with_jars(PROFILE, [source("kafka", {"schema_registry": "http://r:1"}), source("kafka", {})])
+    assert chosen.settings[JARS_SETTING] == "kafka,avro"
+    assert {connector.name for connector in CONNECTORS if connector.list_jars(source(connector.name, {}))} == {"kafka"}

@@ -5,9 +5,9 @@ stored in the tables, in the same commits as the rows; and over Spark Connect it
 without this code. Spark's source does not return offsets without reading events, so a small client requests them (4 ms
 for a topic).
 
-If events contain the schema of their table, a batch ends in each partition before the first event with another schema.
-So all events of a table in a batch have one schema, and the batch's position identifies exactly the events that a table
-has.
+If events describe their columns, a batch ends in each partition before the first event with other columns. So all
+events of a table in a batch have one schema, and its position says exactly which events a table has. Events in Avro are
+decoded to JSON by schemas that are read before the batch.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.event_format import Format, SourceSchema
+from arctic_runtime.ingest.transports.kafka.avro_messages import AvroMessages, build_schema_mark
 from arctic_runtime.ingest.transports.kafka.client import KafkaOffsets
 from arctic_runtime.ingest.transports.kafka.connection import KafkaConnection
 from arctic_runtime.ingest.transports.kafka.offsets import (
@@ -41,7 +42,7 @@ from arctic_runtime.ingest.transports.kafka.offsets import (
 )
 from arctic_runtime.ingest.transports.kafka.topic_tables import TopicTable, belongs_to, check_topics
 from arctic_runtime.ingest.transports.payload_parts import extract_schema_parts
-from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch, TableEvents
+from arctic_runtime.ingest.transports.transport import ARRIVAL, MESSAGE, ORIGIN, PAYLOAD, Batch, TableEvents
 from arctic_runtime.profile import JARS_SETTING
 from arctic_runtime.spark.engine.java.jars import GROUPS
 from arctic_runtime.thresholds import TransportThresholds
@@ -56,7 +57,7 @@ KEY, PARTITION, OFFSET = "kafka_key", "kafka_partition", "kafka_offset"
 _PARTITION_BITS = 16
 """Number of low bits of ARRIVAL that hold the number of an event's partition; the bits above them hold its offset."""
 
-_SCHEMA_PARTS = "kafka_schema_parts"
+_SCHEMA_PARTS, _EXAMPLE, _KEY_EXAMPLE = "kafka_schema_parts", "kafka_example", "kafka_key_example"
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,10 @@ class _FirstSchema:
 class Kafka:
     """Reads events from topics of Kafka, each with the unchanged bytes of its value.
 
-    Events of a partition are in order; those of a primary key have to be in one partition. A position has the offset to
-    read next of every partition. `spark` returns a session. With `skips_lost`, reading continues if Kafka deleted
-    events before they were read. Raises ConfigError if tables share a topic whose events don't name their table.
+    Events of a partition are in order; those of a key have to be in one partition. A position has the offset to read
+    next of every partition. `spark` returns a session. With `skips_lost`, reading continues if Kafka deleted events
+    before they were read. `avro` decodes messages that are not JSON. Raises ConfigError if tables share a topic whose
+    events don't name their table.
     """
 
     initial = encode_offsets({})
@@ -89,6 +91,7 @@ class Kafka:
         spark: Callable[[], SparkSession],
         limits: TransportThresholds,
         skips_lost: bool = False,
+        avro: AvroMessages | None = None,
     ) -> None:
         check_topics(tables, form.events)
         self._connection = connection
@@ -97,16 +100,20 @@ class Kafka:
         self._spark = spark
         self._limits = limits
         self._skips_lost = skips_lost
+        self._avro = avro
         self._topics = tuple(dict.fromkeys(table.topic for table in tables))
         self._source = KafkaOffsets(connection, limits)
         self._closed = threading.Event()
         self._position: Offsets = {}
         self._schemas: dict[str, SourceSchema] = {}
+        self._avro_ids: dict[str, frozenset[int]] = {}
 
     def check_source(self, position: str | None) -> None:
-        """Raises SourceError if Kafka doesn't answer or events are lost, ConfigError if Spark lacks its JARs."""
+        """Raises SourceError if Kafka or the registry doesn't answer or events are lost, ConfigError without JARs."""
         choose_start(decode_offsets(position or self.initial), self._source.list_kept(self._topics), self._skips_lost)
         check_jars(self._spark())
+        if self._avro is not None:
+            self._avro.check_source(self._spark())
 
     def open_at(self, position: str) -> None:
         self._closed.clear()
@@ -169,6 +176,9 @@ class Kafka:
         """
         if self._form.read_event_schema is None:
             return ranges
+        if self._avro is not None:
+            read = {topic: self._read_messages(topic, own, self._spark()) for topic, own in group_by_topic(ranges)}
+            self._avro_ids = {topic: self._avro.find_ids(messages) for topic, messages in read.items()}
         ends: dict[tuple[str, int], int] = {}
         for table, own in self._with_ranges(ranges):
             schema_parts = self._find_schema(table, own)
@@ -182,26 +192,45 @@ class Kafka:
         from pyspark.sql import functions as F
 
         assert self._form.read_event_schema is not None
-        events = self._read_table(table, ranges, self._spark()).withColumn(
-            _SCHEMA_PARTS, extract_schema_parts(self._form.events.schema)
+        grouped = self._with_schema_parts(self._read_table(table, ranges, self._avro_ids, self._spark()))
+        rows: list[Row] = (
+            grouped.where(F.col(_SCHEMA_PARTS).isNotNull())
+            .groupBy(_SCHEMA_PARTS, PARTITION)
+            .agg(
+                F.min(OFFSET).alias("offset"),
+                F.min(ARRIVAL).alias("first"),
+                F.min_by(_EXAMPLE, ARRIVAL).alias("example"),
+                F.min_by(_KEY_EXAMPLE, ARRIVAL).alias("key"),
+            )
+            .collect()
         )
-        payload, key = F.col(PAYLOAD).cast("string"), F.col(KEY).cast("string")
-        grouped = events.where(F.col(_SCHEMA_PARTS).isNotNull()).groupBy(_SCHEMA_PARTS, PARTITION)
-        rows: list[Row] = grouped.agg(
-            F.min(OFFSET).alias("offset"),
-            F.min(ARRIVAL).alias("first"),
-            F.min_by(payload, ARRIVAL).alias("example"),
-            F.min_by(key, ARRIVAL).alias("key"),
-        ).collect()
         if not rows:
             return _FirstSchema(None, {})
         earliest = min(rows, key=lambda row: int(row["first"]))
         schema = self._form.read_event_schema(earliest["example"], earliest["key"], table.columns)
         others: dict[int, int] = {}
         for row in rows:
-            if row[_SCHEMA_PARTS] != earliest[_SCHEMA_PARTS]:
+            if row[_SCHEMA_PARTS] != earliest[_SCHEMA_PARTS] and not self._has_schema(row, table, schema):
                 others[row[PARTITION]] = min(row["offset"], others.get(row[PARTITION], row["offset"]))
         return _FirstSchema(schema, others)
+
+    def _with_schema_parts(self, events: DataFrame) -> DataFrame:
+        """Adds the parts of events that describe their schema, and the texts of event and key as `tell` takes them."""
+        from pyspark.sql import functions as F
+
+        if self._avro is not None:
+            mark = build_schema_mark(F.col(MESSAGE))
+            parts, example, key = mark, mark, build_schema_mark(F.col(KEY))
+        else:
+            parts = extract_schema_parts(self._form.events.schema)
+            example, key = F.col(PAYLOAD).cast("string"), F.col(KEY).cast("string")
+        return events.withColumns({_SCHEMA_PARTS: parts, _EXAMPLE: example, _KEY_EXAMPLE: key})
+
+    def _has_schema(self, row: Row, table: TopicTable, schema: SourceSchema | None) -> bool:
+        """Whether Avro events of other schema ids have the columns and the key of `schema` all the same."""
+        if self._avro is None or self._form.tell is None:
+            return False
+        return self._form.tell(row["example"], row["key"], table.columns) == schema
 
     def _with_ranges(self, ranges: Sequence[Range]) -> list[tuple[TopicTable, tuple[Range, ...]]]:
         by_topic = dict(group_by_topic(ranges))
@@ -209,18 +238,30 @@ class Kafka:
 
     def _build_table_events(self, ranges: Sequence[Range]) -> tuple[TableEvents, ...]:
         return tuple(
-            TableEvents(table.name, self._schemas.get(table.name), partial(self._read_table, table, own))
+            TableEvents(
+                table.name, self._schemas.get(table.name), partial(self._read_table, table, own, self._avro_ids)
+            )
             for table, own in self._with_ranges(ranges)
         )
 
-    def _read_table(self, table: TopicTable, ranges: Sequence[Range], spark: SparkSession) -> DataFrame:
-        """Reads the events of a table in `ranges`, also with their PARTITION, OFFSET, and message key as KEY."""
+    def _read_table(
+        self, table: TopicTable, ranges: Sequence[Range], avro_ids: Mapping[str, frozenset[int]], spark: SparkSession
+    ) -> DataFrame:
+        """Reads the events of a table in `ranges`; `avro_ids` are the schemas of each topic's messages in Avro."""
+        events = self._read_messages(table.topic, ranges, spark)
+        if self._avro is not None:
+            events = self._avro.decode_messages(events, avro_ids[table.topic])
+        sharing = [other for other in self._tables.values() if other.topic == table.topic]
+        return events if len(sharing) == 1 else events.where(belongs_to(table, sharing, self._form.events))
+
+    def _read_messages(self, topic: str, ranges: Sequence[Range], spark: SparkSession) -> DataFrame:
+        """Reads the messages of a topic in `ranges`, also with their PARTITION, OFFSET, and message key as KEY."""
         from pyspark.sql import functions as F
 
         options = {
             **self._connection.build_spark_options(),
             "kafka.isolation.level": "read_committed",
-            "assign": json.dumps({table.topic: [offset_range.partition[1] for offset_range in ranges]}),
+            "assign": json.dumps({topic: [offset_range.partition[1] for offset_range in ranges]}),
             "startingOffsets": encode_offsets({offset_range.partition: offset_range.start for offset_range in ranges}),
             "endingOffsets": encode_offsets({offset_range.partition: offset_range.end for offset_range in ranges}),
         }
@@ -228,7 +269,7 @@ class Kafka:
         if self._form.events.has_tombstones:
             read = read.where(F.col("value").isNotNull())
         offset, partition = F.col("offset"), F.col("partition")
-        events = read.select(
+        return read.select(
             F.col("value").alias(PAYLOAD),
             F.concat_ws(":", "topic", partition, offset).alias(ORIGIN),
             (F.shiftleft(offset, _PARTITION_BITS) + partition).alias(ARRIVAL),
@@ -236,8 +277,6 @@ class Kafka:
             partition.cast("bigint").alias(PARTITION),
             offset.alias(OFFSET),
         )
-        sharing = [offset_range for offset_range in self._tables.values() if offset_range.topic == table.topic]
-        return events if len(sharing) == 1 else events.where(belongs_to(table, sharing, self._form.events))
 
 
 def check_jars(spark: SparkSession) -> None:

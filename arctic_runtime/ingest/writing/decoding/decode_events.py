@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType, Struc
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.event_format import EventFormat, Path, SourceColumn, SourceSchema
-from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
+from arctic_runtime.ingest.transports.transport import ARRIVAL, FAULT, MESSAGE, ORIGIN, PAYLOAD
 from arctic_runtime.ingest.writing.decoding.decode_values import EncodedValue, decode_value
 from arctic_runtime.model.columns import OWN_PREFIX, is_same_name
 from arctic_runtime.spark.engine.statement import (
@@ -47,9 +47,10 @@ _EVENT, _CORRUPT, _ROW, _WAS, _PAIR = (f"{OWN_PREFIX}{own}" for own in ("event",
 def decode_changes(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFrame:
     """Decodes events of a table to typed columns, and adds the columns CHANGE to LOG_POSITION.
 
-    PAYLOAD, ORIGIN and ARRIVAL are kept. The row of an event is the row after the change, or for a delete the deleted
-    row, of which only the primary key is certain. Dead letters have a REASON, and nulls for values that could not be
-    read. Events that change no rows are left out. Raises ConfigError if two column names differ only in case.
+    PAYLOAD, ORIGIN and ARRIVAL are kept; PAYLOAD becomes MESSAGE if there is one. The row of an event is the row after
+    the change, or for a delete the deleted row, of which only the primary key is certain. Dead letters have a REASON,
+    and nulls in place of what could not be read. Events that concern no rows are left out. Raises ConfigError if two
+    columns differ only in case.
     """
     return decode_events(events, form, schema).where(is_change())
 
@@ -81,7 +82,8 @@ def decode_events(events: DataFrame, form: EventFormat, schema: SourceSchema) ->
     change = _change_expression(form)
     typed = [alias_as(_decode_present_value(value, form), value.column.name) for value in named.values()]
     return rows.selectExpr(
-        *[quote_name(own) for own in (PAYLOAD, ORIGIN, ARRIVAL, PART)],
+        alias_as(quote_name(MESSAGE if MESSAGE in events.columns else PAYLOAD), PAYLOAD),
+        *[quote_name(own) for own in (ORIGIN, ARRIVAL, PART)],
         *typed,
         alias_as(change, CHANGE),
         alias_as(_time_expression(form), TIME),
@@ -130,7 +132,7 @@ def _build_json_schema(form: EventFormat, schema: SourceSchema) -> StructType:
 
 
 def _list_value_paths(form: EventFormat) -> list[Path]:
-    return [path for path in (form.operation, form.time, *form.order, form.log_position) if path]
+    return [path for path in (form.operation, form.time, *form.order, form.log_position, form.proof) if path]
 
 
 def _nest_fields(leaves: Mapping[Path, DataType]) -> StructType:
@@ -266,6 +268,7 @@ def _reason_expression(form: EventFormat, schema: SourceSchema, change: Sql) -> 
     `change` is the expression for the event's `Change`.
     """
     cases = [
+        *_find_decoding_faults(form),
         fill_statement("WHEN {event} IS NULL THEN 'no UTF-8 text'", event=quote_name(_EVENT)),
         fill_statement(
             "WHEN {corrupt} IS NOT NULL THEN 'not the JSON of an event'", corrupt=quote_name(_EVENT, _CORRUPT)
@@ -301,6 +304,13 @@ def _reason_expression(form: EventFormat, schema: SourceSchema, change: Sql) -> 
                 )
             )
     return fill_statement("CASE {cases} END", cases=join_parts(cases, " "))
+
+
+def _find_decoding_faults(form: EventFormat) -> list[Sql]:
+    """Builds the CASE branch for messages that could not be decoded to JSON; empty if events are JSON."""
+    if form.proof is None:
+        return []
+    return [fill_statement("WHEN {proof} IS NULL THEN {fault}", proof=_read_field(form.proof), fault=quote_name(FAULT))]
 
 
 def _find_key_misfits(form: EventFormat, schema: SourceSchema, change: Sql) -> list[Sql]:

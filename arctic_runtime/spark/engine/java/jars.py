@@ -141,6 +141,15 @@ GROUPS: Mapping[str, tuple[Jar, ...]] = MappingProxyType(
                 size=69034612,
             ),
         ),
+        "avro": (
+            Jar(
+                group="org.apache.spark",
+                artifact="spark-avro_2.13",
+                version="4.1.1",
+                sha256="6a19d90bc3b6e88d8db0fa36a19273aa10fea2dbd7a62bb60e4cedd73051b32d",
+                size=92354,
+            ),
+        ),
         "kafka": (
             Jar(
                 group="org.apache.spark",

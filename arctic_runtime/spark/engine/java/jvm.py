@@ -62,6 +62,14 @@ JVM_OPTIONS = (
 )
 
 
+_AVRO_LIMITS = (
+    *(f"-Dorg.apache.avro.limits.{kind}.maxLength={64 << 20}" for kind in ("bytes", "string")),
+    f"-Dorg.apache.avro.limits.collectionItems.maxLength={10_000_000}",
+)
+"""Limits of values in Avro, which reserves memory for as many bytes as a value says that it has.
+
+A broken message of Kafka, which is a dead letter, could end Java otherwise."""
+
 _SMALL_HEAP = (
     "-XX:+UseAdaptiveSizePolicyWithSystemGC",
     "-XX:MinHeapFreeRatio=50",
@@ -199,6 +207,7 @@ def spawn_jvm(
         f"-Xmx{settings.get('spark.driver.memory', '1g')}",
         *([f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive else []),
         *JVM_OPTIONS,
+        *(_AVRO_LIMITS if "avro" in settings.get(JARS_SETTING, "").split(",") else ()),
         *choose_collector_options(settings, thresholds if PROCESS.is_lasting else None),
         *_write_option_files(settings, connection.parent).values(),
         "org.apache.spark.deploy.SparkSubmit",

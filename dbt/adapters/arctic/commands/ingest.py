@@ -193,11 +193,11 @@ def _replay_dead_letters(sources: Sequence[IngestSource], reader: CatalogReader,
     from arctic_runtime.ingest.connectors import connect
     from arctic_runtime.ingest.dead_letters.replay import replay_dead_letters
 
-    outcomes = [
-        (source.name, done)
-        for source in sources
-        for done in replay_dead_letters(source, connect(source, reader, session).form, reader, session)
-    ]
+    outcomes = []
+    for source in sources:
+        connection = connect(source, reader, session)
+        replayed = replay_dead_letters(source, connection.form, reader, session, connection.read_messages)
+        outcomes += [(source.name, done) for done in replayed]
     lines = [
         f"{source}: {done.table}: {done.read:,} dead letters: {done.applied:,} applied, "
         f"{done.superseded:,} superseded, {done.dead:,} still dead"
