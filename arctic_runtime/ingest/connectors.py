@@ -19,6 +19,14 @@ from arctic_runtime.suggestions import suggest_nearest
 
 CONNECTORS: tuple[Connector, ...] = (POSTGRESQL, MYSQL, MARIADB, KAFKA, FILES)
 
+_UNTESTED = ("sqlserver", "mssql", "oracle", "mongodb", "db2", "informix", "vitess", "spanner", "cassandra")
+"""Databases for which Debezium has a connector, and this package none, since it is not tested with them."""
+
+_THROUGH_KAFKA = (
+    "ingestion is not tested with this database: let Debezium's connector write its events to Kafka, and read them "
+    "there with `connector: kafka` and `format: debezium`"
+)
+
 _BY_NAME = {connector.name: connector for connector in CONNECTORS}
 
 
@@ -74,6 +82,7 @@ def _find_connector(source: IngestSource) -> Connector:
             f"source {source.name}: there is no connector "
             f"{source.connector!r}{suggest_nearest(source.connector, _BY_NAME)}.",
             expected=", ".join(_BY_NAME),
+            fix=_THROUGH_KAFKA if source.connector.lower() in _UNTESTED else None,
         )
     keys, given = connector.keys, source.connection
     wrong = [f"unknown key `{key}`{suggest_nearest(key, keys)}" for key in given if key not in keys]

@@ -207,7 +207,7 @@ def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[Declare
     known = dict(ingest)
     connector = known.pop("connector", None)
     if not isinstance(connector, str):
-        wrong.append("`connector` is missing: postgresql, mysql, mariadb, kafka, files, or a Debezium connector's name")
+        wrong.append("`connector` is missing: postgresql, mysql, mariadb, kafka or files")
     values: dict[str, Any] = {}
     for key, (read, default) in _READERS.items():
         try:

@@ -126,6 +126,12 @@ class TransportThresholds:
     answer_seconds: float = 10.0
     """The longest wait for Kafka's answer to a request for offsets, and for that of a schema registry."""
 
+    registry_retries: int = 3
+    """How often a request to a schema registry is repeated that is refused, or that a proxy answers."""
+
+    registry_pause_seconds: float = 0.5
+    """Pause before the second repetition of such a request; each later pause is twice as long."""
+
     answer_pause_seconds: float = 0.1
     """Pause before a request to Kafka is repeated for a partition whose leader is changing."""
 

@@ -12,6 +12,9 @@ from arctic_runtime.ingest.formats.avro_schema import AvroType, strip_null
 from arctic_runtime.ingest.formats.connect_schema import MOST_DIGITS, MappedType
 from arctic_runtime.ingest.formats.event_format import SourceColumn
 
+_MOST_BYTES = 16
+"""Bytes of the unscaled number of a decimal with MOST_DIGITS digits."""
+
 _AS_JSON: MappedType = ("string", "json")
 
 
@@ -32,9 +35,9 @@ def _map_type(kind: AvroType) -> MappedType:
 
 
 def _map_decimal(kind: AvroType) -> MappedType | None:
-    """Returns the type of a decimal; None, so that its bytes are kept, if Spark has none with so many digits."""
+    """Returns the type of a decimal; None, so that its bytes are kept, if it has too many digits or bytes for one."""
     digits, scale = int(kind.get("precision", 0)), int(kind.get("scale", 0))
-    if not 0 < digits <= MOST_DIGITS or not 0 <= scale <= digits:
+    if not 0 < digits <= MOST_DIGITS or not 0 <= scale <= digits or kind.get("size", 0) > _MOST_BYTES:
         return None
     return f"decimal({digits},{scale})", "base64_decimal"
 

@@ -26,8 +26,11 @@ from arctic_runtime.ingest.formats.event_format import (
 FindSchema = Callable[[int], AvroSchema]
 """Returns the schema that an id of the registry stands for."""
 
-_Build = Callable[[EventFormat, AvroType, "AvroType | None", Declared], SourceSchema]
-"""Builds a table's schema from the types of a record and of its key, None without one."""
+_FindKey = Callable[[], "AvroType | None"]
+"""Returns the type of the key of an event, None if the key is no Avro."""
+
+_Build = Callable[[EventFormat, AvroType, _FindKey, Declared], SourceSchema]
+"""Builds a table's schema from the types of a record and of its key."""
 
 
 def build_avro_format(form: Format, find_schema: FindSchema) -> Format:
@@ -52,15 +55,21 @@ def _tell_schema(
     find_schema: FindSchema, events: EventFormat, build: _Build, event: str, key: str | None, declared: Declared
 ) -> SourceSchema | None:
     """Returns the schema that the SCHEMA_ID of an event and that of its key stand for; None if the event has none."""
-    value_id, key_id = (json.loads(text).get(SCHEMA_ID) if text else None for text in (event, key))
+    value_id = json.loads(event).get(SCHEMA_ID)
     if value_id is None:
         return None
-    return build(events, find_schema(value_id).record, None if key_id is None else find_schema(key_id).record, declared)
+
+    def find_key() -> AvroType | None:
+        key_id = json.loads(key).get(SCHEMA_ID) if key else None
+        return None if key_id is None else find_schema(key_id).root
+
+    return build(events, find_schema(value_id).root, find_key, declared)
 
 
 def _build_debezium_schema(
-    events: EventFormat, value: AvroType, key: AvroType | None, declared: Declared
+    events: EventFormat, value: AvroType, find_key: _FindKey, declared: Declared
 ) -> SourceSchema:
+    key = find_key()
     images = [strip_null(field["type"]) for field in value["fields"] if field["name"] in ("after", "before")]
     fields = {field["name"]: field["type"] for image in images for field in image.get("fields", ())}
     chosen = {name: _build_declared(name, text, fields.get(name), ENCODINGS) for name, text in declared.items()}
@@ -68,8 +77,11 @@ def _build_debezium_schema(
     return build_source_schema(value["name"], to_connect_schema(value), key_schema, "base64_decimal", chosen)
 
 
-def _build_rows_schema(events: EventFormat, value: AvroType, key: AvroType | None, declared: Declared) -> SourceSchema:
-    """Builds a schema of all fields; the one with the operation is no column unless it is declared."""
+def _build_rows_schema(events: EventFormat, value: AvroType, find_key: _FindKey, declared: Declared) -> SourceSchema:
+    """Builds a schema of all fields; the one with the operation is no column unless it is declared.
+
+    The key of a message is not read, since the user configures the primary key.
+    """
     columns = []
     for field in value["fields"]:
         name, kind = field["name"], field["type"]

@@ -24,21 +24,23 @@ SCHEMA_ID = f"{OWN_PREFIX}schema_id"
 """The field with the id of its schema that every decoded record has in addition; null if it could not be decoded."""
 
 PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
+_WIDER = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "double"}
 _NAMED = frozenset(("record", "error", "enum", "fixed"))
 
 
 @dataclass(frozen=True)
 class AvroSchema:
-    """The schema of records, by its id in a registry.
+    """A schema by its id in a registry; `root` is its type.
 
-    `writer` and `reader` are JSON for Avro's schema resolution: `writer` decodes the same bytes without logical types,
-    so that decimals are bytes and timestamps are numbers, and `reader` adds the field SCHEMA_ID.
+    `writer` and `reader` are JSON for Avro's schema resolution of records, and empty for other types: `writer` decodes
+    the same bytes without logical types, so that decimals are bytes and timestamps are numbers, and `reader` adds the
+    field SCHEMA_ID.
     """
 
     id: int
-    record: AvroType
-    writer: str
-    reader: str
+    root: AvroType
+    writer: str = ""
+    reader: str = ""
 
 
 class _Refused(Exception):
@@ -46,31 +48,37 @@ class _Refused(Exception):
 
 
 def parse_avro_schema(schema_id: int, text: str, where: str) -> AvroSchema:
-    """Parses the JSON of a record's schema; raises SourceError, which names `where`, if Spark could not decode it."""
+    """Parses the JSON of a schema; raises SourceError, which names `where`, if Spark could not decode its records."""
     try:
-        record = _Resolver().resolve_type(json.loads(text), "")
-        if record["type"] != "record":
-            raise _Refused(f"it is of the type {record['type']}")
-        writer = _PlainWriter().write_type(record)
+        root = _Resolver().resolve_type(json.loads(text), "")
+        writer = _PlainWriter().write_type(root)
     except (_Refused, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = str(error) if isinstance(error, _Refused) else f"it is no schema of Avro ({type(error).__name__})"
         raise SourceError(
             f"The Avro schema {schema_id} can't be used.",
             where=where,
-            expected="a record whose definition does not contain itself",
+            expected="types that are defined, none of which contains itself",
             actual=reason,
             fix="write such messages into a topic of their own, or change the schema",
         ) from error
+    if root["type"] != "record":
+        return AvroSchema(schema_id, root)
     marker = {"name": SCHEMA_ID, "type": "int", "default": schema_id}
     reader = {**writer, "fields": [*writer["fields"], marker]}
-    return AvroSchema(schema_id, record, json.dumps(writer), json.dumps(reader))
+    return AvroSchema(schema_id, root, json.dumps(writer), json.dumps(reader))
 
 
 def strip_null(kind: AvroType) -> AvroType:
-    """Returns the type without null: a union of null and one other type becomes that type."""
+    """Returns the type of values that are not null: a union of null and one other type becomes that type.
+
+    A union of two numbers of one family becomes the wider one, as which Spark decodes it.
+    """
     if kind["type"] != "union":
         return kind
     others = [branch for branch in kind["branches"] if branch["type"] != "null"]
+    wider = _WIDER.get(frozenset(branch["type"] for branch in others)) if len(others) == 2 else None
+    if wider is not None:
+        return {"type": wider}
     return others[0] if len(others) == 1 else kind
 
 
@@ -154,8 +162,9 @@ class _PlainWriter:
     def _write_named(self, kind: AvroType) -> Any:
         if kind["name"] in self._names:
             return self._names[kind["name"]]
-        short = kind["name"].rpartition(".")[2]
-        name = short if short not in self._names.values() else f"{short}_{len(self._names)}"
+        name = kind["name"].rpartition(".")[2]
+        while name in self._names.values():
+            name += "_"
         self._names[kind["name"]] = name
         match kind["type"]:
             case "record":

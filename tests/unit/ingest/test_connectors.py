@@ -44,6 +44,12 @@ def connected(connector: str, **settings: Any) -> Any:
         ({"servers": "a:1", "user": "me", "password_env": "NOT_SET_HERE"}, "NOT_SET_HERE"),
         ({"servers": "a:1", "format": "rows", "topics": {"orders": "t", "items": "t"}}, "share the topic t"),
         ({"servers": "a:1", "format": "avro"}, "Unknown format: avro"),
+        ({"servers": "a:1", "schema_registry": "registry:8081"}, "must be one URL"),
+        ({"servers": "a:1", "schema_registry": {"user": "me"}}, "no `url`(?s:.*)user, password, password_env"),
+        ({"servers": "a:1", "schema_registry": 8081}, "no `url`"),
+        ({"servers": "a:1", "schema_registry": {"url": "http://r:1", "usr": "me"}}, "`usr` .did you mean 'user'"),
+        ({"servers": "a:1", "schema_registry": {"url": "http://r:1", "password_env": "NOT_SET_HERE"}}, "NOT_SET_HERE"),
+        ({"servers": "a:1", "schema_registry": "http://r:1", "format": "canal"}, "canal are JSON"),
     ],
 )
 def test_settings_of_kafka_that_can_not_be_used_are_named(settings: Mapping[str, Any], wrong: str) -> None:
@@ -53,6 +59,25 @@ def test_settings_of_kafka_that_can_not_be_used_are_named(settings: Mapping[str,
 
 def test_kafka_needs_no_server_to_be_configured() -> None:
     assert isinstance(connected("kafka", servers="a:1", topic_prefix="shop", format="canal"), Kafka)
+
+
+def test_a_schema_registry_needs_no_server_to_be_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGISTRY_PASSWORD", "hidden")
+    registry = {"url": "http://r:1", "user": "me", "password_env": "REGISTRY_PASSWORD"}
+    assert isinstance(connected("kafka", servers="a:1", schema_registry=registry), Kafka)
+
+
+@pytest.mark.parametrize("name", ["sqlserver", "oracle", "mongodb", "SQLServer"])
+def test_databases_that_are_not_tested_are_refused_by_name(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"no connector '{name}'(?s:.*)Kafka, and read them there"):
+        connected(name, host="db", database="shop", user="me")
+
+
+@pytest.mark.parametrize("connector", ["postgresql", "mysql", "mariadb"])
+def test_the_engine_reads_no_other_database_by_a_property(connector: str) -> None:
+    other = {"connector.class": "io.debezium.connector.sqlserver.SqlServerConnector"}
+    with pytest.raises(ConfigError, match=r"`connector\.class`(?s:.*)SqlServerConnector"):
+        connected(connector, host="db", database="shop", user="me", properties=other)
 
 
 def test_spark_gets_the_jars_of_the_connectors() -> None:

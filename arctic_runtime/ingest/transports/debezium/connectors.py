@@ -18,6 +18,9 @@ from arctic_runtime.ingest.transports.debezium.servers.wal_order import WalOrder
 from arctic_runtime.ingest.transports.debezium.transport import DebeziumTransport
 from arctic_runtime.ingest.transports.transport import CatalogTable
 
+_JAVA_CLASS = "connector.class"
+"""The property of Debezium with the class of the connector."""
+
 _KEYS = ("host", "port", "database", "user", "password", "password_env", "slot", "server_id", "properties")
 
 
@@ -36,7 +39,14 @@ def _list_tables(source: IngestSource) -> list[CatalogTable]:
 
 
 def _read_connection(source: IngestSource) -> DebeziumConnection:
-    settings = source.connection
+    settings, properties = source.connection, read_properties(source)
+    if _JAVA_CLASS in properties:
+        raise ConfigError(
+            f"source {source.name}: `properties` have `{_JAVA_CLASS}`, and other connectors are not tested.",
+            expected=f"the one of `connector: {source.connector}`",
+            actual=properties[_JAVA_CLASS],
+            fix="leave it out; events of other databases can come by Kafka, with `connector: kafka`",
+        )
     return DebeziumConnection(
         connector=source.connector,
         host=str(settings["host"]),
@@ -46,7 +56,7 @@ def _read_connection(source: IngestSource) -> DebeziumConnection:
         password=read_password(source),
         tables=tuple(re.escape(table.source_name) for table in source.tables),
         slot=str(settings.get("slot", f"arctic_{re.sub(r'[^a-z0-9_]', '_', source.name.lower())}")),
-        properties=read_properties(source),
+        properties=properties,
         **({"server_id": int(settings["server_id"])} if "server_id" in settings else {}),
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.formats.avro_schema import SCHEMA_ID, AvroSchema
 from arctic_runtime.ingest.transports.kafka.schema_registry import SchemaRegistry
 from arctic_runtime.ingest.transports.transport import FAULT, MESSAGE, PAYLOAD
@@ -54,7 +54,7 @@ class AvroMessages:
         ids = messages.select(build_schema_id(F.col(PAYLOAD)).alias(SCHEMA_ID)).distinct()
         found = frozenset(int(row[0]) for row in ids.collect() if row[0] is not None)
         for schema_id in sorted(found):
-            self._registry.get_schema(schema_id)
+            _check_record(self._registry.get_schema(schema_id))
         return found
 
     def decode_messages(self, messages: DataFrame, ids: Collection[int]) -> DataFrame:
@@ -77,6 +77,16 @@ class AvroMessages:
     def read_messages(self, messages: DataFrame) -> DataFrame:
         """Reads the schemas of messages and decodes them, like `find_ids` and `decode_messages`."""
         return self.decode_messages(messages, self.find_ids(messages))
+
+
+def _check_record(schema: AvroSchema) -> None:
+    if schema.root["type"] != "record":
+        raise SourceError(
+            f"Messages of Kafka have the Avro schema {schema.id}, which is no record, and a row needs fields.",
+            expected="a record",
+            actual=str(schema.root["type"]),
+            fix="read topics of records, or change the schema",
+        )
 
 
 def build_schema_id(message: Expression) -> Expression:

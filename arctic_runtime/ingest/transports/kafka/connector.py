@@ -57,7 +57,7 @@ def _connect(source: IngestSource, reader: CatalogReader, session: Session) -> C
     registry = _read_registry(source)
     if registry is None:
         return Connection(Kafka(connection, tables, form, session, limits, skips_lost), form)
-    client = SchemaRegistry(registry, limits.answer_seconds)
+    client = SchemaRegistry(registry, limits)
     avro, form = AvroMessages(client), build_avro_format(form, client.get_schema)
     kafka = Kafka(connection, tables, form, session, limits, skips_lost, avro)
     return Connection(kafka, form, read_messages=avro.read_messages)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.formats.avro_schema import AvroSchema, parse_avro_schema
 from arctic_runtime.profile import mask_text
+from arctic_runtime.thresholds import TransportThresholds
 
 if TYPE_CHECKING:
     from requests import Response, Session
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 _AVRO = "AVRO"
 _UNKNOWN_ID = 40403
 """Error code of an id that no schema has; the status 404 alone may also come of a wrong path."""
+
+
+_AWAY = (502, 503, 504)
+"""Statuses of proxies and servers that are starting, after which a request is repeated."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +58,13 @@ class RegistryConnection:
 class SchemaRegistry:
     """Reads Avro schemas by their ids, each once: a registry never changes the schema of an id.
 
-    No request takes longer than `seconds`. Methods can be called by several threads.
+    No request takes longer than `answer_seconds` of `limits`. Methods can be called by several threads.
     """
 
-    def __init__(self, connection: RegistryConnection, seconds: float) -> None:
+    def __init__(self, connection: RegistryConnection, limits: TransportThresholds) -> None:
         self._connection = connection
-        self._seconds = seconds
+        self._limits = limits
+        self._seconds = limits.answer_seconds
         self._schemas: dict[int, AvroSchema] = {}
         self._lock = threading.Lock()
 
@@ -148,9 +154,18 @@ class SchemaRegistry:
 
     def _open_session(self) -> Session:
         from requests import Session
+        from requests.adapters import HTTPAdapter, Retry
         from requests.auth import HTTPBasicAuth
 
         session, connection = Session(), self._connection
+        retries = Retry(
+            total=self._limits.registry_retries,
+            backoff_factor=self._limits.registry_pause_seconds,
+            status_forcelist=_AWAY,
+            raise_on_status=False,
+        )
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, HTTPAdapter(max_retries=retries))
         if connection.user is not None and connection.password is not None:
             session.auth = HTTPBasicAuth(connection.user.encode(), connection.password.encode())
         if connection.ca_file is not None:

@@ -227,10 +227,16 @@ class Kafka:
         return events.withColumns({_SCHEMA_PARTS: parts, _EXAMPLE: example, _KEY_EXAMPLE: key})
 
     def _has_schema(self, row: Row, table: TopicTable, schema: SourceSchema | None) -> bool:
-        """Whether Avro events of other schema ids have the columns and the key of `schema` all the same."""
+        """Whether Avro events of another schema id have the columns and the key of `schema` all the same.
+
+        False if that schema can't be used, so that the events before it are applied.
+        """
         if self._avro is None or self._form.tell is None:
             return False
-        return self._form.tell(row["example"], row["key"], table.columns) == schema
+        try:
+            return self._form.tell(row["example"], row["key"], table.columns) == schema
+        except ConfigError:
+            return False
 
     def _with_ranges(self, ranges: Sequence[Range]) -> list[tuple[TopicTable, tuple[Range, ...]]]:
         by_topic = dict(group_by_topic(ranges))
