@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import random
 import time
 from collections.abc import Iterator
 from decimal import Decimal
@@ -15,6 +16,7 @@ from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.dead_letters.replay import replay_dead_letters
+from arctic_runtime.ingest.formats.debezium import UNAVAILABLE
 from arctic_runtime.ingest.job.ingestion import Ingestion
 from arctic_runtime.ingest.job.reports import BatchReport, Listeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
@@ -120,6 +122,8 @@ def test_debeziums_events_become_rows_with_the_types_of_their_schema(
         send(1, "u", None, one),
         send(3, "d", {**two, "id": 3}, None),
         (registry.encode(key_id, {"id": 3}), None),
+        send(4, "c", None, {**two, "id": 4, "raw": b"\x01", "price": Decimal("0.00")}),
+        send(4, "u", None, {**two, "id": 4, "raw": UNAVAILABLE.encode()}),
     ]
     kafka.send(topic, messages)
     ingest(lake, source_of(lake, kafka, registry, {"orders": topic}))
@@ -132,9 +136,11 @@ def test_debeziums_events_become_rows_with_the_types_of_their_schema(
         "at": "timestamp_ntz",
         "raw": "binary",
     }
-    assert {tuple(row) for row in found.where("id = 2").collect()} == {(2, None, None, None, None)}
-    [first] = [tuple(row) for row in found.where("id <> 2").collect()]
-    assert first == (1, one["price"], datetime.date(2024, 2, 29), at, raw)
+    assert sorted(tuple(row) for row in found.collect()) == [
+        (1, one["price"], datetime.date(2024, 2, 29), at, raw),
+        (2, None, None, None, None),
+        (4, None, None, None, bytearray(b"\x01")),
+    ]
     assert dead(lake) == {}
 
 
@@ -183,6 +189,21 @@ def test_a_message_that_is_broken_is_a_dead_letter_with_its_bytes(
     assert {bytes(row.payload) for row in letters} >= set(broken)
 
 
+def test_no_bytes_end_ingestion(lake: Warehouse, kafka: KafkaServer, registry: Registry, topic: str) -> None:
+    """Each message becomes a row or a dead letter, whatever lengths of texts and lists its bytes say."""
+    seed = random.randrange(2**32)
+    chance = random.Random(seed)
+    id_ = registry.add({**VALUES, "fields": [field for field in VALUES["fields"] if field["name"] not in SHORT]})
+    lengths = [b"\xfe\xff\xff\xff" + bytes([last]) for last in (1, 3, 7, 15)] + [b"\xff" * 9 + b"\x01"]
+    bodies = [chance.randbytes(chance.randrange(60)) for _ in range(150)]
+    bodies += [chance.randbytes(chance.randrange(30)) + chance.choice(lengths) + chance.randbytes(9) for _ in range(50)]
+    kafka.send(topic, [("k", wire(id_, body)) for body in bodies])
+    ingest(lake, source_of(lake, kafka, registry, {"log": topic}, format="rows", own={"primary_key": None}))
+    letters = dead(lake)
+    read = lake.spark.table(lake.sql_name("log")).count() if len(letters) < len(bodies) else 0
+    assert read + len(letters) == len(bodies), f"seed {seed}"
+
+
 def test_dead_letters_are_decoded_again_by_their_schemas(
     lake: Warehouse, kafka: KafkaServer, registry: Registry, topic: str
 ) -> None:
@@ -201,6 +222,11 @@ def test_dead_letters_are_decoded_again_by_their_schemas(
     assert list(dead(lake)) == ["0:1"]
 
 
+SMALL = {"type": "bytes", "precision": 3}
+SHORT = ("price", "wide", "day", "at", "local", "clock", "kind")
+"""Fields that most random bytes do not fit, so that the fields after them are hardly ever decoded."""
+
+SIMPLE = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "string"}]}
 VALUES = {
     "type": "record",
     "name": "Values",
@@ -217,10 +243,7 @@ VALUES = {
         {"name": "mac", "type": {"type": "fixed", "name": "Mac", "size": 2}},
         {"name": "other", "type": ["null", "int", "string"]},
         {"name": "number", "type": ["null", "int", "long"]},
-        {
-            "name": "prices",
-            "type": {"type": "array", "items": {"type": "bytes", "logicalType": "decimal", "precision": 3}},
-        },
+        {"name": "prices", "type": {"type": "array", "items": {**SMALL, "logicalType": "decimal"}}},
         {"name": "tags", "type": {"type": "array", "items": ["null", "string"]}},
         {"name": "days", "type": {"type": "array", "items": {"type": "int", "logicalType": "date"}}},
         {"name": "place", "type": {"type": "record", "name": "P", "fields": [{"name": "x", "type": ["null", "int"]}]}},
@@ -370,3 +393,21 @@ def test_types_that_can_not_be_kept_are_named(
     kafka.send(topic, [("k", registry.encode(id_, event("c", None, {"id": 1, "price": None})))])
     with pytest.raises(ConfigError, match=r"column price(?s:.*)decimal\.handling\.mode"):
         ingest(lake, source_of(lake, kafka, registry, {"orders": topic}, own={"primary_key": ["id"]}))
+
+
+def test_a_primary_key_that_no_field_has_is_named(
+    lake: Warehouse, kafka: KafkaServer, registry: Registry, topic: str
+) -> None:
+    kafka.send(topic, [("k", registry.encode(registry.add(SIMPLE), {"id": "1"}))])
+    source = source_of(lake, kafka, registry, {"orders": topic}, format="rows", own={"primary_key": ["number"]})
+    with pytest.raises(ConfigError, match="number"):
+        ingest(lake, source)
+
+
+def test_messages_that_are_no_records_are_named(
+    lake: Warehouse, kafka: KafkaServer, registry: Registry, topic: str
+) -> None:
+    kafka.send(topic, [("k", registry.encode(registry.add("string"), "text"))])
+    source = source_of(lake, kafka, registry, {"orders": topic}, format="rows", own={"primary_key": ["id"]})
+    with pytest.raises(SourceError, match=r"schema 1, which is no record(?s:.*)found: string"):
+        ingest(lake, source)

@@ -18,7 +18,7 @@ import pytest
 
 from arctic_runtime.catalog.storage.embedded_warehouse import prepare_warehouse
 from arctic_runtime.errors import CatalogError, ConfigError
-from arctic_runtime.profile import Profile
+from arctic_runtime.profile import JARS_SETTING, Profile
 from arctic_runtime.spark.engine import connection as connecting
 from arctic_runtime.spark.engine.java import jars, jvm
 from arctic_runtime.spark.engine.java.jvm import JVM_OPTIONS
@@ -334,3 +334,25 @@ def test_a_start_prints_nothing_and_can_be_repeated_after_a_stop(tmp_path: Path)
     )
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_values_of_avro_are_limited_where_messages_are_avro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the options of users, which have precedence."""
+    commands: list[list[str]] = []
+
+    def note(command: list[str], **_: object) -> subprocess.Popen[bytes]:
+        commands.append(command)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "Popen", note)
+    own = {"spark.driver.extraJavaOptions": "-Da.b=c"}
+    for groups in ("kafka", "kafka, avro"):
+        folder = tmp_path / groups
+        folder.mkdir()
+        with (folder / "log").open("wb") as log, pytest.raises(KeyboardInterrupt):
+            jvm.spawn_jvm({JARS_SETTING: groups, **own}, folder / "connection", log, EngineThresholds())
+    without, limited = ([option for option in command if "apache.avro" in option] for command in commands)
+    assert without == []
+    assert [option.split(".")[-2] for option in limited] == ["bytes", "string", "collectionItems"]
+    [chosen] = [place for place, option in enumerate(commands[1]) if option.startswith("@")]
+    assert all(commands[1].index(option) < chosen for option in limited)

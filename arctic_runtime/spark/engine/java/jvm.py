@@ -207,7 +207,7 @@ def spawn_jvm(
         f"-Xmx{settings.get('spark.driver.memory', '1g')}",
         *([f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive else []),
         *JVM_OPTIONS,
-        *(_AVRO_LIMITS if "avro" in settings.get(JARS_SETTING, "").split(",") else ()),
+        *(_AVRO_LIMITS if "avro" in settings.get(JARS_SETTING, "") else ()),
         *choose_collector_options(settings, thresholds if PROCESS.is_lasting else None),
         *_write_option_files(settings, connection.parent).values(),
         "org.apache.spark.deploy.SparkSubmit",
