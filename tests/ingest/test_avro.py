@@ -421,3 +421,16 @@ def test_messages_that_are_no_records_are_named(
     source = source_of(lake, kafka, registry, {"orders": topic}, format="rows", own={"primary_key": ["id"]})
     with pytest.raises(SourceError, match=r"schema 1, which is no record(?s:.*)found: string"):
         ingest(lake, source)
+
+
+def test_broken_messages_before_the_first_record_are_kept(
+    lake: Warehouse, kafka: KafkaServer, registry: Registry, topic: str
+) -> None:
+    kafka.send(topic, [("k", b"broken")])
+    source = source_of(lake, kafka, registry, {"orders": topic}, format="rows", own={"primary_key": ["id"]})
+    ingest(lake, source)
+    assert list(dead(lake)) == ["0:0"]
+    kafka.send(topic, [("k", registry.encode(registry.add(SIMPLE), {"id": "1"})), ("k", None)])
+    ingest(lake, source)
+    assert rows(lake) == {("1",)}
+    assert dead(lake)["0:2"] == "no value"
