@@ -173,17 +173,17 @@ def test_a_message_that_is_broken_is_a_dead_letter_with_its_bytes(
 ) -> None:
     id_ = registry.add(envelope(note="string"))
     good = registry.encode(id_, event("c", None, {"id": 1, "note": "n"}))
-    broken = [b'{"op":"c"}', good[:-4], wire(id_, b""), b"\x00\x00", b"\x00" * 3 + b"\xff"]
+    broken = [b'{"op":"c"}', good[:-4], wire(id_, b""), b"\x00\x00", b"\x00" * 3 + b"\xff", b"\x00\xff\xff\xff\xff{}"]
     kafka.send(topic, [("k", value) for value in [*broken, good, registry.encode(id_, event("x", None, {"id": 2}))]])
     source = source_of(lake, kafka, registry, {"orders": topic}, own={"primary_key": ["id"]})
     ingest(lake, source)
     assert rows(lake) == {(1, "n")}
     no_head, no_record = "no Avro message: it does not begin with the byte 0", f"no record of the Avro schema {id_}"
     reasons = dead(lake)
-    expected = [no_head, no_record, no_record, no_head, no_head]
+    expected = [no_head, no_record, no_record, no_head, no_head, no_head]
     assert all(reasons[f"0:{place}"].startswith(text) for place, text in enumerate(expected))
-    assert reasons["0:6"] == "unknown operation x"
-    assert len(reasons) == 6
+    assert reasons["0:7"] == "unknown operation x"
+    assert len(reasons) == 7
     letters = lake.spark.table(lake.sql_name("shop__dead_letters")).collect()
     assert {bytes(row.payload) for row in letters} >= set(broken)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
-_MAGIC = b"\x00"
+_MAGIC, _NEGATIVE = b"\x00", b"\x80"
 _HEAD_BYTES = 5
 _MOST_BYTES = 2**31 - 1
 
@@ -51,11 +51,11 @@ class AvroMessages:
         """
         from pyspark.sql import functions as F
 
-        ids = messages.select(build_schema_id(F.col(PAYLOAD)).alias(SCHEMA_ID)).distinct()
-        found = frozenset(int(row[0]) for row in ids.collect() if row[0] is not None)
-        for schema_id in sorted(found):
+        rows = messages.select(build_schema_id(F.col(PAYLOAD))).distinct().collect()
+        ids = frozenset(int(row[0]) for row in rows if row[0] is not None)
+        for schema_id in sorted(ids):
             _check_record(self._registry.get_schema(schema_id))
-        return found
+        return ids
 
     def decode_messages(self, messages: DataFrame, ids: Collection[int]) -> DataFrame:
         """Moves the bytes in PAYLOAD to MESSAGE, and adds their JSON as PAYLOAD, and FAULT.
@@ -90,10 +90,14 @@ def _check_record(schema: AvroSchema) -> None:
 
 
 def build_schema_id(message: Expression) -> Expression:
-    """Builds the expression for the id of a message's schema, as a text of digits; null without the head of one."""
+    """Builds the expression for the id of a message's schema, as a text of digits.
+
+    Null for a message that does not begin with an id. Registries give no negative ones.
+    """
     from pyspark.sql import functions as F
 
-    has_head = (F.length(message) >= _HEAD_BYTES) & (F.substring(message, 1, 1) == F.lit(_MAGIC))
+    is_marked = (F.substring(message, 1, 1) == F.lit(_MAGIC)) & (F.substring(message, 2, 1) < F.lit(_NEGATIVE))
+    has_head = (F.length(message) >= _HEAD_BYTES) & is_marked
     return F.when(has_head, F.conv(F.hex(F.substring(message, 2, _HEAD_BYTES - 1)), 16, 10))
 
 
