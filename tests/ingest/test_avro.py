@@ -84,7 +84,7 @@ def source_of(
     tables = tuple(IngestedTable(table, table, lake.table(table), own, columns) for table in topics)
     login = {"url": registry.url, "user": "me", "password": "s3cret-word"}
     given = {"servers": kafka.address, "topics": topics, "schema_registry": login, **settings}
-    return IngestSource(name, "kafka", given, tables, lake.table(f"{name}__dead_letters"), most_dead=None)
+    return IngestSource(name, "kafka", given, tables, lake.table(f"{name}__dead_letters"), max_dead_letters=None)
 
 
 def ingest(lake: Warehouse, source: IngestSource) -> list[BatchReport]:

@@ -42,7 +42,7 @@ def build_avro_format(form: Format, find_schema: FindSchema) -> Format:
             expected=f"`format` {' or '.join(_SCHEMAS)}",
             fix="leave out `schema_registry`, or correct `format`",
         )
-    if form.tell is not None:
+    if form.read_event_schema is not None:
         raise ConfigError(
             "`with_schema` is for events in JSON, and Avro events have their schemas in the schema registry.",
             fix="leave out `with_schema`",

@@ -119,13 +119,18 @@ class EventFormat:
     `operation` leads to a text that `changes` maps to a `Change`; an event with any other text is a dead letter. If
     `operation` is None, every event is an update.
 
+    `time` leads to the time of the change, in `time_unit`. `order` are paths whose values, compared left to right,
+    order the events of a table; numbers are compared as numbers. Without such paths, events are ordered by arrival.
+    `table` leads to the name of the table, `namespace` to that of its database or schema.
+
     `transaction` leads to the id of the source's transaction, and `log_position` to the position of the change in the
-    source's log. Both are the same in the two events of a row that got another primary key. `unavailable` are the texts
-    or JSON in place of a value that the source did not send, since the change did not touch it. `schema` leads to the
-    parts of an event that describe the table's schema: events with equal parts have the same schema, and those without
-    any describe none. `zone` is the zone of each `zoneless_timestamp`. If `has_tombstones`, a message without a value
-    repeats that a row was deleted, for brokers that keep only the newest message of a key. `proof` leads to a value of
-    every event that could be decoded to JSON; without that value, it is a dead letter.
+    source's log. Both are the same in the two events by which a source reports an update of a primary key.
+    `unavailable` are the texts or JSON that stand for a value which the source did not send, since the change did not
+    touch it. `schema` leads to the parts of an event that describe the table's schema: events with equal parts have the
+    same schema; events without any of the parts contain no schema. `zone` is the time zone of each
+    `zoneless_timestamp`. If `has_tombstones`, a message without a value only repeats that a row was deleted, for
+    brokers that keep only the newest message of a key. `proof` leads to a value that every event has which could be
+    decoded to JSON; an event without it is a dead letter.
     """
 
     name: str

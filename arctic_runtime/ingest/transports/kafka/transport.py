@@ -231,10 +231,10 @@ class Kafka:
 
         False if that schema can't be used, so that the events before it are applied.
         """
-        if self._avro is None or self._form.tell is None:
+        if self._avro is None or self._form.read_event_schema is None:
             return False
         try:
-            return self._form.tell(row["example"], row["key"], table.columns) == schema
+            return self._form.read_event_schema(row["example"], row["key"], table.columns) == schema
         except ConfigError:
             return False
 

@@ -310,8 +310,8 @@ def envelope(*columns: Any) -> dict[str, Any]:
 def tell(name: str, value: Any, key: Any = None, options: Any = None, **declared: str) -> SourceSchema | None:
     schemas = {1: parse(value), **({} if key is None else {2: parse(key)})}
     form = build_avro_format(make_format(name, options or {}), schemas.__getitem__)
-    assert form.tell is not None
-    return form.tell(json.dumps({SCHEMA_ID: 1}), json.dumps({SCHEMA_ID: 2}), declared)
+    assert form.read_event_schema is not None
+    return form.read_event_schema(json.dumps({SCHEMA_ID: 1}), json.dumps({SCHEMA_ID: 2}), declared)
 
 
 def test_debeziums_columns_and_key_are_those_of_the_same_events_in_json() -> None:
@@ -360,8 +360,8 @@ def test_a_decimal_that_is_declared_with_another_scale_is_refused(name: str, val
 
 def test_messages_without_a_schema_tell_none() -> None:
     form = build_avro_format(make_format("rows", {}), {}.__getitem__)
-    assert form.tell is not None
-    assert form.tell("{}", None, {}) is None
+    assert form.read_event_schema is not None
+    assert form.read_event_schema("{}", None, {}) is None
     assert form.events.proof == (SCHEMA_ID,)
 
 
