@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import sqlglot
 from sqlglot import exp
@@ -24,7 +24,6 @@ _LITERAL = re.compile(r"\s*(T\d|\d{1,2}:\d)", re.IGNORECASE)
 _MOMENTS = (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ)
 _TEXT = re.compile(r"\b(string|varchar|char)\b")
 _MOMENT = re.compile(r"\btimestamp\b")
-_ROUNDS = 20
 
 _TAKE_MOMENTS = frozenset(
     {"HOUR", "MINUTE", "SECOND", "EXTRACT", "DATE_PART", "DATEPART", "DATE_TRUNC", "TIMESTAMP_TRUNC", "DATE_FORMAT"}
@@ -56,6 +55,9 @@ _BESIDE = (
     *(exp.Coalesce, exp.Case, exp.Nullif, exp.Greatest, exp.Least, exp.If, exp.Nvl2, exp.DecodeCase, exp.Array),
 )
 """Expressions for which Spark converts all arguments to a common type, so that a text may become a timestamp."""
+
+_LIKE_THEIR_PARTS = (exp.Binary, exp.Coalesce, exp.Case, exp.AggFunc, exp.Neg)
+"""Expressions that are timestamps if one of their arguments is."""
 
 
 @dataclass(frozen=True)
@@ -170,27 +172,67 @@ class _Finder:
         for aliased in (aliased for name in names for aliased in self.aliases.get(name, ())):
             self.find_texts(aliased)
 
-    def _may_be_moment(self, value: exp.Expr, rounds: int = _ROUNDS) -> bool:
-        """Whether a value may be a timestamp; True if its type is not known.
+    def _may_be_moment(self, value: exp.Expr) -> bool:
+        """Whether a value may be a timestamp; True if its type is not known."""
+        return any(self._is_moment_part(part, self._moment_aliases) for part in _list_deciding_parts(value))
 
-        Replaces aliases by their expressions at most `rounds` times, because they can refer to each other in a circle.
+    @cached_property
+    def _moment_aliases(self) -> set[str]:
+        """Names of aliases whose value may be a timestamp, through other aliases too.
+
+        A name without a known type that is made of itself may be one: it can be a column of a generator, too.
         """
-        bare = value.unnest()
-        match bare:
+        parts = {
+            name: [part for value in made for part in _list_deciding_parts(value)]
+            for name, made in self.aliases.items()
+        }
+        made_of = {
+            name: {part.name.lower() for part in found if isinstance(part, exp.Column)} for name, found in parts.items()
+        }
+        moments = {name for name in parts if name not in self.types and _is_made_of_itself(name, made_of)}
+        while more := {
+            name
+            for name, found in parts.items()
+            if name not in moments and any(self._is_moment_part(part, moments) for part in found)
+        }:
+            moments |= more
+        return moments
+
+    def _is_moment_part(self, part: exp.Expr, moments: Collection[str]) -> bool:
+        """Whether a part of a value may be a timestamp, if the aliases that may be one are `moments`."""
+        match part:
             case exp.Literal() | exp.Null() | exp.Boolean() | exp.DPipe() | exp.Predicate() | exp.Count():
                 return False
             case exp.Cast():
-                return _is_moment(bare)
+                return _is_moment(part)
             case exp.Column():
-                name = bare.name.lower()
-                made = self.aliases.get(name, ()) if rounds else ()
-                if any(self._may_be_moment(part, rounds - 1) for part in made):
-                    return True
-                known = [self.types[part.name.lower()] for part in bare.parts if part.name.lower() in self.types]
-                return any(map(_MOMENT.search, known)) if known else not made
-            case exp.Binary() | exp.Coalesce() | exp.Case() | exp.AggFunc() | exp.Neg():
-                return any(self._may_be_moment(part, rounds) for part in _list_result_values(bare))
-        return not isinstance(bare, exp.Func) or _TEXT_FUNCTIONS.isdisjoint(list_function_names(bare))
+                name = part.name.lower()
+                known = [self.types[path.name.lower()] for path in part.parts if path.name.lower() in self.types]
+                is_known = any(map(_MOMENT.search, known)) if known else name not in self.aliases
+                return is_known or name in moments
+        return not isinstance(part, exp.Func) or _TEXT_FUNCTIONS.isdisjoint(list_function_names(part))
+
+
+def _is_made_of_itself(name: str, made_of: Mapping[str, Collection[str]]) -> bool:
+    """Whether `name` is among the names that it is made of, at any depth."""
+    seen: set[str] = set()
+    ahead = list(made_of[name])
+    while ahead and name not in seen:
+        part = ahead.pop()
+        if part not in seen:
+            seen.add(part)
+            ahead += made_of.get(part, ())
+    return name in seen
+
+
+def _list_deciding_parts(value: exp.Expr) -> Iterator[exp.Expr]:
+    """Yields the parts of a value that say whether it is a timestamp: of `a + b` and `coalesce(a, b)` both."""
+    bare = value.unnest()
+    if isinstance(bare, _LIKE_THEIR_PARTS) and not isinstance(bare, exp.DPipe | exp.Predicate | exp.Count):
+        for part in _list_result_values(bare):
+            yield from _list_deciding_parts(part)
+    else:
+        yield bare
 
 
 _TEXT_FUNCTIONS = frozenset(

@@ -110,3 +110,15 @@ def test_a_column_that_is_put_together_with_timestamps_may_have_texts_of_the_day
     twice = TYPES | {("slot", "timestamp")}
     assert find_day_texts(("select a.id from a join b using (slot)",), twice).columns == {"slot"}
     assert find_day_texts(("select a.id from a join b using (slot)",), TYPES).columns == set()
+
+
+def test_a_name_that_each_step_gives_again_is_followed_once() -> None:
+    steps = [f"c{n} as (select coalesce(s, slot) as s, coalesce(slot, s) as slot from c{n - 1})" for n in range(1, 30)]
+    sql = f"with c0 as (select s, slot from a), {', '.join(steps)} select * from c29 where s < '10:00'"
+    assert find_day_texts((sql,), TYPES) == DayTexts()
+    assert "'10:00'" in find_day_texts((sql.replace("c0 as (select s", "c0 as (select ts as s"),), TYPES).made
+
+
+def test_a_name_without_a_type_that_is_made_of_itself_may_be_a_timestamp() -> None:
+    sql = "select x as x from a lateral view explode(b) t as x where x < '10:00'"
+    assert find_day_texts((sql,), TYPES).made == ("'10:00'",)
