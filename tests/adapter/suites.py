@@ -27,8 +27,8 @@ LEFT_OUT: Mapping[str, str] = {
     "is asked by `TestColumnTypes`",
     "dbt_clone.test_dbt_clone.BaseClonePossible": "wants tables; here a clone is a view, see `BaseCloneNotPossible`",
     "functions": "Iceberg catalogs keep no functions that Spark could create",
-    "grants": "an Iceberg catalog keeps no grants that Spark could change; asking for them is an error that says so, "
-    "see `TestGrantsAreRefused`",
+    "grants": "an Iceberg catalog keeps no grants that Spark could change; a message says that they are ignored, "
+    "see `TestGrantsAreIgnored`",
     "materialized_view": "Iceberg has no materialized views; a table that follows its sources is `arctic`",
     "utils.test_current_timestamp.BaseCurrentTimestampAware": "fetched timestamps carry no zone, see "
     "`BaseCurrentTimestampNaive`",

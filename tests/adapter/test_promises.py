@@ -108,19 +108,6 @@ class TestOddNames:
         assert schema not in project.adapter.catalog_reader.list_namespaces()
 
 
-class TestRefusals:
-    @pytest.fixture(scope="class")
-    def models(self) -> dict[str, str]:
-        return {
-            "grants.sql": "{{ config(materialized='table', grants={'select': ['me']}) }} select 1 as id",
-        }
-
-    def test_they_say_what_is_wrong_and_write_nothing(self, project: Any) -> None:
-        messages = {r.node.name: r.message for r in run_dbt(["run"], expect_pass=False).results}
-        assert "grants are configured" in messages["grants"]
-        assert project.adapter.catalog_reader.list_relations(project.test_schema) == {}
-
-
 class TestAFileFormatThatAPackageLeavesEmpty:
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:

@@ -412,7 +412,8 @@ CONFIGURATION = (
         "none",
         (
             "further Iceberg table properties of change table and base, set when the tables are created. "
-            "`format-version`, paths such as `write.data.path`, and names that start with `arctic.` are refused"
+            "`format-version` is taken as `format_version`; paths such as `write.data.path`, and names that start with "
+            "`arctic.`, are refused"
         ),
         read=read_properties,
         effect="layout",

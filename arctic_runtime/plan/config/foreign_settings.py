@@ -15,6 +15,7 @@ from arctic_runtime.plan.config.foreign_translations import (
     translate_lag,
     translate_partition_by,
     translate_partitioned_by,
+    translate_properties,
 )
 from arctic_runtime.plan.config.foreign_treatments import (
     Followed,
@@ -150,6 +151,12 @@ FOREIGN_SETTINGS: Final[tuple[ForeignSetting, ...]] = (
     *_ignore("`tblproperties` has Iceberg's properties, and `partition_by` the partitions", "Trino", "properties"),
     *_ignore(_FORMAT, "Athena", "field_delimiter"),
     *_ignore(_FORMAT, "Spark Databricks DuckDB", "options", dbt=_FOLLOWED),
+    ForeignSetting(
+        "tblproperties",
+        ("Spark", "Databricks"),
+        Translated("`format_version` for `format-version`, if there is none; the others stay", translate_properties),
+        _FOLLOWED,
+    ),
     *_ignore("`target_file_bytes` says it", "Snowflake", "target_file_size"),
     *_ignore(_PLACES, "Spark Databricks", "location_root", dbt=_FOLLOWED),
     *_ignore(_PLACES, "Databricks", "include_full_name_in_path"),
@@ -311,6 +318,7 @@ FOREIGN_SETTINGS: Final[tuple[ForeignSetting, ...]] = (
     # Access and tags
     _refuse("Snowflake", "row_access_policy", _RESTRICTS),
     _refuse("Databricks", "row_filter", _RESTRICTS),
+    *_ignore("an Iceberg catalog keeps no grants: " + _ACCESS, "dbt", "grants"),
     *_ignore(_ACCESS, "Snowflake", "secure copy_grants"),
     *_ignore(_ACCESS, "BigQuery", "grant_access_to"),
     *_ignore(_ACCESS, "Athena", "lf_tags_config lf_grants lf_inherited_tags"),

@@ -17,6 +17,7 @@ _DATE_TRUNC: Final = re.compile(r"date_?trunc\s*\(\s*'?(?P<unit>\w+)'?\s*,\s*(?P
 _COLUMN_FIRST: Final = re.compile(
     r"(?P<function>bucket|truncate)\s*\(\s*(?P<column>[^(),]+?)\s*,\s*(?P<number>\d+)\s*\)", re.IGNORECASE
 )
+_FORMAT_VERSION: Final = "format-version"
 _LAG: Final = re.compile(r"(?P<number>\d+)\s*(?P<unit>second|minute|hour|day)s?", re.IGNORECASE)
 
 _GRANULARITIES: Final = {"hour": "hours", "day": "days", "month": "months", "year": "years"}
@@ -67,6 +68,22 @@ def _list_changed_columns(config: Mapping[str, Any]) -> list[str]:
     excluded, renamed = config.get("exclude_columns") or [], config.get("renamed_columns") or {}
     names = [excluded] if isinstance(excluded, str) else list(excluded)
     return [*map(str, names), *(str(name) for pair in dict(renamed).items() for name in pair)]
+
+
+def translate_properties(value: Any, config: Mapping[str, Any]) -> Translation | None:
+    """Makes `format-version` among the properties of a table the `format_version`, if there is none.
+
+    Returns None if the properties are without it.
+    """
+    if not isinstance(value, Mapping) or _FORMAT_VERSION not in value:
+        return None
+    others = {name: text for name, text in value.items() if name != _FORMAT_VERSION}
+    keys: dict[str, Any] = {"tblproperties": others} if others else {}
+    if config.get("format_version") is not None:
+        return Translation(keys, f"`{_FORMAT_VERSION}` is not used, since there is a `format_version`")
+    version = str(value[_FORMAT_VERSION]).strip()
+    keys["format_version"] = int(version) if version.isdecimal() else version
+    return Translation(keys, f"`{_FORMAT_VERSION}` is used as `format_version`")
 
 
 def translate_partition_by(value: Any, config: Mapping[str, Any]) -> Translation | None:

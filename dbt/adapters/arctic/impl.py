@@ -49,6 +49,7 @@ from dbt.adapters.arctic.connections.handle import SessionHandle
 from dbt.adapters.arctic.connections.manager import ArcticConnectionManager
 from dbt.adapters.arctic.materialize import history, python_models, seeds, table_operations
 from dbt.adapters.arctic.materialize import maintain as maintenance
+from dbt.adapters.arctic.materialize.foreign_config import warn_of_ignored_grants
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.materialize.served_keys import check_served
 from dbt.adapters.arctic.project import missing_keys
@@ -405,6 +406,11 @@ class ArcticAdapter(SparkAdapter):
         The result has `relation`, None if unchanged, and `columns`, the changed comments by column name.
         """
         return find_changed_comments(self._describe_relation(relation), description, columns)
+
+    @available.parse_none
+    def ignore_grants(self, relation: BaseRelation, materialized: str) -> None:
+        """Warns of grants that are ignored, unless the message about settings of other adapters lists them."""
+        warn_of_ignored_grants(relation.render(), materialized)
 
     # Statements
 

@@ -79,3 +79,13 @@ def test_jinja_shows_the_target_type_and_dbt_still_finds_the_adapter(given: dict
     target = Profile("shop", "dev", 1, credentials(warehouse="w", **given))
     assert target.to_target_dict()["type"] == shown
     assert target.credentials.type == "arctic"
+
+
+def test_a_target_type_brings_the_keys_of_such_a_target() -> None:
+    shown = Profile("shop", "dev", 1, credentials(warehouse="w", target_type="databricks")).to_target_dict()
+    assert (shown["http_path"], shown["host"], shown["catalog"]) == ("", "", shown["database"])
+    bigquery = Profile("shop", "dev", 1, credentials(warehouse="w", target_type="bigquery")).to_target_dict()
+    assert (bigquery["project"], bigquery["dataset"]) == (bigquery["database"], bigquery["schema"])
+    snowflake = Profile("shop", "dev", 1, credentials(warehouse="w", target_type="snowflake")).to_target_dict()
+    assert snowflake["warehouse"] == "w"
+    assert "http_path" not in Profile("shop", "dev", 1, credentials(warehouse="w")).to_target_dict()

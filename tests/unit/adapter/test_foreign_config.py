@@ -70,6 +70,22 @@ def test_all_settings_are_in_one_message_with_their_models(messages: list[str]) 
     ]
 
 
+def test_grants_and_a_format_version_of_a_whole_project_are_no_obstacle(messages: list[str]) -> None:
+    because = "an Iceberg catalog keeps no grants: access is set in the catalog or the storage"
+    shared = {"grants": {"select": ["reader"]}, "tblproperties": {"format-version": "2"}}
+    check_manifest([build_arctic("a", **shared), build_node("table", "t", **shared)])
+    assert [message.splitlines()[1:] for message in messages] == [
+        [
+            "  - `tblproperties` (Spark, Databricks): `format-version` is used as `format_version` [a]",
+            f"  - `grants` (dbt): {because} [a, t]",
+        ]
+    ]
+    written = select_written_keys(build_arctic("a", **shared).to_dict(omit_none=True))
+    assert written == {"materialized": "arctic", "primary_key": "id", "format_version": 2}
+    with pytest.raises(CompilationError, match=r"`grants` \(dbt\)"):
+        check_manifest([build_node("table", "t", on_foreign_config="error", **shared)])
+
+
 def test_a_project_without_such_settings_is_told_nothing(messages: list[str]) -> None:
     check_manifest([build_arctic(file_format="iceberg", sort_key="day", partition_by=["days(at)"], target_lag="5m")])
     check_manifest([build_node("table", location_root="/lake", options={"a": "b"}, partition_by=["day"])])

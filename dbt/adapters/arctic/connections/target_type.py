@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from dbt_common.exceptions import DbtRuntimeError
+
+_OTHER_TARGETS: Final[Mapping[str, Mapping[str, str]]] = {
+    "databricks": {"catalog": "database", "host": "", "http_path": ""},
+    "spark": {"host": ""},
+    "snowflake": {"account": "", "role": "", "user": "", "warehouse": ""},
+    "bigquery": {"project": "database", "dataset": "schema", "location": ""},
+    "postgres": {"dbname": "database", "host": "", "user": ""},
+    "redshift": {"dbname": "database", "host": "", "user": ""},
+}
+"""Keys of the targets of other adapters, each with the key of ours that has its value; "" if there is none."""
 
 
 def check_target_type(target_type: str | None) -> None:
@@ -18,10 +29,10 @@ def check_target_type(target_type: str | None) -> None:
 
 
 def show_target_type() -> None:
-    """Makes dbt show the credentials' `target_type` as `target.type`, if it is set.
+    """Makes dbt show the credentials' `target_type` as `target.type`, if it is set, and the keys of such a target.
 
-    dbt takes `target.type` from `Credentials.type`, by which it also selects the adapter, so the method that builds
-    `target` is replaced.
+    Keys that have no value here are empty texts, which macros of packages may search. dbt takes `target.type` from
+    `Credentials.type`, by which it also selects the adapter, so the method that builds `target` is replaced.
     """
     from dbt.config.profile import Profile
 
@@ -33,6 +44,11 @@ def show_target_type() -> None:
     def build_shown_target(profile: Any) -> dict[str, Any]:
         target = build_target(profile)
         shown = getattr(profile.credentials, "target_type", None)
-        return {**target, "type": shown} if shown else target
+        return {**_list_other_keys(shown, target), **target, "type": shown} if shown else target
 
     Profile.to_target_dict = build_shown_target  # type: ignore[method-assign, assignment]
+
+
+def _list_other_keys(shown: str, target: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that a target of the adapter `shown` has, with the values of `target` that mean the same."""
+    return {key: target.get(ours, "") for key, ours in _OTHER_TARGETS.get(shown, {}).items()}

@@ -94,6 +94,16 @@ def check_foreign_config(nodes: Iterable[Any]) -> None:
         )
 
 
+def warn_of_ignored_grants(name: str, materialized: str) -> None:
+    """Warns that grants are ignored, in a materialization of a user or a package.
+
+    Of the adapter's own materializations the message of the project says it.
+    """
+    if materialized not in _MATERIALIZATIONS:
+        because = take_foreign_settings({"materialized": "table", "grants": name}).remarks[0].text
+        warn_once(get_invocation_id(), f"`grants` of {name} are ignored: {because}")
+
+
 def _read_node(node: Any) -> _NodeConfig | None:
     """Returns the node with its configuration, or None if it need not be checked.
 

@@ -17,15 +17,9 @@ _OWN_MACROS = ("macro.dbt_arctic.changes",)
 
 
 def needs_dbt(node: Any) -> bool:
-    """Whether a refresh of a model needs dbt for more than its rows: hooks, Python, grants or a set `full_refresh`."""
+    """Whether a refresh of a model needs dbt for more than its rows: hooks, Python or a set `full_refresh`."""
     config = node.config
-    return bool(
-        node.language == "python"
-        or config.pre_hook
-        or config.post_hook
-        or config.get("grants")
-        or config.get("full_refresh")
-    )
+    return bool(node.language == "python" or config.pre_hook or config.post_hook or config.get("full_refresh"))
 
 
 def is_persisting_docs(node: Any) -> bool:

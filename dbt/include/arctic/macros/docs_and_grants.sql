@@ -34,8 +34,5 @@
 
 {# An Iceberg catalog keeps no grants that Spark could read or change. #}
 {% macro arctic__apply_grants(relation, grant_config, should_revoke=True) -%}
-  {%- if grant_config -%}
-    {% do exceptions.raise_compiler_error(
-      "grants are configured for " ~ relation.render() ~ ", and this catalog has none: remove `grants`, and give access in the catalog or the storage") %}
-  {%- endif -%}
+  {%- if grant_config -%}{% do adapter.ignore_grants(relation, config.get('materialized')) %}{%- endif -%}
 {%- endmacro %}

@@ -68,9 +68,9 @@ def test_a_query_is_volatile_where_its_jinja_asks_the_warehouse_or_the_clock(val
     ("value", "expected"),
     [
         (node(), False),
-        (node(full_refresh=False, grants={}), False),
+        (node(full_refresh=False), False),
         (node(full_refresh=True), True),
-        (node(grants={"select": ["me"]}), True),
+        (node(grants={"select": ["me"]}), False),
         (node(post_hook=["select 1"]), True),
         (node(pre_hook=["select 1"]), True),
         (node(language="python"), True),

@@ -31,6 +31,7 @@ TRANSLATIONS: dict[str, tuple[Any, dict[str, Any]]] = {
     "order_by": ("(day, `the region`)", {"sort_key": ["day", "the region"]}),
     "sorted_by": ('"Day"', {"sort_key": ["Day"]}),
     "target_lag": ("10 minutes", {"target_lag": "10m"}),
+    "tblproperties": ({"format-version": "2"}, {"format_version": 2}),
 }
 """Each translated setting → a value, and the keys that it becomes."""
 
@@ -90,7 +91,7 @@ def test_every_setting_is_there_once_and_has_a_case() -> None:
     assert set(TRANSLATIONS) == has_treatment(Translated)
     assert set(REFUSALS) == has_treatment(Refused)
     assert not has_treatment(Followed)
-    assert {*KEYS} & {*SETTINGS_BY_NAME} == {"partition_by", "target_lag"}
+    assert {*KEYS} & {*SETTINGS_BY_NAME} == {"partition_by", "target_lag", "tblproperties"}
 
 
 @pytest.mark.parametrize("value", ["x", True, 7, ["a", "b"], {"a": "b"}], ids=str)
@@ -164,6 +165,35 @@ def test_a_key_of_an_arctic_model_is_preferred(name: str, value: Any) -> None:
     taken = take_foreign_settings({**own, name: value})
     assert taken.keys == own
     assert "not used, since there is" in taken.remarks[0].text
+
+
+@pytest.mark.parametrize(
+    ("own", "keys", "remark"),
+    [
+        ({}, {"format_version": 2}, "used as `format_version`"),
+        ({"format_version": 3}, {"format_version": 3}, "not used, since there is a `format_version`"),
+    ],
+)
+def test_a_format_version_among_properties_is_the_models_own(
+    own: dict[str, Any], keys: dict[str, Any], remark: str
+) -> None:
+    others = {"write.parquet.compression-codec": "zstd"}
+    taken = take_foreign_settings({**KEY, **own, "tblproperties": {"format-version": "2", **others}})
+    assert taken.keys == {**KEY, "tblproperties": others, **keys}
+    assert remark in taken.remarks[0].text
+
+
+def test_properties_without_a_format_version_are_left_as_they_are() -> None:
+    written = {**KEY, "tblproperties": {"write.parquet.compression-codec": "zstd"}}
+    assert take_foreign_settings(written).keys == written
+    assert take_foreign_settings(written).remarks == ()
+
+
+def test_a_format_version_that_no_base_can_have_stays_an_error() -> None:
+    for version in ("1", "newest"):
+        taken = take_foreign_settings({**KEY, "tblproperties": {"format-version": version}})
+        with pytest.raises(ConfigError, match="`format_version` must be one of"):
+            read_configuration(taken.keys, "m", ("materialized",))
 
 
 def test_the_first_of_two_suggestions_is_used() -> None:
