@@ -61,6 +61,9 @@ _OLD_TIME_SPINE: Final = "metricflow_time_spine"
 """Name of the model that is the time spine in projects without `time_spine` in their YAML."""
 
 _INDENT: Final = "  "
+_NAMED_TABLES: Final = 10
+"""Number of models without a key that a run names."""
+
 _BUILDING: Final = ("run", "build", "retry")
 """dbt commands that build models, and so need their keys."""
 
@@ -114,7 +117,14 @@ def check_selected_keys(config: Any, nodes: Sequence[Any], tables: Collection[st
         raise CompilationError(str(error)) from error
     built = sorted(node.name for node in nodes if node.unique_id in selected and node.unique_id in tables)
     if built:
-        logger.info(f"Without a key, built as tables of dbt (`on_missing_key: table`): {', '.join(built)}")
+        logger.info(f"Without a key, built as tables of dbt (`on_missing_key: table`): {_name_some(built)}")
+        logger.debug(f"All models without a key that are built as tables of dbt: {', '.join(built)}")
+
+
+def _name_some(names: Sequence[str]) -> str:
+    """The first names, and the number of the others."""
+    more = len(names) - _NAMED_TABLES
+    return ", ".join(names[:_NAMED_TABLES]) + (f" and {more} more, which `dbt --debug` lists" if more > 0 else "")
 
 
 def _is_keyless(node: Any) -> bool:

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from arctic_runtime.errors import ConfigError
-from dbt.adapters.arctic.project.missing_keys import check_keys, complete_keys
+from dbt.adapters.arctic.project import missing_keys
+from dbt.adapters.arctic.project.missing_keys import check_keys, check_selected_keys, complete_keys
 
 
 class Config(dict[str, Any]):
@@ -213,3 +214,18 @@ def test_models_with_a_key_are_no_error() -> None:
     model = a_model("m", "id")
     complete_keys([model, *list_key_tests()])
     check_keys([model], [model])
+
+
+@pytest.mark.parametrize(("number", "more"), [(10, ""), (12, " and 2 more, which `dbt --debug` lists")])
+def test_a_run_names_the_first_ten_tables_without_a_key(
+    number: int, more: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [a_model(f"m{n:02}", on_missing_key="table") for n in range(number)]
+    tables = complete_keys(nodes)
+    lines: dict[str, list[str]] = {"info": [], "debug": []}
+    logger = Namespace(info=lines["info"].append, debug=lines["debug"].append)
+    monkeypatch.setattr(missing_keys, "logger", logger)
+    monkeypatch.setattr("dbt.selected_resources.SELECTED_RESOURCES", list(tables))
+    check_selected_keys(Namespace(args=Namespace(which="run")), nodes, tables)
+    assert [line.partition("`): ")[2] for line in lines["info"]] == [", ".join(f"m{n:02}" for n in range(10)) + more]
+    assert all(node.name in lines["debug"][-1] for node in nodes)
