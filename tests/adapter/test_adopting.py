@@ -182,3 +182,44 @@ class TestTargetType:
 
     def test_models_are_parsed_and_compiled_by_it(self, project: Any) -> None:
         assert run_dbt(["compile"]).results[0].node.compiled_code == "select 'databricks' as shown, 'arctic' as own"
+
+
+FIVETRAN = """
+{% macro json_parse(string, string_path) %}
+  {{ adapter.dispatch('json_parse', 'fivetran_utils')(string, string_path) }}
+{% endmacro %}
+{% macro spark__json_parse(string, string_path) %}
+  {{ string }} : {% for s in string_path %}{% if s is number %}[{{ s }}]{% else %}['{{ s }}']{% endif %}{% endfor %}
+{% endmacro %}
+{% macro other() %}{{ adapter.dispatch('other', 'fivetran_utils')() }}{% endmacro %}
+{% macro spark__other() %}'of the package'{% endmacro %}
+"""
+
+
+class TestMacrosOfPackages:
+    """A macro of a package whose form for Spark runs on Databricks alone has a form of this adapter."""
+
+    @pytest.fixture(scope="class")
+    def packages(self) -> dict[str, Any]:
+        folder = Path("fivetran_utils")
+        (folder / "macros").mkdir(parents=True, exist_ok=True)
+        (folder / "dbt_project.yml").write_text("{name: fivetran_utils, version: 1.0.0, config-version: 2}")
+        (folder / "macros" / "json_parse.sql").write_text(FIVETRAN)
+        return {"packages": [{"local": str(folder.absolute())}]}
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        parsed = "{{ fivetran_utils.json_parse('receipt', ['charges', 0, 'exchange rate']) }}"
+        rows = """(values (1, '{"charges": [{"exchange rate": 1.5}]}'), (2, '{}'), (3, null)) as t (id, receipt)"""
+        own = "{{ config(materialized='arctic', primary_key='id') }}"
+        return {"m.sql": f"{own} select id, {parsed} as rate, {{{{ fivetran_utils.other() }}}} as other from {rows}"}
+
+    def test_a_path_into_json_is_read_by_spark(self, project: Any) -> None:
+        run_dbt(["deps"])
+        run_dbt(["run"])
+        read = project.run_sql(f"select id, rate, other from {table(project, 'm')} order by id", fetch="all")
+        assert [tuple(row) for row in read] == [
+            (1, "1.5", "of the package"),
+            (2, None, "of the package"),
+            (3, None, "of the package"),
+        ]

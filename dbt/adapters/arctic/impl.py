@@ -52,7 +52,7 @@ from dbt.adapters.arctic.materialize import maintain as maintenance
 from dbt.adapters.arctic.materialize.foreign_config import warn_of_ignored_grants
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.materialize.served_keys import check_served
-from dbt.adapters.arctic.project import missing_keys
+from dbt.adapters.arctic.project import missing_keys, package_macros
 from dbt.adapters.arctic.project.sources import list_origins, list_source_tables
 from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshness, spark_metadata
 from dbt.adapters.arctic.relations.column import ArcticColumn
@@ -118,6 +118,7 @@ class ArcticAdapter(SparkAdapter):
 
     def __init__(self, config: Any, mp_context: SpawnContext) -> None:
         super().__init__(config, mp_context)
+        package_macros.complete_search_order(config.dispatch, config.project_name)
         self._nodes: tuple[Any, ...] = ()
         self._sources: tuple[Any, ...] = ()
         self._keyless_tables: frozenset[str] = frozenset()
@@ -269,6 +270,11 @@ class ArcticAdapter(SparkAdapter):
     def literal(self, value: str | None) -> str:
         """Returns the SQL string literal of `value`; that of an empty text if `value` is None."""
         return quote_text(value or "")
+
+    @available
+    def write_json_path(self, parts: list[str | int]) -> str:
+        """The SQL string literal of a path into a JSON text, from names of fields and positions in arrays."""
+        return quote_text(package_macros.write_json_path(parts))
 
     @available
     def unescape_literal(self, literal: str) -> str:
