@@ -267,6 +267,9 @@ class Model:
     The model may then have created it with another materialization.
     """
 
+    key_origin: str = ""
+    """Reason for which a primary key that nobody configured is one, such as a test; empty for other keys."""
+
     @property
     def is_appended(self) -> bool:
         """Whether events are appended to the table itself, which has no primary key and no change table."""

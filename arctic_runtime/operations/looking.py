@@ -27,6 +27,7 @@ def describe_next_run(model: Model, plan: Plan) -> list[str]:
     return [
         f"{model.table}",
         f"  next run: {decision.mode} ({decision.reason}{f': {decision.because}' if decision.because else ''})",
+        *([f"  key: {', '.join(model.config.primary_key)}, from {model.key_origin}"] if model.key_origin else []),
         *(f"  reads {name}: {_describe_window(window)}" for name, window in decision.windows.items()),
         *([f"  {_describe_versions(model)}"] if model.config.has_history else []),
         *(f"  {line}" for line in _describe_merging(model)),

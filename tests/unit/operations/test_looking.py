@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,3 +32,11 @@ def test_it_tells_which_columns_an_event_has() -> None:
     )
     assert lines == shown.splitlines()
     assert explained(sequence_by="lsn") == []
+
+
+def test_it_says_why_a_key_is_one_that_nobody_configured() -> None:
+    model = Model(TableName("lake", "dwd", "m"), "select 1", read_configuration({"primary_key": ["a", "b"]}, "m"))
+    plan = Plan(Decision("unchanged", "NOTHING_NEW"), ())
+    assert len(describe_next_run(model, plan)) == 2
+    found = describe_next_run(replace(model, key_origin="test `unique` and not null"), plan)
+    assert found[2:] == ["  key: a, b, from test `unique` and not null"]

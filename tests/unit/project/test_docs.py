@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -569,6 +570,9 @@ def test_the_example_of_explain_is_what_it_prints() -> None:
     joins = describe_joins(analysed.tree, {TableName("lake", "ods", "ods_flights"): Placement("flight_id", (8,))})
     steps = (step.AppendChanges(name.changes, 1, "incremental", "CHANGES"),)
     plan = SimpleNamespace(decision=decision, steps=steps, joins=joins)
-    model = SimpleNamespace(table=name, base=name, config=table.ModelConfig(primary_key=("flight_id",)))
+    model = replace(
+        table.Model(name, sql, table.ModelConfig(primary_key=("flight_id",))),
+        key_origin="test `unique` and not null",
+    )
     printed = describe_next_run(model, plan)  # type: ignore[arg-type]
     assert "\n".join(printed) in read("docs/commands.md")

@@ -20,7 +20,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize import maintain, python_models
 from dbt.adapters.arctic.materialize.readers import Readers
-from dbt.adapters.arctic.project.missing_keys import check_keys
+from dbt.adapters.arctic.project.missing_keys import check_keys, find_key_origins
 from dbt.adapters.arctic.project.sources import (
     ingest_sources,
     list_ingested_models,
@@ -83,7 +83,10 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
     nodes = [result.node for result in outcome.result if maintain.is_arctic(result.node)]
     check_keys(nodes, manifest.nodes.values())
     tables = list_source_tables(manifest.sources.values())
-    models = tuple(build_compiled_model(node, tables) for node in nodes)
+    origins = find_key_origins(nodes, manifest.nodes.values())
+    models = tuple(
+        replace(build_compiled_model(node, tables), key_origin=origins.get(node.unique_id, "")) for node in nodes
+    )
     in_order = tuple(sorted(models, key=lambda model: model.table))
     return CompiledProject(
         _load_credentials_profile(project_dir, target),

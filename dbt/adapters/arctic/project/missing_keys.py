@@ -90,6 +90,22 @@ def complete_keys(nodes: Iterable[Any]) -> frozenset[str]:
     return frozenset(tables)
 
 
+def find_key_origins(nodes: Iterable[Any], others: Iterable[Any]) -> dict[str, str]:
+    """Says, by the ids of those of `nodes` whose key nobody configured, which constraint, test or model tells it.
+
+    `others` are all nodes of the project, with completed keys.
+    """
+    finder = _KeyFinder(tuple(others))
+    origins: dict[str, str] = {}
+    for node in nodes:
+        written = {*node.unrendered_config, *getattr(node, "config_call_dict", {})}
+        key = node.config.get("primary_key")
+        if key and written.isdisjoint(("primary_key", "unique_key")):
+            reasons = [found.reason for found in finder.find_keys(node) if list(found.columns) == key]
+            origins |= {node.unique_id: reasons[0]} if reasons else {}
+    return origins
+
+
 def check_keys(nodes: Iterable[Any], others: Iterable[Any]) -> None:
     """Raises one ConfigError about all arctic models among `nodes` without a key; it proposes YAML with guessed keys.
 

@@ -10,7 +10,7 @@ import yaml
 
 from arctic_runtime.errors import ConfigError
 from dbt.adapters.arctic.project import missing_keys
-from dbt.adapters.arctic.project.missing_keys import check_keys, check_selected_keys, complete_keys
+from dbt.adapters.arctic.project.missing_keys import check_keys, check_selected_keys, complete_keys, find_key_origins
 
 
 class Config(dict[str, Any]):
@@ -31,6 +31,7 @@ def a_model(name: str, *columns: str, constraints: tuple[Any, ...] = (), **confi
         constraints=constraints,
         columns={column: Namespace(constraints=[]) for column in columns},
         raw_code="select 1",
+        unrendered_config=dict(config),
     )
     node.to_dict = lambda omit_none: {
         "unique_id": node.unique_id,
@@ -229,3 +230,15 @@ def test_a_run_names_the_first_ten_tables_without_a_key(
     check_selected_keys(Namespace(args=Namespace(which="run")), nodes, tables)
     assert [line.partition("`): ")[2] for line in lines["info"]] == [", ".join(f"m{n:02}" for n in range(10)) + more]
     assert all(node.name in lines["debug"][-1] for node in nodes)
+
+
+def test_the_origin_of_a_key_is_told_unless_it_is_configured() -> None:
+    told, own = a_model("m", "id"), a_model("own", "id", primary_key=["id"])
+    other = a_model("other")
+    other.raw_code = "select id from {{ ref('m') }}"
+    nodes = [told, own, other, *list_key_tests()]
+    complete_keys(nodes)
+    assert find_key_origins([told, own, other], nodes) == {
+        "model.shop.m": "test `unique` and not null",
+        "model.shop.other": "primary key of `m`",
+    }
