@@ -49,6 +49,9 @@ MORE = (
     "tests/spark/refresh/test_joins.py::test_a_broadcast_side_that_turns_out_too_large_is_shuffled_instead",
     "tests/spark/models/test_aggregate_state.py::test_aggregate_state_that_is_added_to_stays_that_of_the_query[extremes]",
     "tests/spark/models/test_change_models.py::test_older_events_that_arrive_late_lose[lookup]",
+    # Ingestion, whose plans are the deepest: what a client sends has a limit of depth.
+    "tests/spark/ingest/test_dead_letters.py::test_events_that_fit_now_are_applied_unless_their_row_is_newer",
+    "tests/ingest/test_avro.py::test_dead_letters_are_decoded_again_by_their_schemas",
     # Procedures and statements of maintenance: rewrites, splits, expiry, orphans among listed files, deletes, tags.
     "tests/spark/maintenance/test_compaction.py::"
     "test_a_full_compaction_leaves_one_sorted_file_in_each_node_and_readers_see_no_change[on_write]",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from arctic_runtime.ingest.transports.transport import TableEvents
+from arctic_runtime.spark.engine.joined_session import is_remote
 from arctic_runtime.spark.engine.settings import override_settings
 
 _SENT_TO_TASKS = {"spark.sql.execution.arrow.localRelationThreshold": "0"}
@@ -39,13 +41,21 @@ def to_dataframe(spark: SparkSession, events: TableEvents) -> DataFrame:
 def cache_rows(rows: DataFrame, only: Expression | None = None) -> Iterator[DataFrame]:
     """Caches `rows` in Spark until the context ends; yields the rows, or only those for which `only` is true.
 
-    The cached rows are not compressed, since they are used only for a short time.
+    The cached rows are not compressed, since they are used only for a short time. Over Spark Connect they are read by
+    the name of a temporary view: a client's plans can be some 50 operators deep, and that of a name begins anew.
     """
     excluded = [*filter(None, [rows.sparkSession.conf.get(_EXCLUDED_RULES, None)]), _EVALUATION_BY_DRIVER]
     wanted = {"spark.sql.inMemoryColumnarStorage.compressed": "false", _EXCLUDED_RULES: ",".join(excluded)}
-    with override_settings(rows.sparkSession, wanted):
+    with override_settings(rows.sparkSession, wanted), ExitStack() as stack:
         cached = rows.persist()
-        try:
-            yield cached if only is None else cached.where(only)
-        finally:
-            cached.unpersist()
+        stack.callback(cached.unpersist)
+        named = _read_by_name(cached, stack) if is_remote(rows.sparkSession) else cached
+        yield named if only is None else named.where(only)
+
+
+def _read_by_name(rows: DataFrame, stack: ExitStack) -> DataFrame:
+    """Returns `rows` as read from a temporary view, which is dropped when `stack` ends."""
+    spark, name = rows.sparkSession, f"arctic_rows_{uuid.uuid4().hex}"
+    rows.createTempView(name)
+    stack.callback(spark.catalog.dropTempView, name)
+    return spark.table(name)
