@@ -93,7 +93,7 @@ def test_a_full_compaction_leaves_no_deleted_change_row_for_readers_without_vect
     for v in (50, 60):
         put(lake, model, rows | {1: v})
     lake.run(events)
-    assert expired(lake, model, events).trim is not None
+    assert expired(lake, model, events).changelog_compaction is not None
     vectors = f"select count(*) from {lake.sql_name('m__changes')}.delete_files"
     left = list_changes(lake, model)
     assert lake.spark.sql(vectors).first()[0] > 0
