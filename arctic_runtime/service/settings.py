@@ -12,7 +12,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.arguments import read_count
 from arctic_runtime.plan.config.config_readers import read_size
 from arctic_runtime.plan.maintenance.upkeep import Hours, UpkeepBudget
-from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.suggestions import suggest_nearest
 
 KEYS = ("http", "upkeep")

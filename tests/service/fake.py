@@ -20,7 +20,7 @@ from arctic_runtime.model.sources.freshness import Freshness, FreshnessState
 from arctic_runtime.model.version import Version
 from arctic_runtime.operations.operation import Answer, Operation
 from arctic_runtime.service.http.server import HttpServer
-from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.service.view.live_data import IngestionState, Job, Lag, ServiceState, TableOverview, Upkeep
 

@@ -15,7 +15,7 @@ from typing import Any
 from playwright.sync_api import Page, sync_playwright
 
 from arctic_runtime.service.http.server import HttpServer
-from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.http_settings import HttpSettings
 from tests.service.fake import FakeService, overviews
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"

@@ -15,7 +15,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness
 from arctic_runtime.service.http.server import HttpServer
-from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.view.live_data import Job
 from tests.service.fake import HOSTILE, FakeService, overviews
 from tests.service.shown import Shown

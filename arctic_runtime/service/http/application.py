@@ -20,8 +20,8 @@ from arctic_runtime.service.http.page_files import list_page_paths, serve_page
 from arctic_runtime.service.http.problems import PROBLEM_SCHEMA, PROBLEM_TYPE, add_problems
 from arctic_runtime.service.http.routes import build_service_routes
 from arctic_runtime.service.http.schema import build_reference, build_schemas
-from arctic_runtime.service.http.settings import HttpSettings
 from arctic_runtime.service.http.threads import run_in_thread
+from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.view.live_data import Job, LiveService, ServiceState, TableOverview, Upkeep
 from arctic_runtime.thresholds import SHIPPED, HttpThresholds
 

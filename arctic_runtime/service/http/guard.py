@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.service.http.problems import build_problem, to_unexpected_problem
-from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.http_settings import HttpSettings
 
 EVENTS_PATH = "/api/events"
 OPEN_PATHS = ("/health", "/ready")

@@ -13,7 +13,7 @@ from typing_extensions import Self
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.service.http.application import ReadMetrics, build_application
 from arctic_runtime.service.http.connection import build_limited_protocol
-from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.view.live_data import LiveService
 from arctic_runtime.thresholds import SHIPPED, HttpThresholds
 

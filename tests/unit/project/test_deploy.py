@@ -16,7 +16,7 @@ import yaml
 from compose_spec import PyCompose
 
 from arctic_runtime.service.http.guard import OPEN_PATHS
-from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.spark.engine.java.jars import JAVA_VERSIONS
 from tests.unit.service.promtool import needs_promtool, promtool
 

@@ -18,7 +18,7 @@ import sqlglot
 from dbt.cli.main import cli as dbt
 
 from arctic_runtime.service.http.application import build_application
-from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.http_settings import HttpSettings
 from dbt.adapters.arctic.cli import build_parser
 from dbt.adapters.arctic.materialize import history
 from tests.service.fake import FakeService

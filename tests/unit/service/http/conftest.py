@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from arctic_runtime.service.http.server import HttpServer
-from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.view.event_log import EventLog
 from tests.service.fake import FakeService, overviews
 from tests.unit.service.http.client import Client

@@ -16,7 +16,7 @@ import pytest
 from arctic_runtime.operations.registry import OPERATIONS
 from arctic_runtime.service.http import cached
 from arctic_runtime.service.http.application import build_application
-from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.thresholds import HttpThresholds
 from tests.service.fake import HOSTILE, FakeService

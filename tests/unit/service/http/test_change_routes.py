@@ -14,7 +14,7 @@ import pytest
 from arctic_runtime.errors import ConfigError, CorruptState
 from arctic_runtime.service.http.exports.content_negotiation import choose_format
 from arctic_runtime.service.http.server import HttpServer
-from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.thresholds import HttpThresholds
 from tests.service.fake import FakeService
 from tests.unit.service.http.client import Client

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from arctic_runtime.service.http.server import HttpServer
-from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.thresholds import HttpThresholds
 from tests.service.fake import FakeService, overviews
 

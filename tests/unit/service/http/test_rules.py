@@ -15,7 +15,7 @@ from arctic_runtime.errors import CatalogError, CommitConflict, ConfigError
 from arctic_runtime.service.http.guard import OPEN_PATHS
 from arctic_runtime.service.http.page_files import list_page_paths
 from arctic_runtime.service.http.server import HttpServer
-from arctic_runtime.service.http.settings import SHORTEST_TOKEN, HttpSettings
+from arctic_runtime.service.http_settings import SHORTEST_TOKEN, HttpSettings
 from arctic_runtime.thresholds import HttpThresholds
 from tests.service.fake import FakeService
 from tests.unit.service.http.client import Client

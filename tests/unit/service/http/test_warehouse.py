@@ -14,7 +14,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.operations.registry import OPERATIONS
 from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.service.http.server import HttpServer
-from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.service import Service
 from arctic_runtime.service.warehouse import Warehouse
