@@ -72,6 +72,7 @@ CREATING = """
 {% endif %}
 select id from {{ source('raw', 'customers') }}
 """
+CLOCK = "{{ config(materialized='incremental') }} select current_timestamp() as loaded_at"
 SOURCES = """
 sources:
   - name: raw
@@ -151,6 +152,7 @@ class TestAudit:
             "customers.sql": CUSTOMERS,
             "broken.sql": BROKEN,
             "creating.sql": CREATING,
+            "clock.sql": CLOCK,
             "sources.yml": SOURCES,
         }
 
@@ -185,11 +187,13 @@ class TestAudit:
         assert list_state(warehouse, built) == before
         report = json.loads(out)
         assert code == 1
-        assert report["summary"].startswith("1 of 9 models is exact; 20 wrong rows in 6 models; 2 models could not")
+        assert report["summary"].startswith("1 of 10 models is exact; 20 wrong rows in 6 models; 3 models could not")
         models = {model["name"]: model for model in report["models"]}
         assert {name: list_named(model) for name, model in models.items() if model["differences"]} == NAMED_ROWS
         notes = {name: " ".join(model["notes"]) for name, model in models.items()}
         assert "loaded_at: each run computes another value" in notes["orders"]
+        assert "loaded_at: each run computes another value" in notes["clock"]
+        assert models["clock"]["error"] == "none of its columns can be compared"
         assert "raw_gone" in models["broken"]["error"]
         assert "runs a statement: create table" in models["creating"]["error"]
 

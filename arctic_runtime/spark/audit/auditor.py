@@ -114,6 +114,8 @@ class Auditor:
         whole_text = pin_query(full_sql, self.catalog, Pins(queries=full.queries), frozenset({fold_name(model.table)}))
         evidence = collect_evidence(model, query.columns, whole_text)
         choice = choose_columns(model, query, table, evidence.volatile, self.options)
+        if not choice.columns:
+            return replace(audit, error="none of its columns can be compared", notes=(*notes, *choice.notes))
         select_compared(query, choice).createOrReplaceTempView(QUERY)
         select_compared(table, choice).createOrReplaceTempView(TABLE)
         has_own = own.queries != full.queries
