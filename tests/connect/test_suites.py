@@ -51,6 +51,7 @@ MORE = (
     "tests/spark/models/test_change_models.py::test_older_events_that_arrive_late_lose[lookup]",
     # Ingestion, whose plans are the deepest: what a client sends has a limit of depth.
     "tests/spark/ingest/test_dead_letters.py::test_events_that_fit_now_are_applied_unless_their_row_is_newer",
+    "tests/spark/ingest/test_key_changes.py::test_a_row_whose_origin_is_not_known_is_an_error_and_takes_no_other_rows_values",
     "tests/ingest/test_avro.py::test_dead_letters_are_decoded_again_by_their_schemas",
     # Procedures and statements of maintenance: rewrites, splits, expiry, orphans among listed files, deletes, tags.
     "tests/spark/maintenance/test_compaction.py::"

@@ -59,9 +59,8 @@ def find_chains(spark: SparkSession, events: DataFrame, shape: Shape) -> Chains:
     parents = _find_parents(lives)
     roots = sorted(find_roots(parents).items())
     columns = {"life": [life for life, _ in roots], "root": [root for _, root in roots]}
-    frame = spark.createDataFrame(
-        pa.table({column: pa.array(numbers, pa.int64()) for column, numbers in columns.items()})
-    )
+    table = pa.table({column: pa.array(numbers, pa.int64()) for column, numbers in columns.items()})
+    frame = spark.createDataFrame(table, "life bigint, root bigint")  # Connect infers no types from no rows.
     chained = lives.join(frame, "life", "left")
     row = F.struct(F.coalesce("root", "life").alias("chain"), F.lit(False).alias("is_gone"))
     gone = F.struct(F.col(ID).alias("chain"), F.lit(True).alias("is_gone"))
