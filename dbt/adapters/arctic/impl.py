@@ -118,7 +118,9 @@ class ArcticAdapter(SparkAdapter):
 
     def __init__(self, config: Any, mp_context: SpawnContext) -> None:
         super().__init__(config, mp_context)
-        package_macros.complete_search_order(config.dispatch, config.project_name)
+        # `dbt debug` tries the connection of a profile, without a project.
+        if hasattr(config, "dispatch"):
+            package_macros.complete_search_order(config.dispatch, config.project_name)
         self._nodes: tuple[Any, ...] = ()
         self._sources: tuple[Any, ...] = ()
         self._keyless_tables: frozenset[str] = frozenset()
