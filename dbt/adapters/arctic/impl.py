@@ -52,7 +52,8 @@ from dbt.adapters.arctic.materialize import maintain as maintenance
 from dbt.adapters.arctic.materialize.foreign_config import warn_of_ignored_grants
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.materialize.served_keys import check_served
-from dbt.adapters.arctic.project import missing_keys, package_macros
+from dbt.adapters.arctic.project import package_macros
+from dbt.adapters.arctic.project.keys import missing_keys
 from dbt.adapters.arctic.project.sources import list_origins, list_source_tables
 from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshness, spark_metadata
 from dbt.adapters.arctic.relations.column import ArcticColumn

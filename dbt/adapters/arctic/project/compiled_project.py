@@ -20,7 +20,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize import maintain, python_models
 from dbt.adapters.arctic.materialize.readers import Readers
-from dbt.adapters.arctic.project.missing_keys import check_keys, find_key_origins
+from dbt.adapters.arctic.project.keys.missing_keys import check_keys, find_key_origins
 from dbt.adapters.arctic.project.sources import (
     ingest_sources,
     list_ingested_models,

@@ -17,7 +17,7 @@ from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize.maintain import is_arctic
 from dbt.adapters.arctic.materialize.served_keys import read_served_keys
 from dbt.adapters.arctic.project.compiled_project import parse_manifest
-from dbt.adapters.arctic.project.missing_keys import check_keys
+from dbt.adapters.arctic.project.keys.missing_keys import check_keys
 from dbt.adapters.arctic.project.sources import ingest_sources, list_landing_tables
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbt.adapters.arctic.project.passed_rows import find_passed_rows
+from dbt.adapters.arctic.project.keys.passed_rows import find_passed_rows
 
 NESTED = """
 with b as (select * from {{ ref('a') }}), c as (with b as (select * from b where v > 1) select * from b)

@@ -9,8 +9,13 @@ import pytest
 import yaml
 
 from arctic_runtime.errors import ConfigError
-from dbt.adapters.arctic.project import missing_keys
-from dbt.adapters.arctic.project.missing_keys import check_keys, check_selected_keys, complete_keys, find_key_origins
+from dbt.adapters.arctic.project.keys import missing_keys
+from dbt.adapters.arctic.project.keys.missing_keys import (
+    check_keys,
+    check_selected_keys,
+    complete_keys,
+    find_key_origins,
+)
 
 
 class Config(dict[str, Any]):

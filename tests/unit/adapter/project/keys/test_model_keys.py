@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbt.adapters.arctic.project.model_keys import Declaration, DeclaredModel, find_keys, guess_key
+from dbt.adapters.arctic.project.keys.model_keys import Declaration, DeclaredModel, find_keys, guess_key
 
 UNIQUE_ID = Declaration("unique", ("id",), "unique")
 ID_NOT_NULL = Declaration("not_null", ("id",), "not_null")
