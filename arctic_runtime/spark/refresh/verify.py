@@ -184,7 +184,7 @@ def _explain_not_recomputed(table: TableSession, state: TableState, upstreams: U
     upstreams = with_day_texts(upstreams, find_last_run(state.changes))
     decision = decide_refresh(table.model, state, upstreams, Request(), table.reader.thresholds)
     if upstreams.reads.unstable:
-        return f"its answer changes by itself ({', '.join(upstreams.reads.unstable)})"
+        return f"its result depends on {', '.join(upstreams.reads.unstable)}, so it can't be computed again"
     if decision.reason == "SOURCE_UNKNOWN":
         return f"it reads what has no versions: {decision.because}"
     return "" if decision.mode == "unchanged" else "it is behind its upstreams; run it first"

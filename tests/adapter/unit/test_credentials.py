@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,16 @@ import pytest
 from dbt.config.profile import Profile
 from dbt_common.exceptions import DbtRuntimeError
 
+from dbt import flags
 from dbt.adapters.arctic import ArcticCredentials
 
 REST = {"type": "rest", "uri": "https://catalog", "token": "hush"}
+
+
+@pytest.fixture(autouse=True)
+def flags_of_dbt() -> None:
+    """dbt's flags, which its profiles ask for and its commands set."""
+    flags.set_from_args(Namespace(), None)
 
 
 def credentials(**given: Any) -> ArcticCredentials:
