@@ -7,6 +7,7 @@ import nox
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 
 nox.options.reuse_existing_virtualenvs = True
+nox.options.sessions = ["unit"]
 nox.options.error_on_missing_interpreters = False
 
 
@@ -26,3 +27,12 @@ def previous_dbt(session: nox.Session) -> None:
     session.run(*pytest, "tests/unit/project/test_wheel.py", "-k", "dbt_lists", "-q")
     suites = ("tests/unit/adapter/test_dbt_keys.py", "tests/adapter")
     session.run(*pytest, *suites, "-m", "not slow", *session.posargs)
+
+
+@nox.session(name="spark-4.1.1", python="3.11")
+def older_spark(session: nox.Session) -> None:
+    """The suites of Spark on Spark 4.1.1 with Iceberg 1.11, as services have them that are a release behind."""
+    session.install("-c", "constraints.txt", "-e", ".[dev]")
+    session.install("pyspark[connect]==4.1.1")
+    suites = ("python", "-m", "pytest", "tests/spark", "-m", "not slow")
+    session.run(*suites, *session.posargs, env={"ARCTIC_TEST_ICEBERG": "1.11.0"})

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from arctic_runtime.profile import JARS_SETTING, KEPT, Profile
+from arctic_runtime.spark.engine.java import jars
 from tests import java
 from tests.thresholds import STEADY
 
@@ -29,6 +30,18 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 # The Java of Debezium, which reads a few events and ends with its process, is started as that of Spark is.
 os.environ.setdefault("ARCTIC_DEBEZIUM_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+OLDER_ICEBERG = jars.Jar(
+    group="org.apache.iceberg",
+    artifact="iceberg-spark-runtime-4.1_2.13",
+    version="1.11.0",
+    sha256="d6ea6c5d099288daeb7d5a92061bd3d7d8f296492632b42378e5f2f0e3066242",
+    size=47_959_591,
+)
+"""The Iceberg of services that are a release behind; `nox -s spark-4.1.1` runs the suites of Spark with it."""
+
+if os.environ.get("ARCTIC_TEST_ICEBERG") == OLDER_ICEBERG.version:
+    jars.JARS = (OLDER_ICEBERG, *(jar for jar in jars.JARS if jar.artifact != OLDER_ICEBERG.artifact))
 
 COUNTED = "counted"
 """A property of a test: a line of what it compared and what was refused, shown at the end of the run."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.effects import perform_effect
@@ -55,17 +56,31 @@ from arctic_runtime.thresholds import PruningThresholds
 _MOVED_TO_NODES = {"spark.sql.sources.v2.bucketing.shuffle.enabled": "true"}
 
 
-JOINED_AS_IT_LIES = {
+_JOINED_AS_IT_LIES = {
     **_MOVED_TO_NODES,
     "spark.sql.sources.v2.bucketing.pushPartValues.enabled": "true",
-    "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled": "true",
 }
+_JOINS_WITHOUT_PARTITIONS = "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled"
+"""Spark setting that joins tables by their buckets although their other partition columns are not joined."""
+
+_OLDEST_WITHOUT_PARTITIONS = (4, 1, 4)
+"""Oldest version of Spark on which this setting is known to work; on 4.1.1 such joins end in ArrayIndexOutOfBounds."""
 
 
 # Keeps rows that are read as one part in one part in an anti join by keys: Spark would push this join down.
 _LEFT_OUT_IN_ONE_PART = {
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PushDownLeftSemiAntiJoin"
 }
+
+
+def build_join_settings(spark: SparkSession) -> dict[str, str]:
+    """Builds session settings by which rows are joined to a table without a shuffle of the table's rows.
+
+    On a Spark that can't do so for a partitioned table, its rows are shuffled.
+    """
+    version = tuple(int(part) for part in re.findall(r"\d+", spark.version)[:3])
+    is_known = str(version >= _OLDEST_WITHOUT_PARTITIONS).lower()
+    return {**_JOINED_AS_IT_LIES, _JOINS_WITHOUT_PARTITIONS: is_known}
 
 
 def build_lookup_settings(keys: int, thresholds: PruningThresholds) -> dict[str, str]:
@@ -192,6 +207,8 @@ def _delete_rows(
     `where` has conditions that all these rows meet, so that Iceberg can skip files.
     """
     pruned = build_lookup_settings(gone.count, context.thresholds.pruning)
-    with override_settings(context.spark, {**JOINED_AS_IT_LIES, **pruned, **build_summary_settings(summary)}):
+    with override_settings(
+        context.spark, {**build_join_settings(context.spark), **pruned, **build_summary_settings(summary)}
+    ):
         on = build_key_conditions(context.model.config.primary_key)
         delete_matching("base.merge.delete", context, branch, RowMatch(gone.keys, on, where))

@@ -95,7 +95,7 @@ def test_threads_get_sessions_of_their_own(environment: SparkEnvironment) -> Non
 def test_versions_name_everything_that_does_the_work(environment: SparkEnvironment) -> None:
     versions = environment.list_versions()
     assert versions["spark"].startswith("4.1.")
-    assert versions["iceberg"] == "1.12.0"
+    assert versions["iceberg"] == jars.JARS[0].version
     assert versions["java"] == jars.find_java().version
     assert versions["python"] == sys.version.split()[0]
 

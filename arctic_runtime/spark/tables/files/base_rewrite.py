@@ -32,7 +32,7 @@ from arctic_runtime.spark.tables.commit import (
 )
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.create import transform_value
-from arctic_runtime.spark.tables.merge import JOINED_AS_IT_LIES
+from arctic_runtime.spark.tables.merge import build_join_settings
 from arctic_runtime.spark.tables.rows.frames import (
     combine_all,
     conform_frame,
@@ -129,7 +129,7 @@ def _write_part(
         **more,
     }
     writer = rows.writeTo(quote_name(*to)).options(**options)
-    with override_settings(context.spark, JOINED_AS_IT_LIES):
+    with override_settings(context.spark, build_join_settings(context.spark)):
         perform_effect(
             "base.rewrite.write", lambda: writer.overwrite(is_within), f"rewrite nodes {part} of {step.table}", SPARK
         )
