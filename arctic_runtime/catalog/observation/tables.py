@@ -526,6 +526,8 @@ def _build_commit(table: Table, snapshot: Snapshot) -> Commit:
     operation = _get_operation(snapshot)
     if COMPACTED_UNTIL in summary:
         operation = "replace"  # It only deleted change rows that were superseded, and that all readers had read.
+    elif operation == "overwrite" and _is_empty(summary):
+        operation = "replace"  # A delete of Spark that matches no row commits an overwrite all the same.
     return Commit(
         version=Version(str(table.metadata.table_uuid), snapshot.snapshot_id, snapshot.sequence_number or 0),
         parent=snapshot.parent_snapshot_id,
@@ -535,6 +537,12 @@ def _build_commit(table: Table, snapshot: Snapshot) -> Commit:
         summary=summary,
         at_ms=snapshot.timestamp_ms,
     )
+
+
+def _is_empty(summary: Mapping[str, str]) -> bool:
+    """Whether a commit neither added nor removed files, by its summary."""
+    is_changed = any(key.startswith(("added-", "deleted-", "removed-")) for key in summary)
+    return summary.get("changed-partition-count") == "0" and not is_changed
 
 
 def _walk_lineage(table: Table) -> Iterable[Snapshot]:

@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
+from arctic_runtime.errors import SourceError
 from tests.spark.warehouse import Warehouse, sorted_rows
 
 if TYPE_CHECKING:
@@ -282,3 +283,24 @@ def test_a_default_value_counts_in_rows_from_before_its_column(lake: Warehouse) 
     table.insert([(4, "a", 2)])
     table.delete([2])
     assert run(copy, sums, joined, other) == ["incremental"] * 4
+
+
+def test_a_delete_that_matches_no_row_is_no_change(lake: Warehouse) -> None:
+    """Spark commits an overwrite for it, without any file."""
+    table = ForeignTable(lake, "src", 3, "copy-on-write")
+    events = lake.model("events", "select id, v from {changes(src)}", primary_key="id", input="changes")
+    rows = lake.model("rows", "select id, v from {src} where v > 0", primary_key="id")
+    for model in (events, rows):
+        lake.run(model)
+    table.sql(f"delete from {table.sql_name} where id in (select int(5))")
+    summary = table.sql(f"select operation, summary from {table.sql_name}.snapshots order by committed_at")[-1]
+    assert summary["operation"] == "overwrite"
+    assert "deleted-records" not in summary["summary"]
+    table.insert([(4, "a", 4)])
+    for model in (events, rows):
+        assert lake.run(model).mode == "incremental"
+    assert_equals_query(lake, rows)
+    assert lake.rows(events) == [(1, 1), (2, 2), (3, 3), (4, 4)]
+    table.sql(f"update {table.sql_name} set v = 9 where id = 4")
+    with pytest.raises(SourceError, match="commits other than appends"):
+        lake.run(events)
