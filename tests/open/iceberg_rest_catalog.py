@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
 
-from arctic_runtime.spark.engine.java.jars import GROUPS, find_java, get_cache_directory, resolve_jar_paths
+from arctic_runtime.spark.engine.java.jars import GROUPS, get_cache_directory, resolve_jar_paths
 from arctic_runtime.spark.engine.java.jvm import find_spark_home
-from sample_project.servers import ServerError, free_port, start_server, wait_until
+from sample_project.servers import free_port, start_server, wait_until
 from tests.open.hive_catalog import answers
+from tests.open.ivy import CLASSIFIER, download_dependencies, start_module
 from tests.open.postgres_catalog import run_postgres_catalog
 
 VERSION = "1.10.0"
@@ -51,40 +51,20 @@ def resolve_servlet_jars() -> list[Path]:
     done = folder / "complete"
     if not done.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        settings, module = folder / "settings.xml", folder / "ivy.xml"
-        settings.write_bytes(ElementTree.tostring(build_resolver()))
-        module.write_bytes(ElementTree.tostring(build_module()))
-        (ivy,) = (find_spark_home() / "jars").glob("ivy-[0-9]*.jar")
-        arguments = {
-            "-settings": settings,
-            "-ivy": module,
-            "-cache": folder / "cache",
-            "-retrieve": folder / "jars" / "[artifact]-[revision](-[classifier]).[ext]",
-        }
-        options = [str(part) for pair in arguments.items() for part in pair]
-        command = [str(find_java().executable), "-cp", str(ivy), "org.apache.ivy.Main", *options, "-warn"]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        if not (folder / "jars" / f"iceberg-core-{VERSION}-tests.jar").exists():
-            raise ServerError(f"Iceberg's servlet could not be downloaded:\n{result.stdout}{result.stderr}")
+        download_dependencies(
+            build_module(),
+            folder,
+            "jars/[artifact]-[revision](-[classifier]).[ext]",
+            f"jars/iceberg-core-{VERSION}-tests.jar",
+            poms=True,
+        )
         done.touch()
     return sorted((folder / "jars").glob("*.jar"))
 
 
-def build_resolver() -> ElementTree.Element:
-    """Builds Ivy's settings: Maven's repository as Ivy knows it."""
-    settings = ElementTree.Element("ivysettings")
-    ElementTree.SubElement(settings, "settings", defaultResolver="maven")
-    ElementTree.SubElement(ElementTree.SubElement(settings, "resolvers"), "ibiblio", name="maven", m2compatible="true")
-    return settings
-
-
 def build_module() -> ElementTree.Element:
     """Builds Ivy's description of the server: Iceberg with its tests, in which the servlet is, Parquet and Jetty."""
-    classifier = "http://ant.apache.org/ivy/maven"
-    ElementTree.register_namespace("m", classifier)
-    module = ElementTree.Element("ivy-module", version="2.0")
-    ElementTree.SubElement(module, "info", organisation="tests", module="rest")
-    dependencies = ElementTree.SubElement(module, "dependencies")
+    module, dependencies = start_module("rest")
     for group, artifact, version in (
         ("org.apache.iceberg", "iceberg-core", VERSION),
         ("org.apache.iceberg", "iceberg-parquet", VERSION),
@@ -95,5 +75,5 @@ def build_module() -> ElementTree.Element:
         if artifact == "iceberg-core":
             file = {"name": artifact, "type": "jar", "ext": "jar"}
             ElementTree.SubElement(dependency, "artifact", file)
-            ElementTree.SubElement(dependency, "artifact", {**file, f"{{{classifier}}}classifier": "tests"})
+            ElementTree.SubElement(dependency, "artifact", {**file, CLASSIFIER: "tests"})
     return module

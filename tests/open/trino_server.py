@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -14,9 +13,9 @@ from xml.etree import ElementTree
 
 import requests
 
-from arctic_runtime.spark.engine.java.jars import find_java, get_cache_directory, list_installed_javas
-from arctic_runtime.spark.engine.java.jvm import find_spark_home
-from sample_project.servers import ServerError, free_port, start_server, wait_until
+from arctic_runtime.spark.engine.java.jars import get_cache_directory, list_installed_javas
+from sample_project.servers import free_port, start_server, wait_until
+from tests.open.ivy import download_dependencies, start_module
 
 VERSION = "476"
 OLDEST_JAVA = 24
@@ -155,41 +154,10 @@ def resolve_trino() -> Path:
 
 
 def download_trino(folder: Path) -> Path:
-    """Downloads Trino's archive by the Ivy that Spark has, alone: the POM of Trino would bring hundreds of others."""
-    settings, module = folder / "settings.xml", folder / "ivy.xml"
-    settings.write_bytes(ElementTree.tostring(build_resolver()))
-    module.write_bytes(ElementTree.tostring(build_module()))
-    (ivy,) = (find_spark_home() / "jars").glob("ivy-[0-9]*.jar")
-    arguments = {
-        "-settings": settings,
-        "-ivy": module,
-        "-cache": folder / "cache",
-        "-retrieve": folder / "[artifact].[ext]",
-    }
-    options = [str(part) for pair in arguments.items() for part in pair]
-    command = [str(find_java().executable), "-cp", str(ivy), "org.apache.ivy.Main", *options, "-warn"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    archive = folder / "trino-server.tar.gz"
-    if not archive.exists():
-        raise ServerError(f"Trino {VERSION} could not be downloaded:\n{done.stdout}{done.stderr}")
-    return archive
-
-
-def build_resolver() -> ElementTree.Element:
-    """Builds Ivy's settings: Maven's repository as Ivy knows it, without POMs."""
-    settings = ElementTree.Element("ivysettings")
-    ElementTree.SubElement(settings, "settings", defaultResolver="maven")
-    resolvers = ElementTree.SubElement(settings, "resolvers")
-    ElementTree.SubElement(resolvers, "ibiblio", name="maven", m2compatible="true", usepoms="false")
-    return settings
-
-
-def build_module() -> ElementTree.Element:
-    """Builds Ivy's description of a module that depends on the archive of Trino alone."""
-    module = ElementTree.Element("ivy-module", version="2.0")
-    ElementTree.SubElement(module, "info", organisation="tests", module="trino")
-    dependencies = ElementTree.SubElement(module, "dependencies")
+    """Downloads Trino's archive alone: the POM of Trino would bring hundreds of others."""
+    module, dependencies = start_module("trino")
     named = {"org": "io.trino", "name": "trino-server", "rev": VERSION, "transitive": "false"}
     dependency = ElementTree.SubElement(dependencies, "dependency", named)
     ElementTree.SubElement(dependency, "artifact", name="trino-server", type="tar.gz", ext="tar.gz")
-    return module
+    download_dependencies(module, folder, "[artifact].[ext]", "trino-server.tar.gz", poms=False)
+    return folder / "trino-server.tar.gz"

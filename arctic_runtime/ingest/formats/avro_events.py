@@ -48,10 +48,10 @@ def build_avro_format(form: Format, find_schema: FindSchema) -> Format:
             fix="leave out `with_schema`",
         )
     events = replace(form.events, schema=((SCHEMA_ID,),), proof=(SCHEMA_ID,))
-    return Format(events, form.declare, partial(_tell_schema, find_schema, events, build))
+    return Format(events, form.declare, partial(_read_event_schema, find_schema, events, build))
 
 
-def _tell_schema(
+def _read_event_schema(
     find_schema: FindSchema, events: EventFormat, build: _Build, event: str, key: str | None, declared: Declared
 ) -> SourceSchema | None:
     """Returns the schema that the SCHEMA_ID of an event and that of its key stand for; None if the event has none."""

@@ -12,12 +12,11 @@ from collections.abc import Collection
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from arctic_runtime.errors import ConfigError, SourceError
+from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.avro_schema import SCHEMA_ID, AvroSchema
+from arctic_runtime.ingest.transports.kafka.missing_jars import explain_missing_jars
 from arctic_runtime.ingest.transports.kafka.schema_registry import SchemaRegistry
 from arctic_runtime.ingest.transports.transport import FAULT, MESSAGE, PAYLOAD
-from arctic_runtime.profile import JARS_SETTING
-from arctic_runtime.spark.engine.java.jars import GROUPS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
@@ -110,22 +109,11 @@ def build_schema_mark(message: Expression) -> Expression:
 
 def check_avro_jar(spark: SparkSession) -> None:
     """Raises ConfigError if Spark was started without its JAR for Avro."""
-    from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
     empty = AvroSchema(0, {}, *[f'{{"type":"record","name":"r","fields":[{field}]}}' for field in ("", _EXAMPLE)])
-    try:
+    with explain_missing_jars("JAR for Avro", "kafka", "avro"):
         _ = spark.range(0).select(_decode_record(F.lit(b""), empty)).schema
-    except AnalysisException as error:
-        raise ConfigError(
-            "Spark was started without its JAR for Avro.",
-            expected=", ".join(jar.coordinates for jar in GROUPS["avro"]),
-            actual=str(error),
-            fix=(
-                f"set `{JARS_SETTING}: kafka,avro` in server_side_parameters of the profile and restart Spark, or "
-                "install this package on the Spark Connect server"
-            ),
-        ) from error
 
 
 _EXAMPLE = f'{{"name":"{SCHEMA_ID}","type":"int","default":0}}'

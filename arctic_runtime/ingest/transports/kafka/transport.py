@@ -28,6 +28,7 @@ from arctic_runtime.ingest.formats.event_format import Format, SourceSchema
 from arctic_runtime.ingest.transports.kafka.avro_messages import AvroMessages, build_schema_mark
 from arctic_runtime.ingest.transports.kafka.client import KafkaOffsets
 from arctic_runtime.ingest.transports.kafka.connection import KafkaConnection
+from arctic_runtime.ingest.transports.kafka.missing_jars import explain_missing_jars
 from arctic_runtime.ingest.transports.kafka.offsets import (
     Offsets,
     Range,
@@ -43,8 +44,6 @@ from arctic_runtime.ingest.transports.kafka.offsets import (
 from arctic_runtime.ingest.transports.kafka.topic_tables import TopicTable, belongs_to, check_topics
 from arctic_runtime.ingest.transports.payload_parts import extract_schema_parts
 from arctic_runtime.ingest.transports.transport import ARRIVAL, MESSAGE, ORIGIN, PAYLOAD, Batch, TableEvents
-from arctic_runtime.profile import JARS_SETTING
-from arctic_runtime.spark.engine.java.jars import GROUPS
 from arctic_runtime.thresholds import TransportThresholds
 
 if TYPE_CHECKING:
@@ -287,21 +286,9 @@ class Kafka:
 
 def check_jars(spark: SparkSession) -> None:
     """Raises ConfigError if Spark was started without the JARs of its Kafka source."""
-    from pyspark.errors import AnalysisException
-
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}
-    try:
+    with explain_missing_jars("source for Kafka", "kafka"):
         _ = spark.read.format("kafka").options(**options).load().schema
-    except AnalysisException as error:
-        raise ConfigError(
-            "Spark was started without its source for Kafka.",
-            expected=", ".join(jar.coordinates for jar in GROUPS["kafka"]),
-            actual=str(error),
-            fix=(
-                f"set `{JARS_SETTING}: kafka` in server_side_parameters of the profile and restart Spark, or "
-                "install these packages on the Spark Connect server"
-            ),
-        ) from error
 
 
 def _is_before(reached: Mapping[int, int]) -> Expression:
