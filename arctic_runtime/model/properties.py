@@ -82,6 +82,7 @@ COMPACTED_UNTIL: Final = "arctic.trimmed"
 FORGOTTEN: Final = "arctic.forgotten"
 FORGOTTEN_UNTIL: Final = "arctic.forgotten-until"
 COMMIT_TIMES: Final = "arctic.ages"
+BASELINE: Final = "arctic.baseline"
 PINNED_BASE: Final = "arctic.base-snapshot"
 PINNED_MERGED: Final = "arctic.merged-snapshot"
 PINNED_HEAD: Final = "arctic.changes-snapshot"
@@ -93,6 +94,7 @@ ATTEMPT: Final = "arctic.attempt"
 BRANCH_PREFIX: Final = "arctic_"
 BASE_REWRITE_PREFIX: Final = "arctic_renew_"
 VIEW_TAG_PREFIX: Final = "arctic_view_"
+BASELINE_TAG_PREFIX: Final = "arctic_baseline_"
 
 CURRENT_VIEW_KIND: Final = "current"
 CHANGES_VIEW_KIND: Final = "feed"
@@ -167,6 +169,13 @@ STORED_NAMES: Final = (
         COMMIT_TIMES,
         ("property of the change table",),
         "when commits were made whose snapshots are gone, by sequence number",
+    ),
+    StoredName(
+        BASELINE,
+        ("property of the change table",),
+        "of an [adopted](adopting.md#adopt-tables-in-place) table, as JSON: the table and the snapshot with the rows "
+        "from before the first change row, the commit time of that snapshot, the sequence number up to which it has "
+        "the changes, and the partition spec and properties of the table before its adoption",
     ),
     StoredName(
         FORGOTTEN,
@@ -371,6 +380,7 @@ STORED_NAMES: Final = (
     ),
     StoredName(ATTEMPT, ("summary of a commit to a branch",), "the attempt that wrote the commit"),
     StoredName(VIEW_TAG_PREFIX, ("tag of the base",), "the snapshot that the view reads, which the tag keeps"),
+    StoredName(BASELINE_TAG_PREFIX, ("tag of the base",), "the snapshot of the baseline, which the tag keeps"),
 )
 """All stored names, in the order in which the documentation lists them."""
 

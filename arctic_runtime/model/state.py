@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.baseline import Baseline, read_baseline
 from arctic_runtime.model.columns import Column, Names
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import KEEP, REPAIRED
@@ -114,6 +115,11 @@ class ChangeTableState:
     def keeps_all(self) -> bool:
         """Whether one commit may have several rows of the same key, ordered by `_seq`."""
         return self.properties.get(KEEP) == "all"
+
+    @property
+    def baseline(self) -> Baseline | None:
+        """Snapshot with the rows that the change table continues; None if the change table has all rows itself."""
+        return read_baseline(self.properties)
 
     def count_after(self, version: Version | None) -> int:
         """Number of commits that added rows after `version` (None: all); at least 2 if some may have expired.
@@ -322,6 +328,9 @@ class SourceState:
 
     key_only_until: int = 0
     """Sequence number up to which change rows have no `_before`, because all columns were key columns at that time."""
+
+    baseline: Baseline | None = None
+    """As in `ChangeTableState`; None for a table that is no arctic model."""
 
     @property
     def log(self) -> TableName:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from typing_extensions import assert_never
 
+from arctic_runtime.model.baseline import Baseline
 from arctic_runtime.model.columns import Column, SchemaChange
 from arctic_runtime.model.files.compaction import ResizeBuckets, RewriteBase, RewriteFiles, describe_compaction
 from arctic_runtime.model.files.expiry import CompactChangelog, DropTags, ExpireSnapshots
@@ -25,6 +26,7 @@ Reason = Literal[
     "FIRST_RUN",
     "CHANGES",
     "FULL_REFRESH",
+    "ADOPTED",
     "RESTORED",
     "FORGOTTEN",
     "REPLAYED",
@@ -69,11 +71,15 @@ class DropBranches:
 
 @dataclass(frozen=True)
 class CreateChangeTable:
-    """Create an empty change table for rows with these columns; `sequence_type` is the type of `_seq`."""
+    """Create an empty change table for rows with these columns; `sequence_type` is the type of `_seq`.
+
+    If `baseline` is given, the change table continues the rows of that snapshot.
+    """
 
     table: TableName
     columns: tuple[Column, ...]
     sequence_type: str
+    baseline: Baseline | None = None
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,18 @@ class CreateBase:
     version: Version
     bytes: int
     replaces: bool = False
+
+
+@dataclass(frozen=True)
+class AdoptBase:
+    """Make a table of other writers the base table of a model whose change table continues its snapshot `baseline`.
+
+    `version` is the version of the change table that has no change rows yet.
+    """
+
+    table: TableName
+    baseline: Baseline
+    version: Version
 
 
 @dataclass(frozen=True)
@@ -265,6 +283,7 @@ Step = (
     | EvolveSchema
     | DropTable
     | CreateBase
+    | AdoptBase
     | MergeBase
     | ReplaceView
     | NoteCurrentView
@@ -308,6 +327,8 @@ def describe_step(step: Step | AppendChanges) -> str:  # noqa: C901 - one case f
             return f"drop {table}, since it can't be replaced by one of an older format version"
         case CreateBase(table):
             return f"create {table} from its changes"
+        case AdoptBase(table):
+            return f"make {table} the base of the model, with the rows that it has"
         case MergeBase(table, _, _, _, commits):
             return f"merge {commits} commit(s) of changes into {table}"
         case ReplaceView(table, _, _, _, commits):

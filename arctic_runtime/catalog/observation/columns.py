@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.types import IcebergType, NestedField
 
+UNSORTED = 0
+"""The id of the sort order without columns, in Iceberg's specification."""
+
 
 def list_columns(schema: Schema) -> tuple[Column, ...]:
     """Lists a schema's columns with Spark's types."""

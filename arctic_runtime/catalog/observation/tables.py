@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.lease import find_newest_lease
 from arctic_runtime.catalog.observation.columns import (
+    UNSORTED,
     list_columns,
     list_reassigned_columns,
     map_former_names,
@@ -22,6 +23,7 @@ from arctic_runtime.catalog.observation.conflicts import (
 from arctic_runtime.catalog.observation.views import observe_named_views, observe_reader_view
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CorruptState
+from arctic_runtime.model.baseline import read_baseline
 from arctic_runtime.model.branch import BranchCommit, BranchState, list_abandoned_branches
 from arctic_runtime.model.columns import BEFORE, Column, parse_key
 from arctic_runtime.model.files.expiry import Snapshot as KeptSnapshot
@@ -65,9 +67,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.refs import SnapshotRef
     from pyiceberg.table.snapshots import Snapshot
-
-_UNSORTED = 0
-"""The id of the sort order without columns, in Iceberg's specification."""
 
 
 def observe_model(reader: CatalogReader, model: Model) -> TableState:
@@ -427,7 +426,7 @@ def _build_base_state(table: Table) -> BaseState:
         times=_map_times(table),
         old_column_names=map_former_names(table),
         sequence=lineage[0].sequence_number if table.metadata.format_version >= 3 else None,
-        has_write_order=table.metadata.default_sort_order_id != _UNSORTED,
+        has_write_order=table.metadata.default_sort_order_id != UNSORTED,
     )
 
 
@@ -452,6 +451,7 @@ def _build_source_state(name: TableName, kind: str, table: Table) -> SourceState
         keeps_all=table.properties.get(KEEP) == "all",
         missing_defaults=map_missing_defaults(table),
         key_only_until=_find_key_only_until(table),
+        baseline=read_baseline(table.properties) if kind == "changes" else None,
     )
 
 

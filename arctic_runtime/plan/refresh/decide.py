@@ -26,6 +26,7 @@ from arctic_runtime.model.state import ChangeTableState, Commit, ConflictingRela
 from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
+from arctic_runtime.plan.refresh.adoption import check_baseline, is_being_adopted
 from arctic_runtime.plan.refresh.cost import Estimate, Past, RunHistory, Way, estimate_modes
 from arctic_runtime.plan.refresh.event_rules import can_continue, check_recomputable
 from arctic_runtime.plan.refresh.fingerprint import (
@@ -124,7 +125,7 @@ def decide_refresh(
 def is_empty_table(model: Model, state: TableState) -> bool:
     """Whether the table can be replaced without loss: it never had a row, and its model has read no change events."""
     changes, base = state.changes, state.base
-    if changes is None or not changes.begins or any(commit.rows for commit in changes.commits):
+    if changes is None or not changes.begins or changes.baseline or any(commit.rows for commit in changes.commits):
         return False
     has_read = model.config.input == "changes" and find_last_load(changes) is not None
     return not has_read and (base is None or base.rows == 0)
@@ -153,7 +154,7 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
     `on_configuration_change: fail`, another layout than the model's configuration. Raises CorruptState if the base
     table exists without the change table.
     """
-    conflicting = state.conflicting
+    conflicting = None if is_being_adopted(model, state) else state.conflicting
     if conflicting is not None and not _may_replace(model, state, conflicting, request):
         refresh = ", or run with --full-refresh to replace it" if conflicting.name == model.table else ""
         raise ConfigError(
@@ -176,6 +177,7 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
     if state.changes is None or (find_last_run(state.changes) is None and is_empty_table(model, state)):
         return
     _check_layout(model, state)
+    check_baseline(model, state.changes)
     key = state.changes.properties.get(PRIMARY_KEY, "")
     _check_history(model, key)
     if not has_same_key(model, state.changes):
@@ -378,10 +380,8 @@ def _decide_state(
     windows = {
         name: Window(name, offsets.get(name), source.version) for name, source in upstreams.states.items() if source
     }
-    if last is None:
-        if model.config.refresh == "strict":
-            _check_strict(model, upstreams)
-        return Decision("create", "FIRST_RUN", windows)
+    if last is None or last.reason == "ADOPTED":
+        return _decide_first_run(model, upstreams, windows, is_adopted=last is not None)
     if request.full_refresh:
         return Decision("full", "FULL_REFRESH", windows)
     changed = describe_fingerprint_change(last.query, compute_fingerprint(model, upstreams)) or _explain_session_change(
@@ -402,6 +402,15 @@ def _decide_state(
     if request.was_overtaken or model.config.refresh != "auto":
         return decision
     return _choose_cheaper_mode(decision, _read_run_history(state), thresholds)
+
+
+def _decide_first_run(model: Model, upstreams: Upstreams, windows: Mapping[str, Window], is_adopted: bool) -> Decision:
+    """Decides on the first run of a query, whose table is created, or has the rows that it had when it was adopted."""
+    if model.config.refresh == "strict":
+        _check_strict(model, upstreams)
+    if is_adopted:
+        return Decision("full", "FIRST_RUN", windows, "the rows of the adopted table are compared with the query")
+    return Decision("create", "FIRST_RUN", windows)
 
 
 def _decide_to_follow(

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from arctic_runtime.errors import CorruptState
+from arctic_runtime.errors import ConfigError, CorruptState
 from arctic_runtime.model.branch import list_abandoned_branches
 from arctic_runtime.model.columns import FEED_COLUMNS, Column, strip_change_columns
 from arctic_runtime.model.files.layout import NEWEST_FORMAT, format_of, is_laid_out
@@ -27,6 +27,7 @@ from arctic_runtime.model.state import (
     TableState,
 )
 from arctic_runtime.model.step import (
+    AdoptBase,
     CreateBase,
     DropBranches,
     DropChangesView,
@@ -44,6 +45,7 @@ from arctic_runtime.model.step import (
 )
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
+from arctic_runtime.plan.refresh.adoption import is_being_adopted
 from arctic_runtime.thresholds import ExpiryThresholds, MergeThresholds
 
 
@@ -101,6 +103,16 @@ def _get_head_snapshot(part: ChangeTableState | BaseState) -> int | None:
 
 def _create_base(model: Model, changes: ChangeTableState, state: TableState) -> tuple[Step, ...]:
     conflicting = state.conflicting
+    if is_being_adopted(model, state):
+        assert changes.baseline is not None
+        return (AdoptBase(model.base, changes.baseline, changes.commits[0].version),)
+    if conflicting is None and changes.baseline is not None and changes.baseline.table == model.base:
+        raise CorruptState(
+            f"{model.base}: the table with the rows from before its adoption is gone.",
+            expected=f"snapshot {changes.baseline.snapshot} of {model.base}",
+            actual="no table",
+            fix=f"restore the table; or `arctic reset {model.table.name} --yes` deletes the rest",
+        )
     if conflicting is None or conflicting.name != model.base:
         return (_plan_new_base(model, changes, replaces=model.base in state.unfinished),)
     if conflicting.kind == "table" and model.config.format_version == NEWEST_FORMAT:
@@ -112,6 +124,13 @@ def _create_base(model: Model, changes: ChangeTableState, state: TableState) -> 
 
 def _plan_base_replacement(model: Model, changes: ChangeTableState, current_format: int) -> tuple[Step, ...]:
     if current_format > model.config.format_version:
+        if changes.baseline is not None:
+            raise ConfigError(
+                f"{model.table}: the format version of a table that was adopted can't be lowered.",
+                expected=f"`format_version: {current_format}`",
+                actual=f"`format_version: {model.config.format_version}`",
+                fix=f"set `format_version: {current_format}`",
+            )
         return (DropTable(model.base), _plan_new_base(model, changes, replaces=False))
     return (_plan_new_base(model, changes, replaces=True),)
 

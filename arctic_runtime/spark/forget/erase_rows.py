@@ -42,13 +42,14 @@ from arctic_runtime.spark.forget.purge import (
     rewrite_changes,
     rewrite_manifests,
 )
-from arctic_runtime.spark.forget.trace import change_rows
+from arctic_runtime.spark.tables.adopt import move_baseline
 from arctic_runtime.spark.tables.append import publish_changes
 from arctic_runtime.spark.tables.rows.bounds import EVERYWHERE, lookup_keys
 from arctic_runtime.spark.tables.rows.frames import (
     Keys,
     as_key,
     cast_as,
+    read_all_changes,
     read_current_rows,
     select_newest_changes,
     to_column,
@@ -159,6 +160,7 @@ def _purge_once(session: TableSession, purgeable: PurgeableChanges, count: int) 
     state = session.observe_state()
     record_merged(_find_merged_version(*require_built(state, model.table)), session.build_context(state))
     state = session.reconcile_until_done(session.observe_state(), fold=True)
+    move_baseline(session.build_context(state))
     expired = sum(
         _run_side_by_side(
             session, [partial(_expire_snapshots, session, state, table) for table in _list_tables(session, state)]
@@ -237,7 +239,7 @@ def build_purgeable_without_rows(session: TableSession, state: TableState, keys:
 
 def _build_republished_changes(session: TableSession, state: TableState, keys: Keys, shape: Shape) -> DataFrame:
     changes, _ = require_built(state, session.model.table)
-    config, log = session.model.config, change_rows(session.spark(), session.model, state)
+    config, log = session.model.config, read_all_changes(session.spark(), session.model, state)
     alive = select_newest_changes(keys.select_rows(log, config.entity_key), config.primary_key, 2).where(
         F.col(ACTION) != DELETE
     )

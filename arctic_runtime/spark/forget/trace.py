@@ -31,21 +31,13 @@ from arctic_runtime.spark.tables.rows.frames import (
     Keys,
     as_key,
     conform_frame,
-    read_table,
+    read_all_changes,
     read_until,
     to_column,
     with_source_position,
 )
 from arctic_runtime.spark.tables.table_session import TableSession
 from arctic_runtime.thresholds import Thresholds
-
-
-def change_rows(spark: SparkSession, model: Model, state: TableState) -> DataFrame:
-    """Reads all rows of a model's change table, including those that are merged into its base table."""
-    changes = state.changes
-    assert changes is not None
-    assert changes.head is not None
-    return read_table(spark, model.table.changes, changes.head.snapshot, changes.old_column_names)
 
 
 def hold_in_driver(spark: SparkSession, rows: DataFrame) -> DataFrame:
@@ -57,7 +49,7 @@ def read_rows_ever(spark: SparkSession, model: Model, state: TableState) -> Data
     """Reads all rows that a table ever had, from its change rows: the new and the old row of each change."""
     assert state.changes is not None
     return _union_images(
-        change_rows(spark, model, state), strip_change_columns(state.changes.columns), model.config.primary_key
+        read_all_changes(spark, model, state), strip_change_columns(state.changes.columns), model.config.primary_key
     )
 
 
@@ -107,14 +99,14 @@ def parse_given_keys(spark: SparkSession, model: Model, state: TableState, value
 
 def list_keys_ever(spark: SparkSession, model: Model, state: TableState, among: Keys | None = None) -> DataFrame:
     """Returns the distinct keys of all rows that a table ever had; if `among` is given, only keys in `among`."""
-    log = change_rows(spark, model, state)
+    log = read_all_changes(spark, model, state)
     log = log if among is None else among.select_rows(log, model.config.entity_key)
     return log.select(*as_key(model.config.entity_key)).distinct()
 
 
 def list_keys_changed_after(spark: SparkSession, model: Model, state: TableState, sequence: int) -> DataFrame:
     """Returns the keys of rows that commits after the sequence number `sequence` updated or deleted."""
-    changed = change_rows(spark, model, state).where((F.col(COMMIT_ORDER) > sequence) & (F.col(ACTION) != INSERT))
+    changed = read_all_changes(spark, model, state).where((F.col(COMMIT_ORDER) > sequence) & (F.col(ACTION) != INSERT))
     return changed.select(*as_key(model.config.entity_key)).distinct()
 
 
@@ -225,7 +217,7 @@ def _read_images_ever(
         column for column in source.columns if any(column.name.lower() == wanted.lower() for wanted in fields)
     )
     # The newest commit, since readers of changes may have seen rows that the view or the base does not have yet.
-    log = read_table(spark, source.log, source.commits[-1].version.snapshot, source.old_column_names)
+    log = read_until(spark, source, source.commits[-1].version)
     log = log if among is None else among.select_rows(log, get_key_columns(source, among.rows))
     return conform_frame(_union_images(log, strip_change_columns(source.columns), source.key), columns_read)
 

@@ -117,9 +117,8 @@ class RefreshInputs:
         If the run repairs the table, returns the rows that result from all change rows instead, since readers of
         changes have seen these.
         """
-        changes = self.context.state.changes
-        if self.decision.repairs and changes is not None:
-            return read_folded_rows(self.spark, self.model, changes)
+        if self.decision.repairs and self.context.state.changes is not None:
+            return read_folded_rows(self.spark, self.model, self.context.state)
         return self.read_rows()
 
     def read_rows(self, keys: Keys | None = None) -> DataFrame | None:

@@ -23,9 +23,9 @@ from arctic_runtime.spark.changes.equality import write_difference
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.tables.rows.frames import (
     COMMIT_ORDER,
+    read_all_changes,
     read_current_rows,
     read_folded_rows,
-    read_table,
     to_column,
 )
 from arctic_runtime.thresholds import ReportThresholds, Thresholds
@@ -67,7 +67,7 @@ def check_changes_fold_to_table(
 ) -> Finding:
     """Checks that the table's row of each key equals the row after its newest change."""
     assert state.changes is not None
-    folded = read_folded_rows(spark, model, state.changes)
+    folded = read_folded_rows(spark, model, state)
     table = read_current_rows(spark, model, state, thresholds.pruning)
     return compare_rows(folded, table, shape, "the changes fold to the table", thresholds.reports)
 
@@ -109,7 +109,7 @@ def check_history(
     other_columns = max(find_last_with_other_columns(reader, model.table.changes), forgotten)
     rules = _build_rules(shape, other_columns, max(read_trimmed_age(properties).sequence, forgotten))
     breaks = F.array_compact(F.array(*[F.when(rule, F.lit(check)) for check, rule in rules.items()]))
-    changes = _add_previous(_read_all_changes(spark, model, state), shape, state.changes.keeps_all)
+    changes = _add_previous(read_all_changes(spark, model, state), shape, state.changes.keeps_all)
     placed = changes.withColumn("__arctic_breaks", breaks)
     is_later = F.col("__arctic_place") > int(properties.get(REPAIRED, 0))
     broken = placed.where(is_later & (F.size("__arctic_breaks") > 0)).drop(*_HELD).limit(limits.sampled_rows)
@@ -178,12 +178,6 @@ def _build_sameness(left: Sequence[str], right: Sequence[str], shape: Shape) -> 
             (quote_name(*left, column.name), quote_name(*right, column.name), column.type) for column in shape.rest
         )
     )
-
-
-def _read_all_changes(spark: SparkSession, model: Model, state: TableState) -> DataFrame:
-    assert state.changes is not None
-    assert state.changes.head is not None
-    return read_table(spark, model.table.changes, state.changes.head.snapshot)
 
 
 def build_finding(check: str, broken: DataFrame, thresholds: ReportThresholds) -> Finding:

@@ -23,7 +23,7 @@ from arctic_runtime.model.version import Window
 from arctic_runtime.plan.refresh.increment import Upstreams
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.events.retract import has_positions, is_retracting, read_event_rows
-from arctic_runtime.spark.tables.rows.frames import read_appended_rows, read_until
+from arctic_runtime.spark.tables.rows.frames import drop_lineage, read_appended_rows, read_until
 
 Narrowed = Mapping[TableName, Callable[[SourceState, DataFrame], DataFrame]]
 """Functions by upstream that filter its change rows in a window before a query of change events reads them."""
@@ -62,6 +62,7 @@ class QueryInputs:
             rows = self.narrowed[source](state, rows) if source in self.narrowed else rows
             view = format_changes_view(source) if other is None else format_history_view(other, source)
             shown = read_event_rows(self.model, state, rows, window, is_placed)
+            shown = drop_lineage(shown) if state.baseline else shown
             shown.createOrReplaceTempView(quote_name(view))
         placed = (
             add_event_position(self.model.sql, bool(self.model.config.sequence_groups))

@@ -22,7 +22,7 @@ from arctic_runtime.model.shape import build_shape
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.step import AppendChanges, SetProperties
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.version import Version, Window
+from arctic_runtime.model.version import Version
 from arctic_runtime.plan.refresh import decide as decisions
 from arctic_runtime.plan.refresh.decide import Decision, Request
 from arctic_runtime.plan.refresh.event_columns import check_events, find_sequence_type, select_stored_columns
@@ -50,8 +50,9 @@ from arctic_runtime.spark.tables.append import publish_changes
 from arctic_runtime.spark.tables.context import Appended, Context
 from arctic_runtime.spark.tables.merge import build_lookup_settings
 from arctic_runtime.spark.tables.rows.frames import (
+    drop_lineage,
     list_frame_columns,
-    read_appended_rows,
+    read_until,
     to_column,
     with_source_position,
 )
@@ -72,8 +73,9 @@ def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> Non
                 f"{source} has no snapshot, so its changes can't be read.",
                 fix="write to the table first",
             )
-        rows = read_appended_rows(spark, state, Window(str(source), None, state.version))
+        rows = read_until(spark, state, state.version)
         shown = with_source_position(rows, state.keeps_all) if state.format_version >= 3 else rows
+        shown = drop_lineage(shown) if state.baseline else shown
         shown.createOrReplaceTempView(quote_name(format_changes_view(source)))
 
 

@@ -21,7 +21,8 @@ from arctic_runtime.model.files.layout import (
     format_layout,
 )
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import KEEP, KIND, LAYOUT, MODEL_TABLE, PRIMARY_KEY
+from arctic_runtime.model.properties import BASELINE, KEEP, KIND, LAYOUT, MODEL_TABLE, PRIMARY_KEY
+from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.step import (
     CreateBase,
@@ -53,6 +54,7 @@ from arctic_runtime.spark.tables.rows.frames import (
     to_column,
 )
 from arctic_runtime.spark.tables.staged_creation import NewColumns, create_staged, create_without_snapshot
+from arctic_runtime.thresholds import LayoutThresholds
 
 _TABLE_DEFAULTS = {
     **KEPT_METADATA,
@@ -107,28 +109,43 @@ def create_change_table(step: CreateChangeTable, context: Context) -> None:
     empty = context.spark.range(0).select(*fields, *tail, *before)
     lookups = {ROW_GROUP_PROPERTY: str(compute_row_group_bytes(0, context.thresholds.layout))}
     column = {KEEP: "all"} if model.config.keep == "all" else {}
-    properties = {**lookups, **build_table_properties(model, "changes"), MODEL_TABLE: str(model.table), **column}
-    create_table("changes.create", context, NewTable(step.table, empty, properties, is_empty=True))
+    known = {BASELINE: step.baseline.encode()} if step.baseline else {}
+    properties = {
+        **lookups,
+        **build_table_properties(model, "changes"),
+        MODEL_TABLE: str(model.table),
+        **column,
+        **known,
+    }
+    # The rows of the baseline are those of no query, so the next run compares all of them with its query.
+    run = RunSummary(run=context.token, mode="full", reason="ADOPTED") if step.baseline else RunSummary()
+    new = NewTable(step.table, empty, properties, summary=run.encode(), is_empty=True)
+    create_table("changes.create", context, new)
 
 
 def create_base(step: CreateBase, context: Context) -> None:
     model, spark = context.model, context.spark
     assert context.state.changes is not None
     changes = read_table(spark, model.table.changes, step.version.snapshot, context.state.changes.old_column_names)
-    rows = read_folded_rows(spark, model, context.state.changes, step.version.snapshot)
+    rows = read_folded_rows(spark, model, context.state, step.version.snapshot)
     transforms = (
         *model.config.partition_by,
-        *_build_node_transform(model, _choose_node_count(changes, step.bytes, context)),
+        *build_node_transform(model, choose_node_count(changes, step.bytes, context)),
     )
     laid_out = _lay_out_rows(rows, model, transforms)
-    target = {TARGET_PROPERTY: str(model.config.target_file_bytes)}
-    sizes = {**target, ROW_GROUP_PROPERTY: str(compute_row_group_bytes(step.bytes, context.thresholds.layout))}
-    own = {**sizes, **DELETE_ISOLATION, **build_table_properties(model, "base"), **_build_format_properties(model)}
-    properties = {**own, LAYOUT: format_layout(model.config)}
+    properties = build_base_properties(model, step.bytes, context.thresholds.layout)
     summary = build_merged_summary(step.version)
     new = NewTable(step.table, laid_out, properties, transforms, summary, step.replaces)
     create_table("base.create", context, new)
     set_write_order(context, step.table)
+
+
+def build_base_properties(model: Model, size: int, thresholds: LayoutThresholds) -> dict[str, str]:
+    """Builds the properties of a base table; `size` are the bytes of its first rows."""
+    target = {TARGET_PROPERTY: str(model.config.target_file_bytes)}
+    sizes = {**target, ROW_GROUP_PROPERTY: str(compute_row_group_bytes(size, thresholds))}
+    own = {**sizes, **DELETE_ISOLATION, **build_table_properties(model, "base"), **_build_format_properties(model)}
+    return {**own, LAYOUT: format_layout(model.config)}
 
 
 def create_table(effect_name: str, context: Context, table: NewTable) -> None:
@@ -191,7 +208,7 @@ def fill_table(effect_name: str, spark: SparkSession, table: NewTable) -> None:
     name = quote_name(*table.name.parts)
     what = f"write the first rows of {table.name}"
     if table.is_empty:
-        writer = spark.table(name).limit(0).writeTo(name)
+        writer = spark.table(name).limit(0).writeTo(name).options(**build_summary_options(table.summary))
         perform_effect(effect_name, writer.append, what, SPARK)
         return
     # Without the option `validate-from-snapshot-id` every file that was ever added conflicts.
@@ -209,7 +226,7 @@ def build_table_properties(model: Model, kind: str) -> dict[str, str]:
     }
 
 
-def _choose_node_count(changes: DataFrame, size: int, context: Context) -> int:
+def choose_node_count(changes: DataFrame, size: int, context: Context) -> int:
     """Computes the number of buckets per partition for a new base table of `size` bytes.
 
     `changes` has the rows by which the partitions of the table are counted.
@@ -236,7 +253,7 @@ def _build_format_properties(model: Model) -> dict[str, str]:
     }
 
 
-def _build_node_transform(model: Model, nodes: int) -> tuple[Transform, ...]:
+def build_node_transform(model: Model, nodes: int) -> tuple[Transform, ...]:
     return (Transform("bucket", model.config.hash_key, nodes),) if model.config.hash_key else ()
 
 

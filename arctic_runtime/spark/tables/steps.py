@@ -12,6 +12,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import CHANGES_VIEW, CURRENT_VIEW
 from arctic_runtime.model.savepoint import SetTag
 from arctic_runtime.model.step import (
+    AdoptBase,
     CreateAppended,
     CreateBase,
     CreateChangeTable,
@@ -35,6 +36,7 @@ from arctic_runtime.model.step import (
 )
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_name
 from arctic_runtime.spark.tables import views
+from arctic_runtime.spark.tables.adopt import adopt_base
 from arctic_runtime.spark.tables.commit import (
     drop_branches,
     perform_statement,
@@ -71,6 +73,8 @@ def perform_step(step: Step, context: Context) -> None:  # noqa: C901 - one case
             evolve_columns(step, context.spark, context.model.config.primary_key)
         case CreateBase():
             create_base(step, context)
+        case AdoptBase():
+            adopt_base(step, context)
         case MergeBase():
             merge_base(step, context)
         case ReplaceView():

@@ -12,9 +12,20 @@ from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from arctic_runtime.model.columns import ACTION, POSITION, SEQUENCE, Column, Names, strip_change_columns
+from arctic_runtime.errors import SourceError
+from arctic_runtime.model.baseline import Baseline
+from arctic_runtime.model.columns import (
+    ACTION,
+    POSITION,
+    SEQUENCE,
+    TIMESTAMP,
+    Column,
+    Names,
+    strip_change_columns,
+)
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import REPAIRED
+from arctic_runtime.model.shape import INSERT
 from arctic_runtime.model.state import ChangeTableState, SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
@@ -25,6 +36,7 @@ from arctic_runtime.sql.types import format_array_type, format_struct_type, map_
 from arctic_runtime.thresholds import PruningThresholds
 
 COMMIT_ORDER = "_last_updated_sequence_number"
+_ROW_ID = "_row_id"
 NO_OTHERS: Mapping[int, Names] = {}
 NULL = Sql("NULL")
 _ROWS = Sql("__arctic_rows")
@@ -220,12 +232,51 @@ def read_own_changes(
 def read_until(spark: SparkSession, source: SourceState, until: Version) -> DataFrame:
     """Reads all rows of an upstream's change table, or of another upstream, as of `until`.
 
-    If that snapshot is expired, they are selected by row lineage.
+    If that snapshot is expired, they are selected by row lineage. The rows of a change table's baseline are included,
+    as inserts. Raises SourceError if the baseline is newer than `until`.
     """
     if source.keeps_version(until):
-        return read_table(spark, source.log, until.snapshot, source.old_column_names)
-    rows = read_table(spark, source.log, source.version.snapshot, source.old_column_names)
-    return rows.where(F.col(COMMIT_ORDER) <= until.sequence)
+        rows = read_table(spark, source.log, until.snapshot, source.old_column_names)
+    else:
+        rows = read_table(spark, source.log, source.version.snapshot, source.old_column_names)
+        rows = rows.where(F.col(COMMIT_ORDER) <= until.sequence)
+    if source.baseline is None:
+        return rows
+    if until.sequence < source.baseline.sequence:
+        raise SourceError(
+            f"{source.name}: its rows as of an earlier version are not kept.",
+            expected=f"a version from sequence number {source.baseline.sequence} on",
+            actual=f"sequence number {until.sequence}",
+            fix="read a later version, or run the model that reads it with --full-refresh",
+        )
+    return add_baseline_rows(rows, source.baseline, source.columns, source.old_column_names)
+
+
+def add_baseline_rows(
+    changes: DataFrame,
+    baseline: Baseline,
+    log_columns: Sequence[Column],
+    old_column_names: Mapping[int, Names] = NO_OTHERS,
+) -> DataFrame:
+    """Returns the change rows after a baseline and, as inserts, the rows of the baseline itself.
+
+    `changes` are rows of a change table with the columns `log_columns`. The result also has Iceberg's metadata columns
+    for the order of rows, which a union would lose.
+    """
+    rows = read_table(changes.sparkSession, baseline.table, baseline.snapshot, old_column_names)
+    time = F.expr(f"timestamp_millis({int(baseline.at_ms)})")
+    inserts = conform_frame(rows.withColumns({ACTION: F.lit(INSERT), TIMESTAMP: time}), log_columns).select(
+        "*", F.lit(baseline.sequence).cast("bigint").alias(COMMIT_ORDER), F.lit(None).cast("bigint").alias(_ROW_ID)
+    )
+    later = changes.where(F.col(COMMIT_ORDER) > baseline.sequence)
+    placed = later.select("*", F.col(COMMIT_ORDER).alias(COMMIT_ORDER), F.col(_ROW_ID).alias(_ROW_ID))
+    lineage = (Column(COMMIT_ORDER, "bigint"), Column(_ROW_ID, "bigint"))
+    return conform_frame(placed, (*log_columns, *lineage)).unionAll(inserts)
+
+
+def drop_lineage(rows: DataFrame) -> DataFrame:
+    """Removes the metadata columns that `add_baseline_rows` has made ordinary ones."""
+    return rows.drop(COMMIT_ORDER, _ROW_ID)
 
 
 def select_newest_changes(changes: DataFrame, key: Sequence[str], commits: int) -> DataFrame:
@@ -248,17 +299,32 @@ def select_first_per_key(rows: DataFrame, key: Sequence[Expression], order: Sequ
     return rows.withColumn("__arctic_earlier", earlier).where("__arctic_earlier IS NULL").drop("__arctic_earlier")
 
 
-def read_folded_rows(
-    spark: SparkSession, model: Model, changes: ChangeTableState, snapshot: int | None = None
-) -> DataFrame:
-    """Computes a table's rows from its change table alone, without the base table.
+def read_all_changes(spark: SparkSession, model: Model, state: TableState, snapshot: int | None = None) -> DataFrame:
+    """Reads all rows of a model's change table, and as inserts those of its baseline if it has one.
 
     They are those at `snapshot` of the change table, by default its head.
     """
+    changes = state.changes
+    assert changes is not None
     assert changes.head is not None
     at = changes.head.snapshot if snapshot is None else snapshot
-    commits = max(2, changes.count_after(None)) if REPAIRED in changes.properties else changes.count_after(None)
     rows = read_table(spark, model.table.changes, at, changes.old_column_names)
+    if changes.baseline is None:
+        return rows
+    names = state.base.old_column_names if state.base else NO_OTHERS
+    return add_baseline_rows(rows, changes.baseline, changes.columns, names)
+
+
+def read_folded_rows(spark: SparkSession, model: Model, state: TableState, snapshot: int | None = None) -> DataFrame:
+    """Computes a table's rows from its change table and its baseline alone, without the base table.
+
+    They are those at `snapshot` of the change table, by default its head.
+    """
+    changes = state.changes
+    assert changes is not None
+    is_single = REPAIRED not in changes.properties and changes.baseline is None
+    commits = changes.count_after(None) if is_single else max(2, changes.count_after(None))
+    rows = read_all_changes(spark, model, state, snapshot)
     newest = select_newest_changes(rows, model.config.primary_key, commits).where(F.col(ACTION) != "delete")
     return conform_frame(newest, strip_change_columns(changes.columns))
 
@@ -356,7 +422,7 @@ def with_source_position(rows: DataFrame, keeps_all: bool = False) -> DataFrame:
     the two.
     """
     inside = [F.col(SEQUENCE).alias("sequence")] if keeps_all else []
-    place = F.struct(F.col(COMMIT_ORDER).alias("commit"), *inside, F.col("_row_id").alias("row"))
+    place = F.struct(F.col(COMMIT_ORDER).alias("commit"), *inside, F.col(_ROW_ID).alias("row"))
     return rows.select("*", place.alias(POSITION))
 
 
