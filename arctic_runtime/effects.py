@@ -65,12 +65,14 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "base.create": Effect("repeatable", "Creates or replaces the base from the change table, in one commit."),
         "base.adopt.tag": Effect("repeatable", "Tags the snapshot with the rows of a table that is adopted."),
         "base.adopt.record": Effect("once", "Records, without rows, that an adopted table has no changes merged yet."),
-        "base.adopt.partition": Effect("repeatable", "Adds a partition field for buckets to a table that is adopted."),
+        "base.adopt.partition": Effect(
+            "repeatable", "Adds or drops a partition field of a table that is adopted or given back."
+        ),
         "base.adopt.properties": Effect("repeatable", "Sets the properties by which an adopted table is a base."),
         "base.adopt.move": Effect("repeatable", "Notes a later snapshot with the rows that a change table continues."),
         "base.release.properties": Effect("repeatable", "Removes the properties by which an adopted table is a base."),
         "base.release.rollback": Effect("repeatable", "Sets an adopted table back to the rows before its adoption."),
-        "base.release.schema": Effect("repeatable", "Drops a column or a partition field added since an adoption."),
+        "base.release.schema": Effect("repeatable", "Drops a column or the sort order that an adopted table has got."),
         "base.release.tag": Effect("repeatable", "Drops the tag of the rows of a table that was adopted."),
         "base.write_order": Effect("repeatable", "Sets the order in which writers sort the base's files."),
         "base.overwrite": Effect("once", "Replaces all rows of a small base in one commit."),

@@ -8,6 +8,7 @@ from dbt.adapters.arctic.cli import OTHERS
 
 _PAGES = {
     "audit": "audit.md",
+    "adopt": "adopting.md#adopt-tables-in-place",
     "ingest": "ingestion.md",
     "run": "live.md",
     "serve": "service.md",

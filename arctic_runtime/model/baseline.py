@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.columns import Column
@@ -37,8 +37,8 @@ class Baseline:
     is_sorted: bool = False
     """Whether the table had a sort order before."""
 
-    properties: Mapping[str, str | None] = field(default_factory=dict)
-    """Values that the table's properties had before, of those that a base table sets; None for a property not set."""
+    properties: tuple[tuple[str, str | None], ...] = ()
+    """Names and former values of the properties that a base table sets; None for a property that was not set."""
 
     @property
     def tag(self) -> str:
@@ -47,7 +47,9 @@ class Baseline:
 
     def encode(self) -> str:
         """Returns the baseline as JSON, for a property of the change table."""
-        return json.dumps({**vars(self), "table": self.table.parts}, separators=(",", ":"))
+        return json.dumps(
+            {**vars(self), "table": self.table.parts, "properties": dict(self.properties)}, separators=(",", ":")
+        )
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,9 @@ def read_baseline(properties: Mapping[str, str]) -> Baseline | None:
         return None
     try:
         fields = json.loads(text)
-        return Baseline(**{**fields, "table": TableName(*fields["table"])})
-    except (ValueError, TypeError, KeyError) as error:
+        former = tuple(fields.get("properties", {}).items())
+        return Baseline(**{**fields, "table": TableName(*fields["table"]), "properties": former})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CorruptState(
             f"The property {BASELINE} of a change table can't be read.",
             expected="JSON with a table and a snapshot",

@@ -44,9 +44,9 @@ def plan_node_merges(
     """Plans the merges of buckets in partitions whose rows fit into fewer buckets of far less than `limit` bytes.
 
     No bucket gets a depth below `least_depth`. If `alone`, each partition gets a depth of its own, otherwise all get
-    the same.
+    the same. Files that are not in buckets yet are left to compaction.
     """
-    partitions = _group_by_partition(all_units)
+    partitions = _group_by_partition([unit for unit in all_units if unit.goal is None])
     most = min(thresholds.small_bucket_bytes, limit // thresholds.merged_limit_parts)
     goals = [_compute_merge_depth(units, most, least_depth) for units in partitions.values()]
     if not alone:

@@ -24,6 +24,7 @@ from arctic_runtime.plan.maintenance.hash_trees import CompactionUnit, is_in_tre
 from arctic_runtime.thresholds import CompactionThresholds, Thresholds
 
 SIDE_BY_SIDE = "files of several partition specs lie side by side; a full compaction brings them under one"
+NOT_IN_BUCKETS = "its files are not in buckets yet; a full compaction brings them into buckets"
 NO_TREE = "it has no nodes in numbers of a power of two, so there is nothing to split"
 
 
@@ -102,4 +103,6 @@ def plan_resize_steps(
 
 def _explain_size(unit: CompactionUnit, model: Model) -> str:
     limit = model.config.node_bytes
+    if unit.goal is not None and unit.largest <= limit:
+        return NOT_IN_BUCKETS
     return explain_unsplit(unit, limit) or f"{unit.largest:,} bytes, within {limit:,}, and too many to be put together"

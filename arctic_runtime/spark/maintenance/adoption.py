@@ -43,7 +43,7 @@ def adopt_table(session: TableSession) -> PlainTable:
         at_ms=table.at_ms,
         spec=table.spec,
         is_sorted=table.is_sorted,
-        properties={key: table.properties.get(key) for key in changed},
+        properties=tuple((key, table.properties.get(key)) for key in changed),
     )
     perform_step(CreateChangeTable(model.table.changes, table.columns, "bigint", baseline), context)
     session.reconcile_until_done(session.observe_state())

@@ -67,7 +67,7 @@ def adopt_base(step: AdoptBase, context: Context) -> None:
             perform_effect("base.adopt.record", writer.append, f"record that {table} has no changes yet", SPARK)
 
         swap_in(context.attempt, table, baseline.snapshot, record_merged)
-    _set_transforms("base.adopt.partition", context, table, _choose_transforms(step, context, size))
+    _set_transforms(context, table, _choose_transforms(step, context, size))
     set_write_order(context, table)
     properties = build_base_properties(context.model, size, context.thresholds.layout)
     set_properties("base.adopt.properties", spark, table, properties)
@@ -83,7 +83,7 @@ def _choose_transforms(step: AdoptBase, context: Context, size: int) -> Sequence
     return (*config.partition_by, *build_node_transform(context.model, choose_node_count(rows, size, context)))
 
 
-def _set_transforms(effect_name: str, context: Context, table: TableName, wanted: Sequence[Transform]) -> None:
+def _set_transforms(context: Context, table: TableName, wanted: Sequence[Transform]) -> None:
     """Changes the partition spec for later files of a table to the transforms `wanted`."""
     specs, name = observe_specs(context.reader, table), quote_name(*table.parts)
     present = specs.transforms[specs.default]
@@ -92,7 +92,7 @@ def _set_transforms(effect_name: str, context: Context, table: TableName, wanted
     for verb, transform in changes:
         template = "ALTER TABLE {table} {verb} PARTITION FIELD {field}"
         statement = fill_statement(template, table=name, verb=verb, field=transform_text(transform))
-        perform_statement(effect_name, context.spark, statement)
+        perform_statement("base.adopt.partition", context.spark, statement)
 
 
 def move_baseline(context: Context) -> None:
@@ -135,7 +135,7 @@ def release_base(baseline: Baseline, context: Context) -> None:
         )
         perform_statement("base.release.rollback", spark, rollback)
     specs = observe_specs(context.reader, table)
-    _set_transforms("base.release.schema", context, table, specs.transforms[baseline.spec])
+    _set_transforms(context, table, specs.transforms[baseline.spec])
     former = loaded.schemas()[then.schema_id].field_ids if then is not None and then.schema_id is not None else None
     added = [field.name for field in loaded.schema().fields if former is not None and field.field_id not in former]
     for column in added:
@@ -146,14 +146,14 @@ def release_base(baseline: Baseline, context: Context) -> None:
 
 def _restore_properties(baseline: Baseline, context: Context) -> None:
     table, spark = baseline.table, context.spark
-    unset = [*_ARCTIC_PROPERTIES, *(key for key, value in baseline.properties.items() if value is None)]
+    unset = [*_ARCTIC_PROPERTIES, *(key for key, value in baseline.properties if value is None)]
     statement = fill_statement(
         "ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({keys})",
         table=quote_name(*table.parts),
         keys=join_parts(map(quote_text, dict.fromkeys(unset))),
     )
     perform_statement("base.release.properties", spark, statement)
-    former = {key: value for key, value in baseline.properties.items() if value is not None}
+    former = {key: value for key, value in baseline.properties if value is not None}
     if former:
         set_properties("base.release.properties", spark, table, former)
 

@@ -18,9 +18,9 @@ from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext
 from arctic_runtime.operations.registry import OPERATIONS, get_operation
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
-from dbt.adapters.arctic.commands import audit, exported_rows, ingest, run, serve, spark
+from dbt.adapters.arctic.commands import adopt, audit, exported_rows, ingest, run, serve, spark
 
-OTHERS = (audit, ingest, run, serve, spark)
+OTHERS = (audit, adopt, ingest, run, serve, spark)
 """Modules of the commands that are not operations on tables."""
 
 DONE, DIFFERENT, WRONG_USE = 0, 1, 2

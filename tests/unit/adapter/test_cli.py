@@ -190,7 +190,7 @@ def test_status_draws_the_nodes_of_a_table_when_asked_to(arctic: Arctic, shop) -
 def test_the_plan_of_a_split_is_reported_without_spark(arctic: Arctic) -> None:
     code, out, _ = arctic("split", "ods", "--plan")
     assert code == 0
-    assert out.startswith("left alone: lake.dwd.ods, all rows: it has no nodes in numbers of a power of two")
+    assert out.startswith("left alone: lake.dwd.ods, all rows: its files are not in buckets yet")
     code, out, err = arctic("split", "nothing", "--plan")
     assert (code, out, "has not been built yet" in err) == (2, "", True)
 

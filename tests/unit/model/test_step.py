@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from arctic_runtime.model.baseline import Baseline
 from arctic_runtime.model.columns import Column, SchemaChange, find_column, strip_change_columns
 from arctic_runtime.model.files.compaction import (
     BucketRange,
@@ -21,6 +22,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.savepoint import SetTag
 from arctic_runtime.model.state import ConflictingRelation
 from arctic_runtime.model.step import (
+    AdoptBase,
     AppendChanges,
     CreateAppended,
     CreateBase,
@@ -67,6 +69,7 @@ DONE: dict[Step, str] = {
     EvolveSchema(ORDERS, SchemaChange(rename=(("a", "b"),)), False): (
         "change columns of lake.dwd.orders: rename a to b"
     ),
+    AdoptBase(ORDERS, Baseline(ORDERS, 7), V): "make lake.dwd.orders the base of the model, with the rows that it has",
     CreateBase(ORDERS, V, 10): "create lake.dwd.orders from its changes",
     MergeBase(ORDERS, 1, None, V, 3): "merge 3 commit(s) of changes into lake.dwd.orders",
     ReplaceCurrentView(ORDERS, ORDERS): "replace view lake.dwd.orders of the current versions of lake.dwd.orders",

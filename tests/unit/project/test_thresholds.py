@@ -20,7 +20,7 @@ FACTS = {
     "catalog/deleted_positions.py: _PUFFIN_TAIL": "the format of Puffin files",
     "catalog/observation/manifests.py: DEFAULT_TARGET_BYTES": "Iceberg's default",
     "catalog/observation/manifests.py: _PATH_FIELD": "a field's id in Iceberg's specification",
-    "catalog/observation/tables.py: _UNSORTED": "an id in Iceberg's specification",
+    "catalog/observation/columns.py: UNSORTED": "an id in Iceberg's specification",
     "ingest/writing/decoding/decode_values.py: _DECIMAL_DIGITS": "the most digits of a decimal",
     "ingest/writing/fold.py: _ARRIVAL_OFFSET": "the meaning of a column of change tables",
     "ingest/writing/decoding/decode_values.py: _MOST_MICROS": "what a bigint of microseconds holds",

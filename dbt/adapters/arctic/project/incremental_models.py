@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from graphlib import TopologicalSorter
 from typing import Any
@@ -120,6 +120,12 @@ def _with_queries(project: LoadedProject, node: Any, model: AuditedModel) -> Aud
         return replace(model, full_sql=full, incremental_sql=_compile_as(project, node, is_full=False))
     except DbtBaseException:
         return replace(model, full_sql=full)
+
+
+def find_incremental_keys(manifest: Any, nodes: Iterable[Any]) -> dict[str, tuple[str, ...]]:
+    """Returns the columns that identify a row of each of `nodes`, by the ids of the nodes; () if none are declared."""
+    tested = _list_tested_keys(manifest)
+    return {node.unique_id: _find_key(node, tested.get(node.unique_id, ()))[0] for node in nodes}
 
 
 def _find_key(node: Any, tested_key: tuple[str, ...]) -> tuple[tuple[str, ...], KeySource]:

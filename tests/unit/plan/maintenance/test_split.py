@@ -389,3 +389,43 @@ def test_no_two_steps_have_a_row_in_common(tree: Any) -> None:
         for other_day, other, other_step in taken:
             is_apart = day != other_day or not (one.covers(other) or other.covers(one))
             assert step == other_step or is_apart
+
+
+# Files from before the table had buckets
+
+
+def unbucketed(*sizes: float, day: str | None = None) -> FileGroup:
+    """Files of so many MiB under spec 99, which has no buckets."""
+    days = () if day is None else (PartitionValue(DAY, day, "date"),)
+    return FileGroup(99, days, tuple(DataFile(int(size * MIB), 1000, 0) for size in sizes))
+
+
+def test_files_that_are_not_in_buckets_yet_share_a_unit_with_the_nodes_of_their_partition() -> None:
+    table = lying(node(2, 1, 1, day="a"), unbucketed(100, day="a"), unbucketed(7, day="b"), depth=2)
+    first, second = list_units(table, "id") or []
+    assert (len(first.file_groups), first.depth, first.spec, first.is_mixed) == (2, 2, 2, True)
+    assert (len(second.file_groups), second.depth, second.spec, second.is_mixed) == (1, 2, 2, True)
+    assert first.largest == 26 * MIB
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_a_full_compaction_brings_them_into_buckets(depth: int) -> None:
+    table = lying(unbucketed(100), depth=depth)
+    plan = plan_file_compaction(MODEL, TableState(), [table], "full", LIMITS)
+    (step,) = plan.steps
+    assert isinstance(step, RewriteFiles)
+    assert (step.spec, step.nodes) == (depth, table.file_groups)
+    assert plan_file_compaction(MODEL, TableState(), [table], "auto", LIMITS).steps == ()
+
+
+def test_they_are_split_where_a_bucket_would_be_too_large() -> None:
+    table = lying(unbucketed(3000), depth=1)
+    (step,) = plan_split(MODEL, table, LIMITS).steps
+    assert isinstance(step, ResizeBuckets)
+    assert step.depth > 1
+
+
+def test_files_under_an_unrelated_spec_stay_outside() -> None:
+    other = FileGroup(99, (PartitionValue(Transform("bucket", "id", 3), "1", "int"),), (DataFile(MIB, 10, 0),))
+    assert list_units(lying(node(2, 1, 1), other, depth=2), "id") is None
+    assert list_units(lying(node(2, 1, 1), unbucketed(1, day="a"), depth=2), "id") is None
