@@ -19,6 +19,7 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.day_texts import DayTexts, find_day_texts
 from arctic_runtime.ivm.frontend.reads import Reads, find_reads
 from arctic_runtime.ivm.rewrite.join_placement import describe_joins
+from arctic_runtime.model.clock import to_micros
 from arctic_runtime.model.files.layout import Placement, apply_configured_layout
 from arctic_runtime.model.names import list_changes_read
 from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
@@ -243,8 +244,11 @@ class RefreshPlanner:
         columns = (column for state in states_by_name.values() if state for column in state.columns)
         types = frozenset((column.name.lower(), column.type) for column in columns)
         texts = find_day_texts((self.model.sql, *views.values()), types) if parsed else DayTexts()
-        changing = tuple(sorted(unstable.union(texts.made)))
-        return Upstreams(states_by_name, Reads((), changing, parsed, texts.columns), views, self.settings)
+        clocks = queries[0].clocks
+        of_views = {function for read in queries[1:] for function in read.unstable}
+        changing = tuple(sorted((unstable - (set(clocks) - of_views)).union(texts.made)))
+        reads = Reads((), changing, parsed, texts.columns, clocks)
+        return Upstreams(states_by_name, reads, views, self.settings, to_micros(self.now))
 
     def build_outcome(self, decision: Decision, rows: Mapping[str, int], state: TableState) -> Outcome:
         """Builds a run's outcome from its decision, its number of change rows by action, and the state after it."""

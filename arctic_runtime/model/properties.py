@@ -50,6 +50,7 @@ NO_AGGREGATE_STATE: Final = "arctic.no-totals"
 GIVEN_UP: Final = "arctic.given-up"
 JUDGED: Final = "arctic.judged"
 DAY_TEXTS: Final = "arctic.day-texts"
+CLOCK: Final = "arctic.clock"
 STARTED: Final = "arctic.started"
 ESTIMATED: Final = "arctic.estimated"
 CHANGELOG: Final = "arctic.changelog"
@@ -254,6 +255,12 @@ STORED_NAMES: Final = (
     ),
     StoredName(
         DAY_TEXTS, _RUN, "which upstream has texts that the query reads [as of the day](incremental.md#functions)"
+    ),
+    StoredName(
+        CLOCK,
+        _RUN,
+        "the time with which the query was computed, as JSON: microseconds since 1970, and the time zone of the "
+        "session; absent if the query does not [read the clock](incremental.md#windows-of-time)",
     ),
     StoredName(STARTED, _RUN, "when the run began to compute, in milliseconds since 1970"),
     StoredName(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from arctic_runtime.model import properties
+from arctic_runtime.model.clock import ClockReading
 from arctic_runtime.model.sources.declared import Declared
 from arctic_runtime.model.state import ChangeTableState, Commit
 from arctic_runtime.model.version import Version, decode_versions, encode_versions
@@ -99,6 +100,9 @@ class RunSummary:
     day_texts: str | None = None
     """The upstream that has texts with a time but no date, which the query reads as times on the day of the run."""
 
+    clock: ClockReading | None = None
+    """The time with which the query was computed; None if the query does not read the clock."""
+
     @classmethod
     def decode(cls, summary: Mapping[str, str]) -> RunSummary:
         """Reads the record from a snapshot's summary; raises CorruptState for offsets that can't be read."""
@@ -109,6 +113,7 @@ class RunSummary:
             **texts,
             offsets=decode_versions(summary[properties.OFFSETS]) if properties.OFFSETS in summary else None,
             declared=_decode_declared(summary),
+            clock=ClockReading.decode(summary[properties.CLOCK]) if properties.CLOCK in summary else None,
             started_ms=None if started is None else int(started),
             estimated=None if estimated is None else float(estimated),
             source_time_ms=None if source_time is None else int(source_time),
@@ -120,6 +125,7 @@ class RunSummary:
         texts = {key: getattr(self, field) for field, key in _TEXTS.items()}
         entries = {
             **texts,
+            properties.CLOCK: None if self.clock is None else self.clock.encode(),
             properties.OFFSETS: None if self.offsets is None else encode_versions(self.offsets),
             properties.STARTED: None if self.started_ms is None else str(self.started_ms),
             properties.ESTIMATED: None if self.estimated is None else f"{self.estimated:.3f}",

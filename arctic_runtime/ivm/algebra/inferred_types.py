@@ -32,6 +32,7 @@ FUNCTION_TYPES: dict[tuple[str, int], str] = {
     **dict.fromkeys((("DATE_ADD", 2), ("DATE_SUB", 2), ("ADD_MONTHS", 2)), "date"),
     **dict.fromkeys((("YEAR", 1), ("QUARTER", 1), ("MONTH", 1), ("DAY", 1), ("WEEKOFYEAR", 1)), "int"),
     **dict.fromkeys((("DAYOFWEEK", 1), ("LENGTH", 1), ("HASH", 1), ("HASH", 2)), "int"),
+    ("TIMESTAMP_MICROS", 1): "timestamp",
     **dict.fromkeys((("XXHASH64", 1), ("XXHASH64", 2)), "bigint"),
 }
 """Result types by function name and number of arguments, for functions whose type does not depend on the arguments."""

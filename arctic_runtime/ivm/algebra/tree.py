@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from sqlglot import exp
 from typing_extensions import assert_never
 
+from arctic_runtime.ivm.algebra.clock import CLOCK, reads_clock
 from arctic_runtime.model.names import TableName
 
 MULTIPLICITY = "__arctic_weight"
@@ -324,11 +325,16 @@ def list_scans(node: Node) -> tuple[Scan, ...]:
     return tuple(scan for scan in walk_tree(node) if isinstance(scan, Scan))
 
 
+def is_timed(node: Node) -> bool:
+    """Whether a node is a filter whose condition depends on the time of the run."""
+    return isinstance(node, Filter) and reads_clock(node.condition)
+
+
 def list_sources(node: Node) -> frozenset[TableName]:
-    """Source tables that the tree with the root `node` reads."""
+    """Source tables that the tree with the root `node` reads, and CLOCK if a condition depends on the time."""
     cached = vars(node)
     if _SOURCES not in cached:
-        own = (node.source,) if isinstance(node, Scan) else ()
+        own = (node.source,) if isinstance(node, Scan) else (CLOCK,) if is_timed(node) else ()
         cached[_SOURCES] = frozenset(own).union(*map(list_sources, list_children(node)))
     names: frozenset[TableName] = cached[_SOURCES]
     return names

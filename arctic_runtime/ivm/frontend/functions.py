@@ -17,6 +17,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
 from arctic_runtime.ivm.algebra.aggregate_functions import AGGREGATE_FUNCTIONS, find_aggregate_function
+from arctic_runtime.ivm.algebra.clock import NOW
 from arctic_runtime.ivm.algebra.expressions import walk_parts
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.builtin_names import AGGREGATES, GENERATORS, SCALARS, WINDOW_FUNCTIONS
@@ -25,7 +26,7 @@ from arctic_runtime.sql.spark_sql import ArcticSpark, Parser, tokenize_sql
 
 _CLOCK_WITHOUT_ARGUMENTS = frozenset({"UNIX_TIMESTAMP"})
 
-_KNOWN = AGGREGATES | GENERATORS | SCALARS | WINDOW_FUNCTIONS
+_KNOWN = {NOW} | AGGREGATES | GENERATORS | SCALARS | WINDOW_FUNCTIONS
 
 _TAKES_UNIT = frozenset({"DATEADD", "DATE_ADD", "DATEDIFF", "DATE_DIFF", "TIMEDIFF", "TIMESTAMPADD", "TIMESTAMPDIFF"})
 

@@ -13,6 +13,7 @@ from sqlglot.optimizer.scope import traverse_scope
 from sqlglot.tokens import Token, TokenType
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.ivm.frontend.clock_functions import CLOCK_FUNCTIONS
 from arctic_runtime.model.columns import POSITION
 from arctic_runtime.model.names import TableName
 
@@ -87,7 +88,8 @@ _WRITTEN = "written"
 class Reads:
     """Tables that a query reads, and reasons for which its result may change although the tables do not.
 
-    `unstable` are names, in upper case, of functions that depend on the time, the session or random numbers. `parsed`
+    `unstable` are names, in upper case, of functions that depend on the time, the session or random numbers. `clocks`
+    are those of them that return the time of the run, if the query itself calls them, and not a view. `parsed`
     is False if the query could not be parsed: its tables are then not known, so that it must run every time.
     `day_columns` are text columns, in lower case, that Spark may convert to a timestamp on the day of the run, as it
     does with `10:00`.
@@ -97,6 +99,7 @@ class Reads:
     unstable: tuple[str, ...] = ()
     parsed: bool = True
     day_columns: frozenset[str] = frozenset()
+    clocks: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=64)
@@ -115,7 +118,8 @@ def find_reads(sql: str, catalog: str, schema: str) -> Reads:
     if any(table is None for table in tables):
         return Reads(parsed=False)
     named = tuple(dict.fromkeys(table for table in tables if table is not None))
-    return Reads(named, tuple(sorted(_find_unstable_functions(tree))))
+    unstable = tuple(sorted(_find_unstable_functions(tree)))
+    return Reads(named, unstable, clocks=tuple(name for name in unstable if name in CLOCK_FUNCTIONS))
 
 
 def add_event_position(sql: str, allows_union: bool = False) -> str | None:

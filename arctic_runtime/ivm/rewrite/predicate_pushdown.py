@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from arctic_runtime.ivm.algebra.clock import reads_clock
 from arctic_runtime.ivm.algebra.conditions import (
     build_conjunction,
     derive_implied,
@@ -78,7 +79,9 @@ def _push_under_join(node: Join, conditions: _Conditions) -> Node:
         return _apply_filter(_rebuild_join(node, left, right, on), rest)
     left, others = _split_by_columns((*factor_conjuncts(node.on), *conditions), list_columns(node.left))
     right, on = _split_by_columns(others, list_columns(node.right))
-    return _rebuild_join(node, left, right, on)
+    # The rules of joins need conditions that are the same before and after the changes.
+    joined = _rebuild_join(node, left, right, tuple(part for part in on if not reads_clock(part)))
+    return _apply_filter(joined, tuple(filter(reads_clock, on)))
 
 
 def _push_under_semi_join(node: SemiJoin, conditions: _Conditions) -> Node:

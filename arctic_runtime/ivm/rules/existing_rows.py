@@ -6,6 +6,7 @@ that the query never has.
 
 from __future__ import annotations
 
+from arctic_runtime.ivm.algebra.clock import CLOCK
 from arctic_runtime.ivm.algebra.expressions import list_used_columns
 from arctic_runtime.ivm.algebra.failing import can_fail
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
@@ -24,6 +25,7 @@ from arctic_runtime.ivm.algebra.tree import (
     SpoolScan,
     UnionAll,
     Window,
+    is_timed,
     list_columns,
     walk_tree,
 )
@@ -85,14 +87,21 @@ def has_only_existing(node: Node, names: Names, context: Inputs) -> bool:
 def keeps_condition(node: Filter, names: Names, inputs: Inputs) -> bool:
     """Whether the rules filter by the condition of `node` when they derive the columns `names`.
 
-    They leave the condition out if its columns need a further scan or join, if it reads a column in `known.chosen`, or
-    if it can raise an error for rows that do not exist.
+    They leave the condition out if it depends on the time, and that has moved; if its columns need a further scan or
+    join; if it reads a column in `known.chosen`; or if it can raise an error for rows that do not exist.
     """
     needed = list_used_columns(node.condition)
+    if has_moved_clock(node, inputs):
+        return False
     if not inputs.known.chosen.isdisjoint(needed) or not find_free_columns(node.child, names).issuperset(needed):
         return False
     is_safe = not can_fail(node.condition, inputs.known.types)
     return is_safe or has_only_existing(node.child, tuple(dict.fromkeys((*names, *needed))), inputs)
+
+
+def has_moved_clock(node: Filter, inputs: Inputs) -> bool:
+    """Whether the condition of a filter may be true for other rows now, because time has passed."""
+    return CLOCK in inputs.changed and is_timed(node)
 
 
 def _check_old_values_known(node: Node, inputs: Inputs) -> None:

@@ -7,14 +7,17 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from arctic_runtime.ivm.algebra.clock import CLOCK, at_old_clock
 from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns
 from arctic_runtime.ivm.algebra.tree import (
     MULTIPLICITY,
+    Filter,
     Image,
     Node,
     Project,
     Scan,
     UnionAll,
+    is_timed,
     list_columns,
     list_sources,
     map_children,
@@ -28,9 +31,16 @@ def has_changed(node: Node, changed: frozenset[TableName]) -> bool:
 
 
 def read_image(node: Node, image: Image, changed: frozenset[TableName]) -> Node:
-    """Returns the tree with each scan of a source in `changed` replaced by a scan of the source's `image`."""
+    """Returns the tree with each scan of a source in `changed` replaced by a scan of the source's `image`.
+
+    If the clock is in `changed`, conditions that depend on it are those of the same image.
+    """
     if isinstance(node, Scan):
         return replace(node, image=image) if node.source in changed else node
+    if isinstance(node, Filter) and is_timed(node) and CLOCK in changed:
+        child = read_image(node.child, image, changed)
+        then = at_old_clock(node.condition)
+        return Filter(child, then if image == "old" else exp.or_(node.condition, then))
     return map_children(node, lambda child: read_image(child, image, changed))
 
 

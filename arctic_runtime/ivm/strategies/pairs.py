@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from arctic_runtime.ivm.algebra.clock import CLOCK
 from arctic_runtime.ivm.algebra.conditions import list_equalities, split_conjuncts
 from arctic_runtime.ivm.algebra.expressions import list_used_columns
 from arctic_runtime.ivm.algebra.tree import (
@@ -60,7 +61,7 @@ def plan_pairs(
     little to read twice.
     """
     changed_scans = [scan for scan in list_scans(tree) if scan.source in changed]
-    if len(changed_scans) != 1 or changed_scans[0].source not in paired or not changed_scans[0].key:
+    if CLOCK in changed or len(changed_scans) != 1 or changed_scans[0].source not in paired or not changed_scans[0].key:
         return None
     top = _Path(frozenset({changed_scans[0].source}), small).follow_node(tree)
     if top is None or not top.keys.keys() >= set(key) or {top.keys[name] for name in key} != set(changed_scans[0].key):

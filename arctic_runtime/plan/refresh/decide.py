@@ -391,7 +391,8 @@ def _decide_state(
         return Decision("full", "QUERY_CHANGED", windows, changed)
     for reason, because in _list_reasons_to_recompute(upstreams):
         return _decide_to_recompute(model, reason, because, windows)
-    if offsets == {name: window.end for name, window in windows.items()}:
+    has_moved_clock = upstreams.has_moved_clock(last)
+    if offsets == {name: window.end for name, window in windows.items()} and not has_moved_clock:
         return Decision("unchanged", "NOTHING_NEW", windows)
     if model.config.refresh == "full":
         return Decision("full", "AS_CONFIGURED", windows, "refresh: full")

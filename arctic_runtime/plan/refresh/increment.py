@@ -7,12 +7,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from arctic_runtime.ivm.algebra.clock import CLOCK, reads_clock
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, refuse_on_error
-from arctic_runtime.ivm.algebra.tree import Node, Scan, SpoolScan, list_scans, walk_tree
+from arctic_runtime.ivm.algebra.tree import Filter, Node, Scan, SpoolScan, list_expressions, list_scans, walk_tree
 from arctic_runtime.ivm.algebra.unique import is_unique
 from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, ViewText, analyse_query
+from arctic_runtime.ivm.frontend.clock_functions import DATES, pin_clock
 from arctic_runtime.ivm.frontend.reads import Reads
 from arctic_runtime.ivm.outline import draw_outline
+from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
 from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer, add_reducers
 from arctic_runtime.ivm.rewrite.statistics import SourceStatistics, Statistics
 from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, hash_state
@@ -23,7 +26,7 @@ from arctic_runtime.ivm.strategies.spool import Spool, with_spools
 from arctic_runtime.model.columns import BEFORE, find_column, is_same_name, strip_change_columns
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import CHANGELOG, REPAIRED
-from arctic_runtime.model.run_summary import find_last_run
+from arctic_runtime.model.run_summary import RunSummary, find_last_run
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
@@ -56,6 +59,15 @@ class Upstreams:
 
     settings: Mapping[str, str] = field(default_factory=dict)
     """SQL settings of the dbt profile that may change a result."""
+
+    clock: int = 0
+    """The time that the run pins for its query, in microseconds since 1970."""
+
+    def has_moved_clock(self, last: RunSummary | None) -> bool:
+        """Whether the query reads the clock, and may have another result since the `last` run for this reason alone."""
+        is_by_day = DATES.issuperset(self.reads.clocks)
+        reading = last.clock if last else None
+        return bool(self.reads.clocks) and (reading is None or reading.has_moved(self.clock, is_by_day))
 
     @property
     def reassigned_columns(self) -> tuple[str, ...]:
@@ -186,6 +198,10 @@ def _build_increment(
     changed = [window for window in windows.values() if not window.is_empty]
     states = {window.upstream: upstreams.states[window.upstream] for window in changed}
     sources = frozenset(source.name for source in states.values() if source and source.name in read)
+    if upstreams.has_moved_clock(last):
+        if last is None or last.clock is None:
+            raise NotMaintained("SOURCE_UNKNOWN", "the time with which the last run computed the query is not known")
+        sources |= {CLOCK}
     if not sources:
         return None
     for window in changed:
@@ -367,11 +383,33 @@ def analyse_model(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[s
     if str(table) in upstreams.states:
         raise NotMaintained("SELF_REFERENCE", "the query reads the model's own table")
     relations = tuple((name, _build_relation(state)) for name, state in upstreams.states.items() if state is not None)
+    sql = pin_clock(model.sql) if upstreams.reads.clocks else model.sql
     with refuse_on_error():
-        analysed = _analyse_query(model.sql, relations, tuple(upstreams.views.items()), table.catalog, table.schema)
+        analysed = _analyse_query(sql, relations, tuple(upstreams.views.items()), table.catalog, table.schema)
     if isinstance(analysed, NotMaintained):
         raise NotMaintained(analysed.reason, analysed.because)
+    if upstreams.reads.clocks:
+        _check_clock_places(analysed.tree, upstreams.reads.clocks)
     return analysed, tuple(_find_output_column(analysed, part) for part in model.config.entity_key)
+
+
+def _check_clock_places(tree: Node, functions: Collection[str]) -> None:
+    """Raises NotMaintained if the time is used elsewhere than in conditions on rows, as in the select list."""
+    for node in walk_tree(push_down_filters(tree)):
+        if not isinstance(node, Filter) and any(map(reads_clock, list_expressions(node))):
+            names = ", ".join(name.lower() for name in functions)
+            raise NotMaintained("NON_DETERMINISTIC", f"{names} outside of a condition in WHERE or HAVING")
+
+
+def pin_query(model: Model, upstreams: Upstreams) -> str:
+    """Returns the model's query, with its clock pinned if its result can be maintained as time passes."""
+    if not upstreams.reads.clocks or model.config.input == "changes":
+        return model.sql
+    try:
+        analyse_model(model, upstreams)
+    except NotMaintained:
+        return model.sql
+    return pin_clock(model.sql)
 
 
 @lru_cache(maxsize=16)

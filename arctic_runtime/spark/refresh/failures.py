@@ -60,7 +60,7 @@ def to_refusal(error: Exception) -> Refusal | None:
     condition, such as `CAST_INVALID_INPUT`.
     """
     if isinstance(error, NotMaintained):
-        return Refusal(error.reason, error.because, lasts=error.reason != "COST")
+        return Refusal(error.reason, error.because, lasts=error.reason not in ("COST", "QUERY_CHANGED"))
     if isinstance(error, _FOR_OTHERS) or (isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)):
         return None
     if not isinstance(error, SPARK_ERRORS):

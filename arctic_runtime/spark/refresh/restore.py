@@ -55,6 +55,7 @@ def _restore_once(session: TableSession, version: str) -> dict[str, int]:
         session=then.session,
         given_up=then.given_up,
         day_texts=then.day_texts,
+        clock=then.clock,
         high_watermark=then.high_watermark,
         truncated=then.truncated,
         declared=then.declared,

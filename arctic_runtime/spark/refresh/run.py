@@ -27,7 +27,7 @@ from arctic_runtime.plan.refresh import decide as decisions
 from arctic_runtime.plan.refresh.decide import Decision, Request
 from arctic_runtime.plan.refresh.event_columns import check_events, find_sequence_type, select_stored_columns
 from arctic_runtime.plan.refresh.fingerprint import compute_fingerprint, hash_query_reading, hash_session
-from arctic_runtime.plan.refresh.increment import Upstreams, remove_join_hints
+from arctic_runtime.plan.refresh.increment import Upstreams, pin_query, remove_join_hints
 from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup
 from arctic_runtime.plan.refresh.schema import check_query
 from arctic_runtime.refresh_planner import NO_ROWS, Outcome, PlannedRefresh, RefreshPlanner
@@ -36,6 +36,7 @@ from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.settings import override_settings
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.history.versions import add_intervals
+from arctic_runtime.spark.refresh.clock import pin_time
 from arctic_runtime.spark.refresh.compute import compute_changes
 from arctic_runtime.spark.refresh.failures import to_refusal
 from arctic_runtime.spark.refresh.from_query.day_texts import find_day_texts
@@ -203,7 +204,9 @@ class Refresh:
 
     def _commit_run(self, context: Context, decision: Decision, upstreams: Upstreams) -> Appended:
         with self.table.timings.measure_step("analyse"):
-            query = QueryInputs(self.model, upstreams, self._narrowed).run_query(context.spark, decision.windows)
+            self._pin_clock(context, decision, upstreams)
+            pinned = replace(self.model, sql=pin_query(self.model, upstreams))
+            query = QueryInputs(pinned, upstreams, self._narrowed).run_query(context.spark, decision.windows)
             columns = list_frame_columns(query)
             stored = add_intervals(self.model.config, select_stored_columns(self.model, columns), columns)
             check_query(self.model, columns, stored)
@@ -232,6 +235,20 @@ class Refresh:
             return self._publish_changes(
                 replace(inputs, decision=without_hints, background=background, has_join_hints=False)
             )
+
+    def _pin_clock(self, context: Context, decision: Decision, upstreams: Upstreams) -> None:
+        """Pins the time for a query that reads the clock.
+
+        Raises NotMaintained in an incremental run if the session has another time zone than that of the last run.
+        """
+        if not upstreams.reads.clocks or self.model.config.input == "changes":
+            return
+        last = find_last_run(context.state.changes)
+        reading = last.clock if last else None
+        now = pin_time(context.spark, upstreams.clock, reading)
+        if decision.increment is not None and reading is not None and reading.zone != now.zone:
+            raise NotMaintained("QUERY_CHANGED", f"the time zone is {now.zone} now, and was {reading.zone}")
+        self._recorded = replace(self._recorded, clock=now)
 
     def _append_events(
         self,

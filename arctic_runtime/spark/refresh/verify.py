@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -20,13 +21,14 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.refresh.decide import Request, decide_refresh
 from arctic_runtime.plan.refresh.fingerprint import find_changed_event_rules
-from arctic_runtime.plan.refresh.increment import Upstreams
+from arctic_runtime.plan.refresh.increment import Upstreams, pin_query
 from arctic_runtime.refresh_planner import with_day_texts
 from arctic_runtime.spark.changes.equality import compare_bags
 from arctic_runtime.spark.events.net import net_events
 from arctic_runtime.spark.events.rules import choose_rules
 from arctic_runtime.spark.events.truncate import spread_over_own_keys
 from arctic_runtime.spark.history import bitemporal, event_versions, versions
+from arctic_runtime.spark.refresh.clock import pin_time
 from arctic_runtime.spark.refresh.from_query import aggregate_state as totals
 from arctic_runtime.spark.refresh.from_query import increments
 from arctic_runtime.spark.refresh.from_query.images import SourceWindows
@@ -57,6 +59,7 @@ def verify_model(refresh: Refresh) -> tuple[Finding, ...]:
     """
     table = refresh.table
     state, upstreams = table.observe_state(), refresh.planner.observe_upstreams()
+    upstreams = _return_to_last_time(table, state, upstreams)
     if state.appended is not None and table.model.ingested_from is not None:
         reason = f"events of {table.model.ingested_from} are appended to it, and no key or history tells what they were"
         return (Finding("table", left_out=reason),)
@@ -74,6 +77,15 @@ def verify_model(refresh: Refresh) -> tuple[Finding, ...]:
         *_check_aggregate_state(table, state, upstreams),
         *check_history(spark, table.reader, model, state, shape),
     )
+
+
+def _return_to_last_time(table: TableSession, state: TableState, upstreams: Upstreams) -> Upstreams:
+    """Pins the time of the last run, if the query reads the clock; the table is right as of then."""
+    last = find_last_run(state.changes)
+    if not upstreams.reads.clocks or last is None or last.clock is None:
+        return upstreams
+    pin_time(table.spark(), last.clock.micros, last.clock)
+    return replace(upstreams, clock=last.clock.micros)
 
 
 def _check_all_events_there(table: TableSession, appended: ChangeTableState, upstreams: Upstreams) -> Finding:
@@ -212,7 +224,7 @@ def _explain_other_origin(model: Model, state: TableState, upstreams: Upstreams)
 def _recompute_from_events(table: TableSession, state: TableState, upstreams: Upstreams) -> DataFrame:
     spark = table.spark()
     if table.model.config.input == "state":
-        return spark.sql(table.model.sql)
+        return spark.sql(pin_query(table.model, upstreams))
     read = {name: Window(name, None, end) for name, end in get_offsets(find_last_run(state.changes)).items()}
     query = QueryInputs(table.model, upstreams).run_query(spark, read)
     shape = build_shape(table.model, state, list_frame_columns(query))
