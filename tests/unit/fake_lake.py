@@ -3,9 +3,9 @@
 As Iceberg does, a commit makes a branch anew that is not there any more, on top of what main is then.
 
 Operations are generators that stop before each touch of the catalog, so that a test decides who goes next. What they do
-is planned by the real functions (`decide_refresh`, `plan_reconciliation`, `plan_branch_cleanup`,
-`explain_refused_publish` and `plan_snapshot_expiry`). Nobody waits before
-dropping a branch that main has left behind, so writers lose theirs at any moment.
+is planned by the real functions (`decide_refresh`, `check_not_overtaken`, `plan_reconciliation`, `plan_branch_cleanup`,
+`explain_refused_publish` and `plan_snapshot_expiry`). Nobody waits before dropping a branch that main has left behind,
+so writers lose theirs at any moment.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from arctic_runtime.model.step import (
 from arctic_runtime.model.table import Merge, Model, ModelConfig, Retention
 from arctic_runtime.model.version import Version, Window, decode_versions, encode_versions
 from arctic_runtime.plan.maintenance.expiry import plan_snapshot_expiry
-from arctic_runtime.plan.refresh.decide import Request, decide_refresh
+from arctic_runtime.plan.refresh.decide import Request, check_not_overtaken, decide_refresh
 from arctic_runtime.plan.refresh.increment import Upstreams
 from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup, plan_reconciliation
 from arctic_runtime.thresholds import Thresholds
@@ -223,11 +223,12 @@ class Lake:
 
     def _run(self) -> Operation:
         yield "observe"
-        state, upstreams = self.observe(), self.upstreams()
-        decision = decide_refresh(self.model, state, upstreams, Request())
-        state = yield from self.reconciled(state)
+        planned, upstreams = self.observe(), self.upstreams()
+        decision = decide_refresh(self.model, planned, upstreams, Request())
+        state = yield from self.reconciled(planned)
         if decision.mode == "unchanged":
             return
+        check_not_overtaken(planned, state, "reconcile")
         if state.changes is None:
             yield "create"
             if not self.log.snaps:

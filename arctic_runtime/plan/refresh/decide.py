@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from arctic_runtime.errors import ConfigError, CorruptState, PlanError, SourceError
+from arctic_runtime.errors import CommitConflict, ConfigError, CorruptState, PlanError, SourceError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal
 from arctic_runtime.model.columns import VALID_FROM, format_key, parse_key
 from arctic_runtime.model.files.layout import format_layout, is_laid_out
@@ -120,6 +120,16 @@ def decide_refresh(
         return decision
     ways = estimate_modes(upstreams.states, decision.windows, None, _read_run_history(state), thresholds.cost)
     return replace(decision, ways=ways)
+
+
+def check_not_overtaken(planned: TableState, now: TableState, action: str) -> None:
+    """Raises CommitConflict if another run has committed between the states `planned` and `now`.
+
+    The windows of a decision begin at the offsets of the last run, so rows that the other run has read would be read
+    again. `action` describes, for the message, the work of this run between the two states.
+    """
+    if find_last_load(now.log) != find_last_load(planned.log):
+        raise CommitConflict(f"Another writer committed first.\n  while: {action}")
 
 
 def is_empty_table(model: Model, state: TableState) -> bool:

@@ -9,13 +9,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.observation.manifests import observe_specs
-from arctic_runtime.errors import CommitConflict, DataError
+from arctic_runtime.errors import DataError
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.properties import RUN
-from arctic_runtime.model.run_summary import RunSummary, find_last_load
+from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import INSERT
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model, Transform
+from arctic_runtime.plan.refresh.decide import check_not_overtaken
 from arctic_runtime.plan.refresh.keyless import plan_preparation
 from arctic_runtime.refresh_planner import NO_ROWS
 from arctic_runtime.spark.tables.context import Appended, Context
@@ -53,8 +54,7 @@ def prepare_to_append(session: TableSession, state: TableState, stored: tuple[Co
         for step in steps:
             perform_step(step, session.build_context(now))
         now = session.observe_state()
-    if find_last_load(now.log) != find_last_load(state.log):
-        raise CommitConflict(f"Another writer committed first.\n  while: bring the columns of {model.table} up to date")
+    check_not_overtaken(state, now, f"bring the columns of {model.table} up to date")
     return session.build_context(now)
 
 

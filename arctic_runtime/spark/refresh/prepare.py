@@ -7,7 +7,6 @@ from dataclasses import replace
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.columns import SEQUENCE, Column, find_column, strip_change_columns
 from arctic_runtime.model.properties import KEEP
-from arctic_runtime.model.run_summary import find_last_load
 from arctic_runtime.model.shape import Shape, build_shape
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import CreateChangeTable, DropTable, EvolveSchema, SetProperties
@@ -45,8 +44,7 @@ def prepare_tables(
         perform_step(step, context)
     if steps:
         state = table.observe_state()
-    if find_last_load(state.changes) != find_last_load(context.state.changes):
-        raise CommitConflict(f"Another writer committed first.\n  while: bring the columns of {model.table} up to date")
+    decisions.check_not_overtaken(context.state, state, f"bring the columns of {model.table} up to date")
     return replace(context, state=state), build_shape(model, state, stored)
 
 

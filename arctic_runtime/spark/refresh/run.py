@@ -137,6 +137,7 @@ class Refresh:
                 return self.planner.build_outcome(decision, NO_ROWS, state)
             decision, committed = self._committed
             return self.planner.build_outcome(decision, committed.rows, state)
+        decisions.check_not_overtaken(planned.state, state, f"bring {self.model.table} up to date with its changes")
         context = self.table.build_context(state)
         if self._is_other_session(context, decision):
             return self._attempt_run(self._plan_again())

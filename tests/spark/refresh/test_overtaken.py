@@ -121,6 +121,22 @@ def before_each_publication(*acts: Callable[[], object]) -> Iterator[list[str]]:
         yield effects
 
 
+@contextmanager
+def after_first(effect: str, act: Callable[[], object]) -> Iterator[None]:
+    """A run stands still after its first effect of this name while another one acts."""
+    waiting = [act]
+
+    def pausing(name: str, action: Callable[[], Any]) -> Any:
+        result = action()
+        if name == effect and waiting:
+            waiting.pop()()
+        return result
+
+    with set_failpoint(pausing):
+        yield
+    assert not waiting
+
+
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_runs_of_two_flows_at_once_both_commit_and_their_columns_are_exact(lake: Warehouse, merge: str) -> None:
     sources = Sources(lake, merge=merge)
@@ -185,6 +201,29 @@ def test_a_run_that_a_full_refresh_overtakes_starts_again(lake: Warehouse) -> No
     assert outcome.because == ""
     assert lake.rows(sources.model) == sources.rows
     assert lake.broken(sources.model) == []
+
+
+@pytest.mark.parametrize(
+    ("merge", "last"), [("on_write", "base.overwrite"), pytest.param("on_read", "view.replace", marks=pytest.mark.slow)]
+)
+def test_a_run_that_is_overtaken_while_it_finishes_the_work_of_another_reads_no_event_again(
+    lake: Warehouse, merge: str, last: str
+) -> None:
+    sources = Sums(lake, merge=merge)
+    sources.come("profiles", (1, "x", 1, "u", 1))
+    sources.come("orders", (1, "x", 2, "u", 2))
+    lake.run(sources.model)
+    sources.come("profiles", (1, "x", 4, "u", 3))
+    died = dying(3, sources.planned())
+    assert died is not None
+    assert died.effects[-1] == "commit.publish"
+    sources.come("orders", (1, "x", 8, "u", 4))
+    session, overtaken = lake.environment.new_session(), sources.planned()
+    with after_first(last, lambda: lake.run(sources.model, lambda: session)):
+        outcome = overtaken()
+    assert lake.rows(sources.model) == sources.rows
+    assert lake.broken(sources.model) == []
+    assert outcome.mode == "unchanged"
 
 
 @pytest.mark.slow
