@@ -11,9 +11,9 @@ so writers lose theirs at any moment.
 from __future__ import annotations
 
 import datetime
-import itertools
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from arctic_runtime.errors import CommitConflict, ConfigError
@@ -64,6 +64,17 @@ class Snap:
     operation: str
     content: Any
     summary: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Counter:
+    """Counts from 1 on."""
+
+    last: int = 0
+
+    def __call__(self) -> int:
+        self.last += 1
+        return self.last
 
 
 @dataclass
@@ -127,16 +138,26 @@ class Lake:
     base: Table = field(init=False)
     source: Table = field(init=False)
     view: ViewState | None = None
-    tokens: Any = field(default_factory=lambda: itertools.count(1))
+    ids: Counter = field(default_factory=Counter)
+    tokens: Counter = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        ids = itertools.count(1)
-        self.log, self.base, self.source = (Table(name, lambda: next(ids)) for name in ("log", "base", "source"))
+        self.log, self.base, self.source = (Table(name, self.ids) for name in ("log", "base", "source"))
         config = ModelConfig(
             ("id",), hash_key="id", merge=self.merge, input="changes", sequence_by="lsn", retention=Retention(1)
         )
         self.model = Model(TABLE, f"select * from `{format_changes_view(EVENTS)}`", config)
         self.history: list[Snap] = []
+
+    def copy(self) -> Lake:
+        """A lake with the same contents, which changes on its own; both share the snapshots, which never change."""
+        made = copy(self)
+        made.ids, made.tokens, made.history = copy(self.ids), copy(self.tokens), list(self.history)
+        made.log, made.base, made.source = (
+            replace(table, clock=made.ids, snaps=dict(table.snaps), refs=dict(table.refs))
+            for table in (self.log, self.base, self.source)
+        )
+        return made
 
     # What everybody sees
 
@@ -299,7 +320,7 @@ class Lake:
         changes = [(key, old.get(key), value or None) for key, value in events.items()]
         exact = [change for change in changes if change[1] != change[2]]
         yield from self.swap(
-            self.log, state.changes.head.snapshot, [("append", exact, {RUN: str(next(self.tokens)), **said})]
+            self.log, state.changes.head.snapshot, [("append", exact, {RUN: str(self.tokens()), **said})]
         )
         self.history.append(self.log.snaps[self.log.refs["main"]])
 
@@ -339,7 +360,7 @@ class Lake:
 
     def swap(self, table: Table, expected: int, commits: list[tuple[str, Any, Mapping[str, str]]]) -> Operation:
         """Writes on a branch, which nobody sees; to move main there is the touch that counts."""
-        name = f"{BRANCH_PREFIX}{next(self.tokens)}"
+        name = f"{BRANCH_PREFIX}{self.tokens()}"
         yield "branch"
         table.branch(name, expected)
         try:

@@ -1,9 +1,11 @@
-"""Two operations on one table, in every order in which they can touch the catalog: nothing is lost, half or twice."""
+"""Operations on one table, in many orders in which they can touch the catalog: nothing is lost, half or twice."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import get_args
 
 import pytest
@@ -23,9 +25,11 @@ OPERATIONS: Mapping[str, Callable[[Lake], Operation]] = {
 PAIRS = tuple(itertools.combinations_with_replacement(OPERATIONS, 2))
 RUNS = [("run", "feed", "feed"), ("feed", "feed", "feed")]
 """One run is left behind by two others, the second of which drops the first one's branch."""
+FEW_ORDERS = 3_500
 
 
-def built(merge: Merge) -> Lake:
+@cache
+def build_lake(merge: Merge) -> Lake:
     """A table of three versions, and events that no run has read yet."""
     lake = Lake(merge)
     for events in ({1: "a", 2: "b", 3: "c", 4: "d"}, {1: "A"}, {2: "", 5: "e"}):
@@ -40,9 +44,9 @@ def finish(operation: Operation) -> None:
         pass
 
 
-def touches(make: Callable[[], Lake], name: str) -> int:
+def count_touches(merge: Merge, name: str) -> int:
     """How often an operation stops where nobody is in its way; the last stretch counts as well."""
-    return sum(1 for _ in OPERATIONS[name](make())) + 1
+    return sum(1 for _ in OPERATIONS[name](build_lake(merge).copy())) + 1
 
 
 def orders(counts: Sequence[int], switches: int) -> Iterator[tuple[int, ...]]:
@@ -92,11 +96,20 @@ def play(lake: Lake, operations: Sequence[Operation], order: tuple[int, ...]) ->
             check_shown(lake)
 
 
-def check_orders(merge: Merge, names: Sequence[str], switches: int) -> int:
-    counts = [touches(lambda: built(merge), name) for name in names]
+def choose_switches(counts: Sequence[int]) -> int:
+    """Number of switches with which all orders of two operations are played, if there are few; else four.
+
+    Longer operations have up to two billion orders. Few switches show nearly all errors: Musuvathi and Qadeer,
+    "Iterative Context Bounding for Systematic Testing of Multithreaded Programs", PLDI 2007.
+    """
+    return sum(counts) if math.comb(sum(counts), counts[0]) <= FEW_ORDERS else 4
+
+
+def check_orders(merge: Merge, names: Sequence[str], switches: int | None = None) -> int:
+    counts = [count_touches(merge, name) for name in names]
     played = 0
-    for order in orders(counts, switches):
-        lake = built(merge)
+    for order in orders(counts, choose_switches(counts) if switches is None else switches):
+        lake = build_lake(merge).copy()
         play(lake, [OPERATIONS[name](lake) for name in names], order)
         finish(lake.run())
         check_shown(lake)
@@ -126,7 +139,7 @@ def test_three_operations_that_take_turns_leave_exactly_what_one_after_the_other
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("merge", "switches"), [("on_write", 16), ("on_read", 4)])
+@pytest.mark.parametrize("merge", get_args(Merge))
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
-def test_two_operations_in_every_order_leave_exactly_what_one_after_the_other_would(pair, merge, switches) -> None:
-    assert check_orders(merge, pair, switches) > 30
+def test_two_operations_that_take_turns_often_leave_exactly_what_one_after_the_other_would(pair, merge) -> None:
+    assert check_orders(merge, pair) > 30
