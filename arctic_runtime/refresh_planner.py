@@ -101,12 +101,12 @@ class RefreshPlanner:
         now: datetime.datetime | None = None,
         pins: PinnedSnapshots | None = None,
     ) -> None:
-        self.pins = pins or PinnedSnapshots()
+        self.now = now or datetime.datetime.now(datetime.timezone.utc)
+        self.pins = pins or PinnedSnapshots(self.now)
         self.request = request or Request()
         self.model = apply_configured_layout(model) if self.request.full_refresh else model
         self.reader = reader
         self.settings = select_effective_settings(reader.profile.build_session_settings())
-        self.now = now or datetime.datetime.now(datetime.timezone.utc)
         self.timings = Timings()
 
     def plan_refresh(self, request: Request | None = None) -> PlannedRefresh:
@@ -248,7 +248,7 @@ class RefreshPlanner:
         of_views = {function for read in queries[1:] for function in read.unstable}
         changing = tuple(sorted((unstable - (set(clocks) - of_views)).union(texts.made)))
         reads = Reads((), changing, parsed, texts.columns, clocks)
-        return Upstreams(states_by_name, reads, views, self.settings, to_micros(self.now))
+        return Upstreams(states_by_name, reads, views, self.settings, to_micros(self.pins.time))
 
     def build_outcome(self, decision: Decision, rows: Mapping[str, int], state: TableState) -> Outcome:
         """Builds a run's outcome from its decision, its number of change rows by action, and the state after it."""

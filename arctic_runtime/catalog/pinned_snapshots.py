@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import SourceState
@@ -15,7 +16,10 @@ class PinnedSnapshots:
     """The state that each upstream had when a model of the invocation read it first; safe to share between threads.
 
     So two models over one upstream, and a third model over both, agree with each other even if the upstream changes.
+    `time` is the time that all of them take for the present, in queries that read the clock.
     """
+
+    time: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
     _states: dict[str, SourceState] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)

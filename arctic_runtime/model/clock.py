@@ -46,9 +46,18 @@ class ClockReading:
             return micros != self.micros
         try:
             zone = ZoneInfo(self.zone)
-        except (OSError, ValueError):
+        except (OSError, ValueError, KeyError):
             return True
         return _find_day(micros, zone) != _find_day(self.micros, zone)
+
+    def count_seconds_to_next_day(self, micros: int) -> float | None:
+        """Number of seconds from the time `micros` to the next day in the reading's zone; None if it is not known."""
+        try:
+            now = (_EPOCH + datetime.timedelta(microseconds=micros)).astimezone(ZoneInfo(self.zone))
+        except (OSError, ValueError, KeyError):
+            return None
+        next_day = datetime.datetime.combine(now.date() + datetime.timedelta(days=1), datetime.time(), now.tzinfo)
+        return (next_day.astimezone(datetime.timezone.utc) - now).total_seconds()
 
 
 def _find_day(micros: int, zone: ZoneInfo) -> datetime.date:

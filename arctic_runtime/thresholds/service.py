@@ -18,6 +18,12 @@ class ServiceThresholds:
     project_poll_seconds: float = 2.0
     """Pause between two checks for changed files of the dbt project."""
 
+    clock_seconds: float = 60.0
+    """Pause after which a model is refreshed again whose query reads the time of day, as with `now()`."""
+
+    unknown_day_seconds: float = 3600.0
+    """The same pause for a query that reads only the day, while the time zone of its session is not known."""
+
     retry_seconds: float = 1.0
     """Pause after a model's first failure; each further failure in a row doubles it."""
 

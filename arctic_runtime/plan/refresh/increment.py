@@ -31,7 +31,7 @@ from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
 from arctic_runtime.sql.types import has_map, has_variant, read_type
-from arctic_runtime.thresholds import SHIPPED, IncrementalThresholds, JoinThresholds, Thresholds
+from arctic_runtime.thresholds import SHIPPED, IncrementalThresholds, JoinThresholds, ServiceThresholds, Thresholds
 
 NO_TABLE = TableState()
 """State of a model whose tables do not exist yet."""
@@ -62,6 +62,19 @@ class Upstreams:
 
     clock: int = 0
     """The time that the run pins for its query, in microseconds since 1970."""
+
+    def count_seconds_to_renewal(self, last: RunSummary | None, limits: ServiceThresholds) -> float | None:
+        """Number of seconds after which the result may differ because time has passed; None if it never does.
+
+        A query that reads only the day may differ on the next day, in the time zone of the `last` run.
+        """
+        if not self.reads.clocks:
+            return None
+        if not DATES.issuperset(self.reads.clocks):
+            return limits.clock_seconds
+        reading = last.clock if last else None
+        seconds = reading.count_seconds_to_next_day(self.clock) if reading else None
+        return limits.unknown_day_seconds if seconds is None else seconds
 
     def has_moved_clock(self, last: RunSummary | None) -> bool:
         """Whether the query reads the clock, and may have another result since the `last` run for this reason alone."""

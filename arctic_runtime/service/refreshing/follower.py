@@ -329,9 +329,10 @@ class Follower:
 
     def _record_after(self, end: _End, done: Done, is_complete: bool) -> Record:
         record = self._records[end.start.model]
+        renew_at = None if done.renewal_seconds is None else end.began + done.renewal_seconds
         if not end.start.has_news:
-            return record.confirm_fresh(end.seen, done.is_recomputed)
-        return record.record_success(end.seen, end.began, done.is_recomputed, is_complete)
+            return record.confirm_fresh(end.seen, done.is_recomputed, renew_at)
+        return record.record_success(end.seen, end.began, done.is_recomputed, is_complete, renew_at)
 
     def _close_if_over(self, group: int, begun: _GroupPass) -> None:
         if begun.progress.is_over and group in self._passes:

@@ -43,6 +43,9 @@ class Record:
     is_recomputed: bool = False
     """True if the model may have another result whenever it is computed, as with `current_date`."""
 
+    renew_at: float | None = None
+    """Time from which on the model may have another result because its query reads the clock; None for never."""
+
     failures: int = 0
     """Number of failures in a row."""
 
@@ -55,6 +58,8 @@ class Record:
         `heads` are the current metadata files. A model that `is_recomputed` counts as changed once per `lag_seconds`.
         """
         if self.seen is None or _has_moved(tables.reads, self.seen, heads):
+            return "reads"
+        if self.renew_at is not None and now >= self.renew_at and not self.is_delayed(now, lag_seconds):
             return "reads"
         if self.is_recomputed and lag_seconds > 0 and not self.is_delayed(now, lag_seconds):
             return "reads"
@@ -72,13 +77,15 @@ class Record:
         """Whether `lag_seconds` have passed since the model's last complete refresh (`complete_at`), or it has none."""
         return self.complete_at is None or now >= self.complete_at + lag_seconds
 
-    def confirm_fresh(self, seen: Heads, is_recomputed: bool) -> Record:
+    def confirm_fresh(self, seen: Heads, is_recomputed: bool, renew_at: float | None = None) -> Record:
         """Returns the record after a check that the model is up to date with the metadata files `seen`."""
-        return Record(seen, self.refreshed_at, self.complete_at, is_recomputed)
+        return Record(seen, self.refreshed_at, self.complete_at, is_recomputed, renew_at)
 
-    def record_success(self, seen: Heads, began: float, is_recomputed: bool, is_complete: bool) -> Record:
+    def record_success(
+        self, seen: Heads, began: float, is_recomputed: bool, is_complete: bool, renew_at: float | None = None
+    ) -> Record:
         """Returns the record after a successful refresh; `is_complete` is whether all upstreams were up to date."""
-        return Record(seen, began, began if is_complete else self.complete_at, is_recomputed)
+        return Record(seen, began, began if is_complete else self.complete_at, is_recomputed, renew_at)
 
     def record_failure(self, now: float, thresholds: ServiceThresholds) -> Record:
         """Returns the record after a failure; each failure in a row doubles the pause before a retry, up to a limit."""

@@ -36,10 +36,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Done:
-    """Result of a successful refresh; `is_recomputed` is whether every run computes the model's query in full."""
+    """Result of a successful refresh; `is_recomputed` is whether every run computes the model's query in full.
+
+    `renewal_seconds` is the time after which the result may differ because the query reads the clock, else None.
+    """
 
     refreshed: Refreshed
     is_recomputed: bool = False
+    renewal_seconds: float | None = None
 
 
 RefreshModel = Callable[[Task], Done]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.model.run_summary import find_last_run
 from arctic_runtime.model.step import Reason
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.refreshing import Readers, perform_refresh
@@ -44,7 +45,11 @@ class Refresher:
                 return spark
 
             refreshed_outcome = perform_refresh(planner, planned, open_session, self._readers, task.with_upkeep)
-        return Done(refreshed_outcome, planned.decision.reason in COMPUTED_EACH_TIME)
+        last, limits = find_last_run(planner.observe_state().changes), self._reader.thresholds.service
+        renewal_seconds = (
+            planned.upstreams.count_seconds_to_renewal(last, limits) if planned.upstreams.reads.clocks else None
+        )
+        return Done(refreshed_outcome, planned.decision.reason in COMPUTED_EACH_TIME, renewal_seconds)
 
 
 NOT_WITHOUT_NEWS: frozenset[Reason] = COMPUTED_EACH_TIME | {"SELF_REFERENCE"}

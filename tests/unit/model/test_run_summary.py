@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arctic_runtime.model.clock import ClockReading
 from arctic_runtime.model.properties import STORED_NAMES
 from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.sources.declared import Declared
@@ -39,6 +40,7 @@ FULL = RunSummary(
     truncated="7",
     newest_valid_time="8",
     day_texts="lake.ods.orders",
+    clock=ClockReading(1_700_000_000_000_000, "Europe/Berlin"),
 )
 
 

@@ -145,6 +145,14 @@ def test_the_clock_is_news_for_a_model_that_is_recomputed_as_often_as_its_lag_sa
     assert record.find_news(tables, heads, 1000.0, 0.0) == "none"
 
 
+def test_the_clock_is_news_when_it_reaches_the_next_bound() -> None:
+    result = diamond()
+    tables, heads = result.tables[t("left")], result.texts()
+    record = Record(heads, refreshed_at=100.0, renew_at=500.0)
+    assert [record.find_news(tables, heads, now, 0.0) for now in (499.0, 500.0)] == ["none", "reads"]
+    assert record.find_news(tables, heads, 600.0, 1000.0) == "none"
+
+
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
     """Up to eight models over up to three sources, each reading sources and models before it."""
