@@ -36,6 +36,7 @@ from benchmarks import (
     startup,
     tpch,
     upsert,
+    window,
 )
 from benchmarks.measure import Measurement, table, write_json
 from benchmarks.peers import comparison
@@ -55,6 +56,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "history": lambda options: history.measure(options.rows),
     "handwritten": lambda options: handwritten.measure(options.rows),
     "peers": lambda options: comparison.measure(options.rows),
+    "window": lambda options: window.measure(options.rows),
     "tpch": lambda options: tpch.measure(options.scale),
     "analysis": lambda _: analysis.measure(),
     "split": lambda options: split.measure(4 * options.rows),

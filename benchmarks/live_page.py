@@ -18,9 +18,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-from arctic_runtime.service.http.settings import HttpSettings
-
 from arctic_runtime.service.http.server import HttpServer
+from arctic_runtime.service.http_settings import HttpSettings
 from benchmarks.measure import Measurement
 
 TABLES = 1000

@@ -24,6 +24,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Window,
     list_children,
 )
+from arctic_runtime.ivm.frontend.clock_functions import show_clock
 from arctic_runtime.model.names import TableName
 from arctic_runtime.sql.spark_sql import write_sql
 
@@ -86,5 +87,5 @@ def _format_expression(expression: exp.Expr) -> str:
     def rename_column(node: exp.Expr) -> exp.Expr:
         return exp.column(_strip_number(node.name)) if isinstance(node, exp.Column) else node
 
-    text = write_sql(expression.transform(rename_column))
+    text = show_clock(write_sql(expression.transform(rename_column)))
     return text if len(text) <= 100 else f"{text[:97]}..."

@@ -32,6 +32,9 @@ class CostThresholds:
     merged_change_row_seconds: float = 3e-6
     """Extra cost of each change row of a window with several commits, whose change rows are combined by key."""
 
+    slice_share: float = 0.1
+    """Share of a table's rows that a scan reads which looks for rows between two times."""
+
     extra_scans: int = 10
     """Surplus of scans above which an incremental plan is not tried if a full refresh has the lower estimate."""
 

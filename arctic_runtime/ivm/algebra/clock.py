@@ -64,6 +64,16 @@ def leave_by_clock(condition: exp.Expr) -> exp.Expr:
     return _require(build_conjunction((at_old_clock(condition), _refute_any(timed))))
 
 
+def is_between_times(condition: exp.Expr) -> bool:
+    """Whether a condition, built for what enters or leaves, compares values with both times, so that few rows meet it.
+
+    It is then a range between two bounds, outside of which Spark skips files.
+    """
+    calls = list(condition.find_all(exp.Anonymous))
+    is_both = any(_is_call(node, NOW) for node in calls) and any(_is_call(node, BEFORE) for node in calls)
+    return is_both and condition.find(exp.Not) is None
+
+
 def _split_between(part: exp.Expr) -> Sequence[exp.Expr]:
     if not isinstance(part, exp.Between) or part.args.get("symmetric") or not reads_clock(part):
         return (part,)

@@ -39,6 +39,15 @@ def pin_clock(sql: str) -> str:
     return pinned
 
 
+def show_clock(sql: str) -> str:
+    """Writes the pinned time in the text of an expression as the functions that users call."""
+    text = sql
+    for name in ("CURRENT_DATE", "LOCALTIMESTAMP", "NOW"):
+        shown = name.lower() if name in _WITHOUT_PARENTHESES else f"{name.lower()}()"
+        text = text.replace(_PINNED[name].format(now=NOW), shown)
+    return text
+
+
 def _find_end(tokens: list[Token], place: int) -> int | None:
     """Returns the index of the last token of the call that begins at `place`; None if no such call begins there."""
     token, before = tokens[place], tokens[place - 1].token_type if place else None

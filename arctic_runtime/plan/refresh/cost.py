@@ -93,16 +93,20 @@ def estimate_modes(
     followed: Iterable[Scan] | None,
     history: RunHistory,
     prices: CostThresholds = SHIPPED.cost,
+    slices: Iterable[Scan] = (),
 ) -> tuple[Estimate, ...]:
     """Estimates the cost of each possible mode of a run, the cheapest first.
 
     `states` are the states of the sources, and `windows` the windows of versions that the run reads, both by source
-    name. `followed` are the scans of the incremental plan; None if there is no such plan. `history` has the earlier
+    name. `followed` are the scans of the incremental plan; None if there is no such plan. `slices` are those of them
+    that read only rows between two times. `history` has the earlier
     runs by which estimates are corrected.
     """
     ways = [_estimate_full(states, history.table_rows)]
     if followed is not None:
-        ways.append(_estimate_incremental(followed, states, windows))
+        spared = sum(state.rows for scan in slices if (state := states[str(scan.source)]))
+        incremental = _estimate_incremental(followed, states, windows)
+        ways.append(replace(incremental, rows=incremental.rows - round(spared * (1 - prices.slice_share))))
     factors = _compute_correction_factors(history.runs, prices)
     priced = (replace(way, unadjusted=_estimate_seconds(way, prices)) for way in ways)
     return tuple(sorted((_calibrate_estimate(way, factors) for way in priced), key=lambda way: way.seconds))

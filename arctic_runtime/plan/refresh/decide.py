@@ -435,7 +435,8 @@ def _decide_to_follow(
     if increment is None:
         return Decision("unchanged", "NOTHING_NEW", windows)
     history = _read_run_history(state)
-    ways = estimate_modes(upstreams.states, windows, increment.change_scans, history, thresholds.cost)
+    scans, slices = increment.change_scans, increment.slice_scans
+    ways = estimate_modes(upstreams.states, windows, scans, history, thresholds.cost, slices)
     return Decision("incremental", "CHANGES", windows, increment=increment, ways=ways)
 
 

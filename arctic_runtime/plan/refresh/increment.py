@@ -7,9 +7,18 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from arctic_runtime.ivm.algebra.clock import CLOCK, reads_clock
+from arctic_runtime.ivm.algebra.clock import CLOCK, is_between_times, reads_clock
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, refuse_on_error
-from arctic_runtime.ivm.algebra.tree import Filter, Node, Scan, SpoolScan, list_expressions, list_scans, walk_tree
+from arctic_runtime.ivm.algebra.tree import (
+    Filter,
+    Node,
+    Project,
+    Scan,
+    SpoolScan,
+    list_expressions,
+    list_scans,
+    walk_tree,
+)
 from arctic_runtime.ivm.algebra.unique import is_unique
 from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, ViewText, analyse_query
 from arctic_runtime.ivm.frontend.clock_functions import DATES, pin_clock
@@ -146,6 +155,17 @@ class Increment:
     @property
     def change_scans(self) -> tuple[Scan, ...]:
         """Lists the scans of an incremental run, on the assumption that aggregate state is already stored."""
+        return tuple(scan for tree in self._change_trees for scan in list_scans(tree))
+
+    @property
+    def slice_scans(self) -> tuple[Scan, ...]:
+        """Lists those of `change_scans` that read only rows between two times, because the clock has moved."""
+        nodes = (node for tree in self._change_trees for node in walk_tree(tree))
+        slices = (node for node in nodes if isinstance(node, Filter) and is_between_times(node.condition))
+        return tuple(scan for node in slices if (scan := _find_filtered_scan(node)) is not None)
+
+    @property
+    def _change_trees(self) -> tuple[Node, ...]:
         maintenance = self.maintenance
         trees = (
             (maintenance.state_changes, maintenance.result, maintenance.old_result)
@@ -153,8 +173,7 @@ class Increment:
             else self.trees
         )
         parts = (tree for part in self.reducers for tree in (part.full_scan, *part.input_trees))
-        read = (*trees, *parts, *(one.rows for one in self.spools))
-        return tuple(scan for tree in read for scan in list_scans(tree))
+        return (*trees, *parts, *(one.rows for one in self.spools))
 
     def count_rows_read(self, upstreams: Upstreams) -> int:
         """Sums up the row counts of the sources over all scans of a full computation."""
@@ -180,6 +199,13 @@ class Increment:
     @property
     def scans(self) -> tuple[Scan, ...]:
         return tuple(scan for tree in self.trees for scan in list_scans(tree))
+
+
+def _find_filtered_scan(node: Node) -> Scan | None:
+    """Returns the scan whose rows a tree only filters and projects; None for any other tree."""
+    while isinstance(node, Filter | Project):
+        node = node.child
+    return node if isinstance(node, Scan) else None
 
 
 def plan_increment(

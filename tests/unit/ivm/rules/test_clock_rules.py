@@ -11,7 +11,7 @@ from hypothesis import given as given_values
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from arctic_runtime.ivm.algebra.clock import CLOCK, enter_by_clock, leave_by_clock
+from arctic_runtime.ivm.algebra.clock import CLOCK, NOW, enter_by_clock, leave_by_clock
 from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
     Distinct,
@@ -25,7 +25,7 @@ from arctic_runtime.ivm.algebra.tree import (
     list_columns,
     list_scans,
 )
-from arctic_runtime.ivm.frontend.clock_functions import pin_clock
+from arctic_runtime.ivm.frontend.clock_functions import pin_clock, show_clock
 from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
 from arctic_runtime.ivm.rules.apply import derive_delta, derive_touched
 from arctic_runtime.ivm.rules.terms import read_image, require_term
@@ -126,6 +126,11 @@ def test_calls_of_the_clock_are_pinned_and_nothing_else_changes(text: str, pinne
     time = "TIMESTAMP_MICROS(arctic_clock())"
     meant = {"time": time, "date": f"CAST({time} AS DATE)", "ntz": f"CAST({time} AS TIMESTAMP_NTZ)"}
     assert pin_clock(text) == "select 1 from t where " + pinned.format(**meant)
+
+
+def test_the_outline_shows_the_clock_as_users_write_it() -> None:
+    text = pin_clock("d > current_date and t < now() and n < localtimestamp()").replace(NOW.lower(), NOW)
+    assert show_clock(text) == "d > current_date and t < now() and n < localtimestamp()"
 
 
 @settings(max_examples=50)
