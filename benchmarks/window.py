@@ -27,7 +27,7 @@ OURS, GROUPED, TABLE, GROUPED_TABLE = "window", "window, grouped", "table", "tab
 
 
 def measure(rows: int, rounds: int = 4) -> list[Measurement]:
-    """The seconds of a table of `rows` rows divided by ours, for rows and for groups of them, and the rows in which both differ."""
+    """The seconds of a table of `rows` rows divided by ours, for rows and for groups, and the rows that differ."""
     with lake(rows) as bench:
         _fill(bench)
         times: dict[str, list[float]] = {}
