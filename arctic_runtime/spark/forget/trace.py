@@ -13,6 +13,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, refuse_on_error
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Image, Node, Scan, list_scans
 from arctic_runtime.ivm.render import render_sql
+from arctic_runtime.ivm.rewrite.clock_conditions import drop_clock_conditions
 from arctic_runtime.ivm.strategies.maintain import derive_touched_keys
 from arctic_runtime.model.columns import ACTION, BEFORE, Column, find_column, strip_change_columns
 from arctic_runtime.model.names import TableName, format_changes_view, format_image_view, list_changes_read
@@ -159,7 +160,8 @@ def _derive_touched_tree(
     """
     analysed, key = analyse_model(model, upstreams)
     with refuse_on_error():
-        touched_tree = derive_touched_keys(analysed.tree, key, changed)
+        # A row may have been in a window of time, and have left it.
+        touched_tree = derive_touched_keys(drop_clock_conditions(analysed.tree), key, changed)
     return None if touched_tree is None else (touched_tree, key)
 
 

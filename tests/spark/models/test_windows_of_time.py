@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arctic_runtime.model.forgetting import Forget
 from arctic_runtime.plan.refresh.decide import Request
 from arctic_runtime.refresh_planner import Outcome, RefreshPlanner
+from arctic_runtime.spark.forget.forgetting import Forgetting
 from arctic_runtime.spark.refresh.restore import restore_version
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.refresh.verify import verify_model
@@ -107,6 +109,21 @@ def test_a_time_that_is_selected_is_computed_once_a_day(lake: Warehouse) -> None
     later = run_at(lake, model, START + DAY)
     assert (later.mode, later.reason) == ("full", "NON_DETERMINISTIC")
     assert "current_date outside of a condition" in later.because
+
+
+def test_rows_that_have_left_a_window_are_forgotten(lake: Warehouse) -> None:
+    lake.load("source", rows_of({1: 0, 2: 1}), COLUMNS)
+    above = lake.model("above", "select id, g, day from {source}", primary_key="id")
+    model = lake.model("m", "select id, g from {above} where day > current_date - interval 2 days", primary_key="id")
+    run_at(lake, above, START)
+    run_at(lake, model, START)
+    lake.load("source", rows_of({2: 1}), COLUMNS)
+    for one in (above, model):
+        run_at(lake, one, START + 5 * DAY)
+    assert [row["_action"] for row in lake.log(model) if row["id"] == 1] == ["insert", "delete"]
+    Forgetting(above, (above, model), lake.reader, lambda: lake.spark, Forget(keys=("1",))).run_forget()
+    assert [row for row in lake.log(model) if row["id"] == 1] == []
+    assert lake.rows(model) == []
 
 
 CONDITIONS = {
