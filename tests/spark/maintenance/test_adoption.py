@@ -43,7 +43,7 @@ def list_files(lake: Warehouse, name: str = "m") -> set[str]:
     return {row[0] for row in lake.spark.table(f"{lake.sql_name(name)}.all_data_files").select("file_path").collect()}
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("clause", ["", "partitioned by (g)"])
 def test_only_differences_are_published(lake: Warehouse, version: int, clause: str) -> None:
     lake.load("source", RIGHT, COLUMNS)
