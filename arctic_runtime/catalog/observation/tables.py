@@ -154,7 +154,10 @@ def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelatio
         (table.changes, "changes"),
     )
     loaded = [(name, kind, _load_table(reader, name)) for name, kind in parts]
-    log = next((_change_table(found) for name, _, found in loaded if found is not None and name == table.changes), None)
+    log = next(
+        (_change_table(own_table) for name, _, own_table in loaded if own_table is not None and name == table.changes),
+        None,
+    )
     views = (
         view
         for kind, key in ((CURRENT_VIEW_KIND, CURRENT_VIEW), (CHANGES_VIEW_KIND, CHANGES_VIEW))

@@ -187,13 +187,13 @@ class _Finder:
             for name, made in self.aliases.items()
         }
         made_of = {
-            name: {part.name.lower() for part in found if isinstance(part, exp.Column)} for name, found in parts.items()
+            name: {part.name.lower() for part in nodes if isinstance(part, exp.Column)} for name, nodes in parts.items()
         }
         moments = {name for name in parts if name not in self.types and _is_made_of_itself(name, made_of)}
         while more := {
             name
-            for name, found in parts.items()
-            if name not in moments and any(self._is_moment_part(part, moments) for part in found)
+            for name, nodes in parts.items()
+            if name not in moments and any(self._is_moment_part(part, moments) for part in nodes)
         }:
             moments |= more
         return moments

@@ -28,11 +28,11 @@ def adopt_table(session: TableSession) -> PlainTable:
     is null or occurs twice in it.
     """
     state, model = session.observe_state(), session.model
-    found = observe_plain_table(session.reader, model.table)
-    if found is not None and state.changes is not None and state.changes.baseline is not None:
+    existing = observe_plain_table(session.reader, model.table)
+    if existing is not None and state.changes is not None and state.changes.baseline is not None:
         session.reconcile_until_done(state)
-        return found
-    table = check_adoptable(model, state, found)
+        return existing
+    table = check_adoptable(model, state, existing)
     context = session.build_context(state)
     _check_key(context, table)
     properties = build_base_properties(model, table.bytes, context.thresholds.layout)

@@ -99,9 +99,9 @@ def find_key_origins(nodes: Iterable[Any], others: Iterable[Any]) -> dict[str, s
     origins: dict[str, str] = {}
     for node in nodes:
         written = {*node.unrendered_config, *getattr(node, "config_call_dict", {})}
-        key = node.config.get("primary_key")
-        if key and written.isdisjoint(("primary_key", "unique_key")):
-            reasons = [found.reason for found in finder.find_keys(node) if list(found.columns) == key]
+        columns = node.config.get("primary_key")
+        if columns and written.isdisjoint(("primary_key", "unique_key")):
+            reasons = [key.reason for key in finder.find_keys(node) if list(key.columns) == columns]
             origins |= {node.unique_id: reasons[0]} if reasons else {}
     return origins
 
