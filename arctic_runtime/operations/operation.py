@@ -10,13 +10,13 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.arguments import Reader, read_text
-from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.suggestions import suggest_nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from arctic_runtime.catalog.change_rows.read import ChangeRows
+    from arctic_runtime.refresh_planner import RefreshPlanner
     from arctic_runtime.spark.refresh.run import Refresh
     from arctic_runtime.spark.tables.table_session import TableSession
 
@@ -57,6 +57,8 @@ class OperationContext:
     progress: Callable[[str], None] = lambda _: None
 
     def build_planner(self, model: Model) -> RefreshPlanner:
+        from arctic_runtime.refresh_planner import RefreshPlanner
+
         return RefreshPlanner(model, self.reader)
 
     def open_table(self, model: Model) -> TableSession:

@@ -39,9 +39,6 @@ from arctic_runtime.model.properties import (
     CURRENT_VIEW_KIND,
     KIND,
 )
-from arctic_runtime.operations.operation import OperationContext
-from arctic_runtime.operations.registry import get_operation
-from arctic_runtime.plan.refresh.decide import Request
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.statement import quote_text
 from dbt.adapters.arctic.connections.debug import report_debug
@@ -196,6 +193,8 @@ class ArcticAdapter(SparkAdapter):
         self, relation: BaseRelation, node: dict[str, Any], sql: str, full_refresh: bool
     ) -> maintenance.ArcticResponse:
         """Brings the table of an arctic model up to date; with dbt's flag `--empty`, only the table's schema."""
+        from arctic_runtime.plan.refresh.decide import Request
+
         asked: Any = getattr(self.config, "args", None)
         sampled = getattr(asked, "sample", None) is not None
         empty = bool(getattr(asked, "empty", False))
@@ -229,6 +228,9 @@ class ArcticAdapter(SparkAdapter):
     @available.parse_list
     def arctic_operation(self, name: str, target: BaseRelation | str, arguments: Mapping[str, Any]) -> list[str]:
         """Performs the operation `name` on an arctic model, given by its relation or name; returns lines for people."""
+        from arctic_runtime.operations.operation import OperationContext
+        from arctic_runtime.operations.registry import get_operation
+
         with self.connections.exception_handler(name):
             operation = get_operation(name)
             if operation.changes:

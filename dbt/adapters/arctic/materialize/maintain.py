@@ -20,10 +20,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.table import Model
-from arctic_runtime.operations.refreshing import format_upkeep_warning, perform_refresh
 from arctic_runtime.plan.config.configure import lacks_key, read_configuration, select_user_keys
-from arctic_runtime.plan.refresh.decide import Request
-from arctic_runtime.refresh_planner import Outcome, RefreshPlanner
 from dbt.adapters.arctic.materialize.foreign_config import check_foreign_config, list_known_keys, take_node_config
 from dbt.adapters.arctic.materialize.merge_keys import check_merge_keys
 from dbt.adapters.arctic.materialize.relation_names import check_names
@@ -35,7 +32,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from arctic_runtime.catalog.reader import CatalogReader
+    from arctic_runtime.plan.refresh.decide import Request
     from arctic_runtime.profile import Profile
+    from arctic_runtime.refresh_planner import Outcome
 
 logger = AdapterLogger("Arctic")
 
@@ -128,12 +127,17 @@ def run_model(
     `readers` returns the models that may read a table; versions that they have not read yet do not expire after the
     run.
     """
+    # Imported here, since the planner is much code, and most commands of dbt refresh nothing.
+    from arctic_runtime.operations.refreshing import format_upkeep_warning, perform_refresh
+    from arctic_runtime.plan.refresh.adoption import is_being_adopted
+    from arctic_runtime.refresh_planner import RefreshPlanner
+
     planner = RefreshPlanner(
         model, reader, request, pins=_GIVEN_PINS.get() or _get_pinned_snapshots(get_invocation_id())
     )
     planned = planner.plan_refresh()
     former = planned.state.conflicting
-    if former is not None and former.is_plain:
+    if former is not None and former.is_plain and not is_being_adopted(model, planned.state):
         logger.info(f"Replacing the {former.kind} {former.name}, since the model is an arctic model now")
     done = perform_refresh(planner, planned, session, readers)
     for part, message in done.failures.items():

@@ -10,12 +10,11 @@ from dbt.adapters.base import BaseRelation
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import Model
-from arctic_runtime.operations.operation import Operation, OperationContext
 from dbt.adapters.arctic.materialize import maintain
 from dbt.adapters.arctic.project.compiled_project import build_compiled_model, build_relation
 
 if TYPE_CHECKING:
-    pass
+    from arctic_runtime.operations.operation import Operation, OperationContext
 
 
 def list_project_models(nodes: Iterable[Any]) -> dict[str, Model]:
