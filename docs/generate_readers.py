@@ -28,10 +28,14 @@ STATES = {
 
 
 def describe_trino_reads() -> str:
-    """Describes which relations Trino reads and which it refuses, as a table of Markdown."""
-    recorded = json.loads(TRINO_READS.read_text(encoding="utf-8"))
+    return _describe_reads(TRINO_READS)
+
+
+def _describe_reads(file: Path) -> str:
+    """Describes which relations a reader reads and which it refuses, as a table of Markdown."""
+    recorded = json.loads(file.read_text(encoding="utf-8"))
     lines = [
-        f"| Trino {recorded['trino']} reads | | {' | '.join(f'`format_version: {version}`' for version in VERSIONS)} |",
+        f"| {recorded['reader']} reads | | {' | '.join(f'`format_version: {version}`' for version in VERSIONS)} |",
         "|---|---|---|---|",
     ]
     for (relation, is_small), name in RELATIONS.items():
