@@ -16,7 +16,7 @@ from arctic_runtime.service.telemetry.declared_metrics import describe_metrics
 from docs.generate_commands import describe_commands
 from docs.generate_macros import MACROS, macros_text
 from docs.generate_packages import describe_layout, describe_parts
-from docs.generate_readers import describe_trino_reads
+from docs.generate_readers import describe_flink_reads, describe_trino_reads
 
 PAGES = Path(__file__).parent
 PARTS: Mapping[str, Callable[[], str]] = {
@@ -28,6 +28,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "layout": describe_layout,
     "commands": describe_commands,
     "trino reads": describe_trino_reads,
+    "flink reads": describe_flink_reads,
 }
 _PART = re.compile(r"<!-- generated: (?P<name>[\w ]+) -->\n.*?<!-- end of generated: (?P=name) -->", re.DOTALL)
 

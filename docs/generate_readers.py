@@ -1,4 +1,4 @@
-"""Writes the table of what Trino reads, from the answers that `tests/open/test_trino.py` recorded."""
+"""Writes the tables of what Trino and Flink read, from the answers that the tests in `tests/open` recorded."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 TRINO_READS = Path(__file__).parents[1] / "tests" / "data" / "trino_reads.json"
+FLINK_READS = TRINO_READS.with_name("flink_reads.json")
 SAME = "all rows, as Spark"
 
 RELATIONS: Mapping[tuple[str, bool], str] = {
@@ -29,6 +30,10 @@ STATES = {
 
 def describe_trino_reads() -> str:
     return _describe_reads(TRINO_READS)
+
+
+def describe_flink_reads() -> str:
+    return _describe_reads(FLINK_READS)
 
 
 def _describe_reads(file: Path) -> str:
