@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from arctic_runtime.ivm.algebra.clock import CLOCK, is_between_times, reads_clock
+from arctic_runtime.ivm.algebra.clock import CLOCK, is_between_times
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, refuse_on_error
 from arctic_runtime.ivm.algebra.tree import (
     Filter,
@@ -15,7 +15,6 @@ from arctic_runtime.ivm.algebra.tree import (
     Project,
     Scan,
     SpoolScan,
-    list_expressions,
     list_scans,
     walk_tree,
 )
@@ -24,7 +23,7 @@ from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, ViewText, an
 from arctic_runtime.ivm.frontend.clock_functions import DATES, pin_clock
 from arctic_runtime.ivm.frontend.reads import Reads
 from arctic_runtime.ivm.outline import draw_outline
-from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
+from arctic_runtime.ivm.rewrite.clock_conditions import check_clock_places
 from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer, add_reducers
 from arctic_runtime.ivm.rewrite.statistics import SourceStatistics, Statistics
 from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, hash_state
@@ -428,16 +427,8 @@ def analyse_model(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[s
     if isinstance(analysed, NotMaintained):
         raise NotMaintained(analysed.reason, analysed.because)
     if upstreams.reads.clocks:
-        _check_clock_places(analysed.tree, upstreams.reads.clocks)
+        check_clock_places(analysed.tree, upstreams.reads.clocks)
     return analysed, tuple(_find_output_column(analysed, part) for part in model.config.entity_key)
-
-
-def _check_clock_places(tree: Node, functions: Collection[str]) -> None:
-    """Raises NotMaintained if the time is used elsewhere than in conditions on rows, as in the select list."""
-    for node in walk_tree(push_down_filters(tree)):
-        if not isinstance(node, Filter) and any(map(reads_clock, list_expressions(node))):
-            names = ", ".join(name.lower() for name in functions)
-            raise NotMaintained("NON_DETERMINISTIC", f"{names} outside of a condition in WHERE or HAVING")
 
 
 def pin_query(model: Model, upstreams: Upstreams) -> str:

@@ -44,12 +44,14 @@ HEAVY = {"pyspark", "py4j", "dbt", "pyarrow", "pandas", "sqlalchemy"}
 
 SURFACE_OF_IVM = (
     "algebra.aggregate_functions",
+    "algebra.clock",
     "algebra.numbers",
     "algebra.refusal",
     "algebra.tree",
     "algebra.unique",
     "frontend.analyse",
     "frontend.checks",
+    "frontend.clock_functions",
     "frontend.day_texts",
     "frontend.functions",
     "frontend.merge_expressions",
@@ -57,6 +59,7 @@ SURFACE_OF_IVM = (
     "outline",
     "render",
     "rewrite.bounds",
+    "rewrite.clock_conditions",
     "rewrite.join_placement",
     "rewrite.semi_join_reducers",
     "rewrite.statistics",
