@@ -23,7 +23,7 @@ def check_clock_places(tree: Node, functions: Collection[str]) -> None:
 
 
 def drop_clock_conditions(node: Node) -> Node:
-    """Returns a tree without the conditions that depend on the time: with the rows that it has at any time, and more."""
+    """Returns a tree without the conditions on the time: with the rows that it has at any time, and more."""
     below = map_children(node, drop_clock_conditions)
     if not isinstance(below, Filter) or not is_timed(below):
         return below
