@@ -148,6 +148,9 @@ class ModelConfig:
     exclude_columns: tuple[str, ...] = ()
     """Columns of the query that the table does not store."""
 
+    deterministic_functions: tuple[str, ...] = ()
+    """Functions that users define and that return the same value for the same arguments, as the query calls them."""
+
     renamed_columns: Mapping[str, str] = field(default_factory=dict)
     """Maps new names of columns to old ones; the columns keep their values."""
 

@@ -71,11 +71,13 @@ def analyse_query(
     views: Mapping[str, str | ViewText],
     catalog: str,
     schema: str,
+    declared: frozenset[str] = frozenset(),
 ) -> Analysed:
     """Analyses the text of a Spark query into a tree of operators; raises NotMaintained if no rule covers the query.
 
     `relations` are the tables and `views` the views that the query may read, by full name. Views are replaced by their
     queries. `catalog` and `schema` complete shorter names in `sql`; a `ViewText` has its own for its query.
+    `declared` are functions, in lower case, that users define and declare as deterministic.
     """
     context = Context(
         relations={name.lower(): (name, relation) for name, relation in relations.items()},
@@ -85,6 +87,7 @@ def analyse_query(
         schema=schema,
         derive=_derive_query,
         shape=_build_select_shape,
+        declared=declared,
     )
     try:
         return _build_analysis(sql, context)
@@ -93,7 +96,7 @@ def analyse_query(
 
 
 def _build_analysis(sql: str, context: Context) -> Analysed:
-    derived = _derive_query(parse_query(sql), context, None)
+    derived = _derive_query(parse_query(sql, context.declared), context, None)
     wanted = tuple(dict.fromkeys(made for _, made in derived.fields))
     tree = select_exactly(prune_columns(derived.node, set(wanted)), wanted)
     _check_columns_available(tree)

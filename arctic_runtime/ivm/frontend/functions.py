@@ -34,6 +34,9 @@ _NOT_SUPPORTED = frozenset({"ARRAYS_ZIP", "GROUPING", "GROUPING_ID", "SESSION_WI
 
 _PARSED_AGGREGATES = frozenset(function.name for function in AGGREGATE_FUNCTIONS if function.expression is not None)
 
+_DECLARED = "declared"
+"""Argument of a call in the tree that marks a function which users declare as deterministic."""
+
 _OWN_SYNTAX = frozenset(
     {
         "BROADCAST",
@@ -71,8 +74,11 @@ class _Parser(Parser):
     FUNCTION_PARSERS: ClassVar = {name: parse for name, parse in Parser.FUNCTION_PARSERS.items() if name in _OWN_SYNTAX}
 
 
-def parse_query(sql: str) -> exp.Query:
-    """Parses the text of one query; raises NotMaintained if it can't be parsed or is anything else than one query."""
+def parse_query(sql: str, declared: frozenset[str] = frozenset()) -> exp.Query:
+    """Parses the text of one query; raises NotMaintained if it can't be parsed or is anything else than one query.
+
+    `declared` are names, in lower case, of functions that users define and declare as deterministic.
+    """
     try:
         statements_read = read_sql(sql)
     except SqlglotError as error:
@@ -85,6 +91,8 @@ def parse_query(sql: str) -> exp.Query:
         _name_fields(node)
         _check_variables(node)
         _check_read(node)
+        if isinstance(node, exp.Anonymous) and node.name.lower() in declared:
+            node.set(_DECLARED, True)
     return query
 
 
@@ -170,6 +178,8 @@ def get_value_over_no_rows(call: exp.Expr) -> exp.Expr | None:
 
 
 def _check_function(function: exp.Func) -> None:
+    if function.args.get(_DECLARED):
+        return
     names = set(list_function_names(function))
     if names & UNSTABLE or (names & _CLOCK_WITHOUT_ARGUMENTS and not function.expressions):
         raise NotMaintained(

@@ -203,6 +203,9 @@ class Context:
     ctes: Mapping[str, Cte] = field(default_factory=dict)
     """CTEs by their names in lower case."""
 
+    declared: frozenset[str] = frozenset()
+    """Functions, in lower case, that users define and declare as deterministic."""
+
     inside: frozenset[str] = frozenset()
     """Views that are being expanded."""
 

@@ -228,6 +228,17 @@ CONFIGURATION = (
         needs_changes=True,
     ),
     ConfigKey(
+        "deterministic_functions",
+        "name, or list of names",
+        "none",
+        (
+            "functions of your own in the query, as it calls them without a schema, that return one value for a row, "
+            "always the same for the same arguments. The query is then maintained incrementally. A `--full-refresh` "
+            "applies another definition of a function to the rows that are there"
+        ),
+        read=read_names,
+    ),
+    ConfigKey(
         "renamed_columns",
         "mapping of new names to old ones",
         "none",

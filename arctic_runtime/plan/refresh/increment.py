@@ -423,7 +423,9 @@ def analyse_model(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[s
     relations = tuple((name, _build_relation(state)) for name, state in upstreams.states.items() if state is not None)
     sql = pin_clock(model.sql) if upstreams.reads.clocks else model.sql
     with refuse_on_error():
-        analysed = _analyse_query(sql, relations, tuple(upstreams.views.items()), table.catalog, table.schema)
+        declared = frozenset(name.lower() for name in model.config.deterministic_functions)
+        views = tuple(upstreams.views.items())
+        analysed = _analyse_query(sql, relations, views, table.catalog, table.schema, declared)
     if isinstance(analysed, NotMaintained):
         raise NotMaintained(analysed.reason, analysed.because)
     if upstreams.reads.clocks:
@@ -444,14 +446,20 @@ def pin_query(model: Model, upstreams: Upstreams) -> str:
 
 @lru_cache(maxsize=16)
 def _analyse_query(
-    sql: str, relations: tuple[tuple[str, Relation], ...], views: tuple[tuple[str, str], ...], catalog: str, schema: str
+    sql: str,
+    relations: tuple[tuple[str, Relation], ...],
+    views: tuple[tuple[str, str], ...],
+    catalog: str,
+    schema: str,
+    declared: frozenset[str],
 ) -> Analysed | NotMaintained:
     """Returns the analysed query, or the NotMaintained error that the analysis raises.
 
     The result is cached, because a run needs it several times, and the analysis of a wide query is slow.
     """
     try:
-        return analyse_query(sql, dict(relations), {name: ViewText(text) for name, text in views}, catalog, schema)
+        texts = {name: ViewText(text) for name, text in views}
+        return analyse_query(sql, dict(relations), texts, catalog, schema, declared)
     except NotMaintained as refused:
         return NotMaintained(refused.reason, refused.because)
 

@@ -40,7 +40,7 @@ TYPED: dict[str, str | None] = {
     "sha1(`s`)": "string",
     "sha2(`s`, 256)": "string",
     "to_date(`s`)": "date",
-    "timestamp_micros(`n`)": "timestamp",
+    "timestamp_micros(`i`)": "timestamp",
     "to_date(`s`, 'y')": "date",
     "date(`t`)": "date",
     "last_day(`d`)": "date",

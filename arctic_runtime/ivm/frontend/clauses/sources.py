@@ -154,7 +154,7 @@ def _derive_view(name: str, view: ViewText, context: Context) -> Derived:
         ctes={},
         inside=context.inside | {name},
     )
-    return _rename_fields(context.derive(parse_query(view.sql), within, None), view.columns)
+    return _rename_fields(context.derive(parse_query(view.sql, context.declared), within, None), view.columns)
 
 
 def _get_stored_spelling(parts: tuple[str, str, str], name: str) -> TableName:

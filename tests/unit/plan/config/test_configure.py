@@ -58,6 +58,7 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "retention": (KEY, {"versions": "5d"}),
     "target_lag": (KEY, "30s"),
     "nodes": (KEY, 8),
+    "deterministic_functions": (KEY, ["tidy"]),
     "target_file_bytes": (KEY, 2**20),
     "node_bytes": (KEY, "64 MiB"),
     "format_version": (KEY, 2),
