@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from arctic_runtime.catalog.observation.tables import observe_own, read_last_offsets
+from arctic_runtime.catalog.observation.tables import observe_model, observe_own, read_last_offsets
 from arctic_runtime.model.names import TableName, parse_table_name
 from arctic_runtime.model.state import ConflictingRelation
 from arctic_runtime.model.table import Model
@@ -53,7 +53,10 @@ def _plan_reset(context: OperationContext, model: Model, _: Values) -> Answer:
     own = observe_own(context.reader, model)
     answer = _describe_reset(model, own, _list_readers(context, model), "to drop")
     warning = "nothing was dropped: all versions and change rows would be lost; add --yes to do it"
-    return Answer(answer.data, (*answer.lines, *([warning] if own else [])))
+    log = observe_model(context.reader, model).changes
+    kept = f"the table was adopted, with rows from before: `arctic adopt {model.table.name} --undo` keeps these"
+    notes = [kept] if log is not None and log.baseline is not None else []
+    return Answer(answer.data, (*answer.lines, *notes, *([warning] if own else [])))
 
 
 def _resync_table(context: OperationContext, model: Model, _: Values) -> Answer:

@@ -81,6 +81,9 @@ class TestAdopt:
         assert project.run_sql(f"select id from {orders} order by id", fetch="all") == [(2,), (3,), (4,)]
         code, said = self.adopt(project, capsys, "orders", "--yes")
         assert (code, "there is nothing to adopt" in said) == (2, True)
+        folders = ["--project-dir", str(project.project_root), "--profiles-dir", str(project.profiles_dir)]
+        assert cli.main(["reset", *folders, "orders"]) == 0
+        assert "`arctic adopt orders --undo` keeps these" in capsys.readouterr().out
         code, said = self.adopt(project, capsys, "orders", "--undo")
         assert code == 0
         assert project.run_sql(f"select id from {orders} order by id", fetch="all") == wrong
