@@ -42,6 +42,7 @@ from arctic_runtime.model.sources.ingestion import ChangeSource
 from arctic_runtime.model.table import Model, ModelConfig, Retention
 from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.spark.forget.forgetting import Forgetting
+from arctic_runtime.spark.maintenance.adoption import adopt_table, undo_adoption
 from arctic_runtime.spark.maintenance.compaction import compact_table, split_table
 from arctic_runtime.spark.maintenance.expiry import expire_versions, find_orphan_files
 from arctic_runtime.spark.maintenance.landing import expire_landing
@@ -737,6 +738,65 @@ def forgotten_letters() -> Scenario:
     return Scenario(("forget.dead_letters", "forget.delete"), build, act, tables=("orders",))
 
 
+# Adoption
+
+
+def build_plain_table(lake: Warehouse) -> None:
+    """A table of other writers, with a stale row and one that its query does not have; and the rows of that query."""
+    load(lake, (3, "eu", 300))
+    rows = [(key, "eu" if key % 2 else "us", key) for key in range(21)]
+    lake.frame(rows, STATE).createOrReplaceTempView("plain_rows")
+    lake.spark.sql(f"create table {lake.sql_name('m')} using iceberg as select * from plain_rows")
+
+
+def adopted_model(lake: Warehouse) -> Model:
+    return state_model(lake, sort_key=["v"])
+
+
+def adopted_table() -> Scenario:
+    """A table of other writers becomes that of a model, and a run publishes what differs from its query."""
+
+    def act(lake: Warehouse) -> None:
+        adopt_table(lake.session_of(adopted_model(lake)))
+        lake.run(adopted_model(lake))
+
+    names = tuple(f"base.adopt.{name}" for name in ("tag", "record", "partition", "properties"))
+    effects = ("changes.create", *names, "base.write_order", *ATTEMPT, "base.overwrite")
+    return Scenario(effects, build_plain_table, act, of(adopted_model), ("m",))
+
+
+def released_table() -> Scenario:
+    """An adopted table is given back to its writers."""
+
+    def build(lake: Warehouse) -> None:
+        build_plain_table(lake)
+        adopt_table(lake.session_of(adopted_model(lake)))
+        lake.run(adopted_model(lake))
+
+    def act(lake: Warehouse) -> None:
+        if lake.state(adopted_model(lake)).changes is not None:
+            undo_adoption(lake.session_of(adopted_model(lake)))
+
+    names = tuple(f"base.release.{name}" for name in ("schema", "properties", "rollback", "tag"))
+    return Scenario((*names, "base.adopt.partition", "reset.drop"), build, act, tables=("m",))
+
+
+def forgotten_adopted_rows() -> Scenario:
+    """A row that an adopted table had from the beginning is forgotten."""
+
+    def build(lake: Warehouse) -> None:
+        build_plain_table(lake)
+        adopt_table(lake.session_of(adopted_model(lake)))
+        lake.run(adopted_model(lake))
+
+    def act(lake: Warehouse) -> None:
+        model = adopted_model(lake)
+        certificate = Forgetting(model, (model,), lake.reader, lambda: lake.spark, Forget(keys=("20",))).run_forget()
+        assert certificate.is_clean, certificate
+
+    return Scenario(("base.adopt.move",), build, act, of(adopted_model), ("m",))
+
+
 # What the adapter does
 
 
@@ -833,6 +893,9 @@ SCENARIOS: Mapping[str, Scenario] = {
         ingestion_of_files,
         forgotten_rows,
         forgotten_letters,
+        adopted_table,
+        released_table,
+        forgotten_adopted_rows,
         increment_of_an_empty_table,
         service_lease,
         debug,

@@ -11,7 +11,7 @@ from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.baseline import Baseline
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import BASELINE, KIND, LAYOUT, MERGED, PRIMARY_KEY
+from arctic_runtime.model.properties import BASELINE, BASELINE_TAG_PREFIX, KIND, LAYOUT, MERGED, PRIMARY_KEY
 from arctic_runtime.model.step import AdoptBase
 from arctic_runtime.model.table import Transform
 from arctic_runtime.spark.engine.java.java_errors import SPARK
@@ -103,12 +103,21 @@ def move_baseline(context: Context) -> None:
     """
     changes, base = context.state.changes, context.state.base
     former = changes.baseline if changes else None
-    if former is None or base is None or base.merged is None or former.snapshot == base.snapshot:
+    if former is None or base is None or base.merged is None:
         return
     moved = replace(former, snapshot=base.snapshot, at_ms=base.times[base.snapshot], sequence=base.merged.sequence)
-    set_tag("base.adopt.tag", context.spark, former.table, moved.tag, moved.snapshot)
-    set_properties("base.adopt.move", context.spark, context.model.table.changes, {BASELINE: moved.encode()})
-    drop_tag("base.release.tag", context.spark, former.table, former.tag)
+    if former.snapshot != moved.snapshot:
+        set_tag("base.adopt.tag", context.spark, former.table, moved.tag, moved.snapshot)
+        set_properties("base.adopt.move", context.spark, context.model.table.changes, {BASELINE: moved.encode()})
+    _drop_baseline_tags(context, former.table, keep=moved.tag)
+
+
+def _drop_baseline_tags(context: Context, table: TableName, keep: str = "") -> None:
+    """Drops the tags of all baselines of a table but `keep`; a process that died may have left some."""
+    refs = context.reader.load_table(table.schema, table.name).metadata.refs
+    for tag in refs:
+        if tag.startswith(BASELINE_TAG_PREFIX) and tag != keep:
+            drop_tag("base.release.tag", context.spark, table, tag)
 
 
 def release_base(baseline: Baseline, context: Context) -> None:
@@ -141,7 +150,7 @@ def release_base(baseline: Baseline, context: Context) -> None:
     for column in added:
         drop = fill_statement("ALTER TABLE {table} DROP COLUMN {column}", table=name, column=quote_name(column))
         perform_statement("base.release.schema", spark, drop)
-    drop_tag("base.release.tag", spark, table, baseline.tag)
+    _drop_baseline_tags(context, table)
 
 
 def _restore_properties(baseline: Baseline, context: Context) -> None:
