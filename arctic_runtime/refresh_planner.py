@@ -27,10 +27,11 @@ from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.step import AppendChanges, Mode, Reason, Step
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.refresh.decide import Decision, Request, decide_refresh
+from arctic_runtime.plan.refresh.decide import Decision, decide_refresh
 from arctic_runtime.plan.refresh.fingerprint import select_effective_settings
 from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
 from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup, plan_reconciliation
+from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.timings import Timings
 
 NO_ROWS: Mapping[str, int] = {"insert": 0, "update": 0, "delete": 0, "upsert": 0}

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.refresh.decide import Request
+from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.spark.engine.statement import quote_name as quoted
 from arctic_runtime.spark.refresh.run import Refresh

@@ -15,7 +15,7 @@ from arctic_runtime.model.names import TableName, format_changes_view, parse_tab
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.refreshing import Refreshed, perform_refresh
 from arctic_runtime.plan.config.configure import read_configuration
-from arctic_runtime.plan.refresh.decide import Request
+from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.profile import Profile
 from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.spark.engine.statement import quote_name

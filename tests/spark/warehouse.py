@@ -14,7 +14,7 @@ from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.plan.config.configure import read_configuration
-from arctic_runtime.plan.refresh.decide import Request
+from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.spark.engine.statement import quote_name as quoted
 from arctic_runtime.spark.refresh.run import Refresh

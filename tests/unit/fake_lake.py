@@ -36,9 +36,10 @@ from arctic_runtime.model.step import (
 from arctic_runtime.model.table import Merge, Model, ModelConfig, Retention
 from arctic_runtime.model.version import Version, Window, decode_versions, encode_versions
 from arctic_runtime.plan.maintenance.expiry import plan_snapshot_expiry
-from arctic_runtime.plan.refresh.decide import Request, check_not_overtaken, decide_refresh
+from arctic_runtime.plan.refresh.decide import check_not_overtaken, decide_refresh
 from arctic_runtime.plan.refresh.increment import Upstreams
 from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup, plan_reconciliation
+from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.thresholds import Thresholds
 
 Rows = dict[int, str]

@@ -40,12 +40,13 @@ GATEWAYS = ("perform_effect", "perform_change", "perform_statement", "set_proper
 READING = {
     "dbt/adapters/arctic/connections/handle.py": {"'DROP VIEW ' + quote_identifier(view.viewName)", "statement"},
     "arctic_runtime/spark/refresh/from_query/parser_check.py": {"sql", "written"},
+    "arctic_runtime/spark/refresh/clock.py": {"create"},
     "arctic_runtime/spark/tables/rows/frames.py": {"template"},
 }
-"""Texts of `….sql(text)` that are no effect of ours: users' statements, temporary views, queries that are compared."""
+"""Texts of `….sql(text)` that are no effect of ours: users' statements, views and functions of a session, compared queries."""
 
 READERS = tuple(f"fill_statement('{verb}" for verb in ("DESCRIBE", "EXPLAIN", "SELECT", "USE"))
-QUERIES = ("render_sql(", "replace_with_history(", "trust_query(", *READERS, "'SHOW")
+QUERIES = ("render_sql(", "pin_query(", "replace_with_history(", "trust_query(", *READERS, "'SHOW")
 CHANGES = re.compile(r"\b(ALTER|CALL|CREATE|DELETE|DROP|INSERT|MERGE|REPLACE|TRUNCATE|UPDATE)\b", re.IGNORECASE)
 WRITES_WITHOUT_ARGUMENTS = {"append", "create", "replace", "merge"}
 WRITES = {"createOrReplace", "overwrite", "overwritePartitions", "insertInto", "saveAsTable"}

@@ -22,7 +22,7 @@ from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.inspect import read_history
 from arctic_runtime.plan.config.configure import read_configuration
-from arctic_runtime.plan.refresh.decide import Request
+from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.maintenance.compaction import compact_table

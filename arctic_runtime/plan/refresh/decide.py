@@ -36,6 +36,7 @@ from arctic_runtime.plan.refresh.fingerprint import (
     hash_query_reading,
 )
 from arctic_runtime.plan.refresh.increment import Increment, Upstreams, check_maintained, plan_increment
+from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.thresholds import SHIPPED, Thresholds
 
 
@@ -72,29 +73,6 @@ class Decision:
     @property
     def consumed(self) -> dict[str, Version]:
         return {name: window.end for name, window in self.windows.items()}
-
-
-@dataclass(frozen=True)
-class Request:
-    """Request for a run, with facts from earlier tries of the same run, by which it is decided again."""
-
-    full_refresh: bool = False
-    """Whether the user asked for a full refresh."""
-
-    schema_only: bool = False
-    """Whether the run only creates an empty table."""
-
-    given_up: Refusal | None = None
-    """Reason for which an earlier try abandoned its incremental plan."""
-
-    session: str | None = None
-    """Hash of the SQL settings of the Spark session; None before Spark is started."""
-
-    was_overtaken: bool = False
-    """True if an upstream changed during a full computation, which must read the newest versions.
-
-    The run is then incremental at any cost, because an incremental run reads fixed versions.
-    """
 
 
 COMPUTED_EACH_TIME: frozenset[Reason] = frozenset({"UNPARSED", "NON_DETERMINISTIC", "SOURCE_UNKNOWN"})

@@ -19,7 +19,8 @@ from arctic_runtime.model.sources.declared import WHOLE, Declared, Part, describ
 from arctic_runtime.model.state import build_not_built_error
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.refresh.decide import Request, decide_refresh
+from arctic_runtime.plan.refresh.decide import decide_refresh
+from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.spark.changes.diff import diff_states
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.events.declared import is_in_part

@@ -12,6 +12,7 @@ from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import CreateChangeTable, DropTable, EvolveSchema, SetProperties
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh import decide as decisions
+from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.plan.refresh.schema import TypeConflict, plan_schema, plan_sequence
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.steps import perform_step
@@ -31,7 +32,7 @@ def prepare_tables(
     model = table.model
     state = context.state
     if state.changes is not None and not decisions.has_same_key(model, state.changes):
-        decisions.check_table(model, state, decisions.Request())  # The table may have rows since the run was planned.
+        decisions.check_table(model, state, Request())  # The table may have rows since the run was planned.
         raise _drop_empty_tables(context, state, "keys")
     if state.changes is None:
         perform_step(CreateChangeTable(model.table.changes, stored, sequence_type), context)

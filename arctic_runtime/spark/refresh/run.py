@@ -24,11 +24,12 @@ from arctic_runtime.model.step import AppendChanges, SetProperties
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.refresh import decide as decisions
-from arctic_runtime.plan.refresh.decide import Decision, Request
+from arctic_runtime.plan.refresh.decide import Decision
 from arctic_runtime.plan.refresh.event_columns import check_events, find_sequence_type, select_stored_columns
 from arctic_runtime.plan.refresh.fingerprint import compute_fingerprint, hash_query_reading, hash_session
 from arctic_runtime.plan.refresh.increment import Upstreams, pin_query, remove_join_hints
 from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup
+from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.plan.refresh.schema import check_query
 from arctic_runtime.refresh_planner import NO_ROWS, Outcome, PlannedRefresh, RefreshPlanner
 from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS, was_too_large_to_broadcast

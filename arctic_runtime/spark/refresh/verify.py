@@ -19,9 +19,10 @@ from arctic_runtime.model.sources.declared import Declared
 from arctic_runtime.model.state import ChangeTableState, SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.refresh.decide import Request, decide_refresh
+from arctic_runtime.plan.refresh.decide import decide_refresh
 from arctic_runtime.plan.refresh.fingerprint import find_changed_event_rules
 from arctic_runtime.plan.refresh.increment import Upstreams, pin_query
+from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.refresh_planner import with_day_texts
 from arctic_runtime.spark.changes.equality import compare_bags
 from arctic_runtime.spark.events.net import net_events

@@ -39,6 +39,7 @@ from arctic_runtime.model.properties import (
     CURRENT_VIEW_KIND,
     KIND,
 )
+from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.statement import quote_text
 from dbt.adapters.arctic.connections.debug import report_debug
@@ -193,8 +194,6 @@ class ArcticAdapter(SparkAdapter):
         self, relation: BaseRelation, node: dict[str, Any], sql: str, full_refresh: bool
     ) -> maintenance.ArcticResponse:
         """Brings the table of an arctic model up to date; with dbt's flag `--empty`, only the table's schema."""
-        from arctic_runtime.plan.refresh.decide import Request
-
         asked: Any = getattr(self.config, "args", None)
         sampled = getattr(asked, "sample", None) is not None
         empty = bool(getattr(asked, "empty", False))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arctic_runtime.model.forgetting import Forget
-from arctic_runtime.plan.refresh.decide import Request
+from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.refresh_planner import Outcome, RefreshPlanner
 from arctic_runtime.spark.forget.forgetting import Forgetting
 from arctic_runtime.spark.refresh.restore import restore_version

@@ -11,8 +11,9 @@ from arctic_runtime.model.properties import ESTIMATED, GIVEN_UP, MODE, STARTED
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh.cost import Way
-from arctic_runtime.plan.refresh.decide import Request, decide_refresh
+from arctic_runtime.plan.refresh.decide import decide_refresh
 from arctic_runtime.plan.refresh.increment import Upstreams
+from arctic_runtime.plan.refresh.request import Request
 from tests.unit.plan.refresh.test_decide import (
     OTHER,
     READ_BOTH,

@@ -21,6 +21,8 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.config.configure import lacks_key, read_configuration, select_user_keys
+from arctic_runtime.plan.refresh.adoption import is_being_adopted
+from arctic_runtime.plan.refresh.request import Request
 from dbt.adapters.arctic.materialize.foreign_config import check_foreign_config, list_known_keys, take_node_config
 from dbt.adapters.arctic.materialize.merge_keys import check_merge_keys
 from dbt.adapters.arctic.materialize.relation_names import check_names
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from arctic_runtime.catalog.reader import CatalogReader
-    from arctic_runtime.plan.refresh.decide import Request
     from arctic_runtime.profile import Profile
     from arctic_runtime.refresh_planner import Outcome
 
@@ -129,7 +130,6 @@ def run_model(
     """
     # Imported here, since the planner is much code, and most commands of dbt refresh nothing.
     from arctic_runtime.operations.refreshing import format_upkeep_warning, perform_refresh
-    from arctic_runtime.plan.refresh.adoption import is_being_adopted
     from arctic_runtime.refresh_planner import RefreshPlanner
 
     planner = RefreshPlanner(

@@ -30,10 +30,11 @@ from arctic_runtime.model.state import (
 )
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version, Window, encode_versions
-from arctic_runtime.plan.refresh.decide import Decision, Request, decide_refresh
+from arctic_runtime.plan.refresh.decide import Decision, decide_refresh
 from arctic_runtime.plan.refresh.fingerprint import compute_fingerprint
 from arctic_runtime.plan.refresh.increment import Upstreams
 from arctic_runtime.plan.refresh.reconcile import plan_reconciliation
+from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.thresholds import Thresholds
 
 TABLE = TableName("lake", "dwd", "orders")

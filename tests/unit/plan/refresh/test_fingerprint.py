@@ -16,7 +16,7 @@ from arctic_runtime.model.properties import QUERY, SESSION
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh import fingerprint as fingerprints
-from arctic_runtime.plan.refresh.decide import Request, decide_refresh
+from arctic_runtime.plan.refresh.decide import decide_refresh
 from arctic_runtime.plan.refresh.fingerprint import (
     compute_fingerprint,
     describe_fingerprint_change,
@@ -24,6 +24,7 @@ from arctic_runtime.plan.refresh.fingerprint import (
     select_effective_settings,
 )
 from arctic_runtime.plan.refresh.increment import Increment, Upstreams
+from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.profile import Profile
 from tests.unit.plan.refresh.test_decide import READ_ONE, RUN_AGAIN, STATE, UP, a_model, a_source, built, reading
 from tests.unit.project.test_docs import CHANGED, EXAMPLES, SHOP

@@ -1,0 +1,30 @@
+"""Requests for runs of models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from arctic_runtime.ivm.algebra.refusal import Refusal
+
+
+@dataclass(frozen=True)
+class Request:
+    """Request for a run, with facts from earlier tries of the same run, by which it is decided again."""
+
+    full_refresh: bool = False
+    """Whether the user asked for a full refresh."""
+
+    schema_only: bool = False
+    """Whether the run only creates an empty table."""
+
+    given_up: Refusal | None = None
+    """Reason for which an earlier try abandoned its incremental plan."""
+
+    session: str | None = None
+    """Hash of the SQL settings of the Spark session; None before Spark is started."""
+
+    was_overtaken: bool = False
+    """True if an upstream changed during a full computation, which must read the newest versions.
+
+    The run is then incremental at any cost, because an incremental run reads fixed versions.
+    """
