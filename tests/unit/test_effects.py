@@ -43,7 +43,7 @@ READING = {
     "arctic_runtime/spark/refresh/clock.py": {"create"},
     "arctic_runtime/spark/tables/rows/frames.py": {"template"},
 }
-"""Texts of `….sql(text)` that are no effect of ours: users' statements, views and functions of a session, compared queries."""
+"""Texts of `….sql(text)` that are no effect of ours: statements of users, views and functions of a session, queries."""
 
 READERS = tuple(f"fill_statement('{verb}" for verb in ("DESCRIBE", "EXPLAIN", "SELECT", "USE"))
 QUERIES = ("render_sql(", "pin_query(", "replace_with_history(", "trust_query(", *READERS, "'SHOW")
