@@ -101,6 +101,12 @@ class Profile:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Further Spark settings, which override every default."""
 
+    keep_alive_seconds: float = field(default=0.0, compare=False)
+    """Time for which an embedded Spark is kept for later commands without use; 0 ends it with the process.
+
+    It is ignored when profiles are compared.
+    """
+
     thresholds: Thresholds = field(default=Thresholds(), compare=False)
     """Thresholds of all work with this profile; they are ignored when profiles are compared."""
 
@@ -122,6 +128,7 @@ class Profile:
         settings: Mapping[str, Setting] | None = None,
         method: Method = "session",
         url: str | None = None,
+        keep_alive_seconds: float = 0.0,
         thresholds: Thresholds | None = None,
     ) -> Profile:
         """Builds a profile with Spark on this machine, and a catalog in the SQLite database `<warehouse>/catalog.db`.
@@ -154,6 +161,7 @@ class Profile:
             url=url,
             master=master,
             settings=_read_settings(settings or {}, "server_side_parameters"),
+            keep_alive_seconds=keep_alive_seconds,
             thresholds=limits,
         )
 
@@ -166,6 +174,11 @@ class Profile:
     def is_kept(self) -> bool:
         """Whether Spark is a server on this machine that keeps running between runs (url `local`)."""
         return self.method == "connect" and self.url == KEPT
+
+    @property
+    def keeps_warm(self) -> bool:
+        """Whether the embedded Spark of a command is kept for later commands, until it was not used for a while."""
+        return self.is_local and self.keep_alive_seconds > 0
 
     @property
     def started(self) -> Profile:

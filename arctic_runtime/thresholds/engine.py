@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from arctic_runtime.thresholds.units import GIB
+
 
 @dataclass(frozen=True)
 class CommitThresholds:
@@ -128,6 +130,24 @@ class EngineThresholds:
 
     It is longer than the time for which a client holds the lock to check for a server.
     """
+
+    server_door_seconds: float = 5.0
+    """Longest wait for the right to join or to end a kept server, which processes hold for milliseconds."""
+
+    server_join_attempts: int = 3
+    """Maximum number of attempts of a command to join a kept server while others replace it."""
+
+    server_end_seconds: float = 10.0
+    """Longest wait for the end of an unused server that another one replaces."""
+
+    keep_alive_seconds: float = 900.0
+    """Time for which Spark is kept without use for somebody at a terminal, unless the profile says it."""
+
+    keep_alive_free_bytes: int = 4 * GIB
+    """Available memory below which Spark is not kept, unless the profile says it."""
+
+    idle_server_free_bytes: int = GIB
+    """Available memory below which a kept server without use ends at once."""
 
     connect_seconds: float = 10.0
     """Longest wait for a TCP connection to a Spark Connect server."""

@@ -14,6 +14,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import ICEBERG_EXTENSIONS, Profile, select_fixed_settings
 from arctic_runtime.spark.engine import server
 from arctic_runtime.spark.engine.java.process import PROCESS
+from arctic_runtime.spark.engine.warm_server import join_warm_server
 from arctic_runtime.thresholds import EngineThresholds
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def join_server(profile: Profile) -> SparkSession:
     answers, or if the server lacks Iceberg's extensions.
     """
     thresholds = profile.thresholds.engine
-    server_kept = server.ensure_server(profile) if profile.is_kept else None
+    server_kept = _ensure_kept_server(profile)
     url = server_kept.url if server_kept else profile.url or ""
     check_reachable(url, thresholds)
     session = connect_session(url, {}, thresholds)
@@ -47,6 +48,12 @@ def join_server(profile: Profile) -> SparkSession:
     PROCESS.thresholds = thresholds
     atexit.register(release_sessions)
     return session
+
+
+def _ensure_kept_server(profile: Profile) -> server.Server | None:
+    if profile.keeps_warm:
+        return join_warm_server(profile)
+    return server.ensure_server(profile) if profile.is_kept else None
 
 
 def check_reachable(url: str, thresholds: EngineThresholds) -> None:

@@ -14,12 +14,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from arctic_runtime.errors import ArcticError
+from arctic_runtime.errors import ArcticError, ConfigError
 from arctic_runtime.profile import Profile, mask_secrets, select_fixed_settings
 from arctic_runtime.spark.engine import server
 from arctic_runtime.spark.engine.java.process import PROCESS, Spark
+from arctic_runtime.spark.engine.keep_alive import IdleTimer, measure_free_memory
 from arctic_runtime.spark.engine.server import Server
+from arctic_runtime.spark.engine.server_uses import find_uses, open_door
 from arctic_runtime.spark.engine.session import start_spark
+from arctic_runtime.thresholds import EngineThresholds
 
 _PORTS = (16_000, 32_000)
 """The range of ports for servers.
@@ -30,10 +33,10 @@ _PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
 
 
 def main(directory: Path, wanted: Mapping[str, object]) -> int:
-    """Runs a Spark Connect server until its address file is deleted or Java ends; does nothing if one runs already.
+    """Runs a Spark Connect server until its address file is deleted, Java ends or no command uses it for long.
 
-    `directory` has the server's lock and address file, `wanted` the fields of its profile. Returns the exit code of the
-    process.
+    Does nothing if a server runs already. `directory` has the server's lock and address file, `wanted` the fields of
+    its profile. Returns the exit code of the process.
     """
     profile = Profile(**wanted)  # type: ignore[arg-type]
     thresholds = profile.thresholds.engine
@@ -41,18 +44,34 @@ def main(directory: Path, wanted: Mapping[str, object]) -> int:
     if lock is None:
         return 0
     port, token = _find_free_port(), secrets.token_urlsafe(32)
+    fingerprint = server.hash_profile(profile)  # Before Spark's start, which sets environment variables.
     PROCESS.is_lasting = True
     try:
         spark = start_spark(profile, _build_server_settings(profile, port, token))
     except ArcticError as error:
         print(error, file=sys.stderr)
         return 2
-    ready = _describe_server(profile, spark, port, token)
+    ready = _describe_server(profile, spark, port, token, fingerprint)
     server.publish_server(directory, ready)
+    timer = IdleTimer(profile.keep_alive_seconds, time.monotonic, thresholds.idle_server_free_bytes)
     while spark.is_alive() and server.is_wanted(directory, ready):
-        time.sleep(thresholds.server_watch_seconds)
+        if not (profile.keeps_warm and end_if_idle(directory, ready, timer, thresholds)):
+            time.sleep(thresholds.server_watch_seconds)
     spark.end_java(thresholds)
     return 0
+
+
+def end_if_idle(directory: Path, ready: Server, timer: IdleTimer, thresholds: EngineThresholds) -> bool:
+    """Withdraws the server's address if no command has used it for long; returns whether it did.
+
+    If the door is held for long, the next call looks again.
+    """
+    with suppress(ConfigError), open_door(directory, thresholds):
+        was_used = find_uses(directory, ready.fingerprint).was_used
+        if timer.is_over(was_used, measure_free_memory()):
+            server.withdraw_address(directory)
+            return True
+    return False
 
 
 def _find_free_port() -> int:
@@ -74,7 +93,7 @@ def _build_server_settings(profile: Profile, port: int, token: str) -> dict[str,
     }
 
 
-def _describe_server(profile: Profile, spark: Spark, port: int, token: str) -> Server:
+def _describe_server(profile: Profile, spark: Spark, port: int, token: str, fingerprint: str) -> Server:
     now = datetime.datetime.now().astimezone()
     return Server(
         pid=os.getpid(),
@@ -83,7 +102,8 @@ def _describe_server(profile: Profile, spark: Spark, port: int, token: str) -> S
         since=now.isoformat(timespec="seconds"),
         log=str(spark.log),
         settings=mask_secrets(select_fixed_settings(profile.build_spark_settings())),
-        fingerprint=server.hash_profile(profile),
+        fingerprint=fingerprint,
+        keep_alive_seconds=profile.keep_alive_seconds,
     )
 
 

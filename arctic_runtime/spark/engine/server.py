@@ -1,5 +1,8 @@
 """A Spark Connect server on this machine that keeps running between runs: one per user and catalog, for local clients.
 
+It runs until it is stopped (`url: local`), or until no command has used it for a while (`keep_alive`). Each of the two
+has a folder of its own.
+
 The server is a process that holds a file lock as long as it lives, and that ends when the file with its address is
 deleted. The address is valid only while the lock is held. A server is stopped by deletion of the file: no process is
 killed by its id, which another process may have by then. Java ends with the server process, however that ends.
@@ -7,6 +10,7 @@ killed by its id, which another process may have by then. Java ends with the ser
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -29,6 +33,9 @@ _ADDRESS = "server.json"
 _LOCK = "lock"
 _OUTPUT = "output.log"
 SERVER_COMMAND = (sys.executable, "-m", "arctic_runtime.spark.engine.serve")
+_READ_BY_SPARK = ("AWS_", "AZURE_", "GOOGLE_", "HADOOP_", "JAVA_", "JDK_", "LANG", "LC_", "PYSPARK_", "SPARK_", "TZ")
+"""Prefixes of environment variables that Spark, Java, Hadoop or a store's client reads."""
+
 # Variables of Spark Connect clients; pyspark starts no Spark if one of them is set.
 _OF_CLIENTS = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE")
 
@@ -37,7 +44,8 @@ _OF_CLIENTS = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE
 class Server:
     """A running server: its process id, port and token, and its fixed Spark settings, with secrets masked.
 
-    `since` is its start time, and `fingerprint` the `hash_profile` of its profile.
+    `since` is its start time, and `fingerprint` the `hash_profile` of its profile. It ends if it was not used for
+    `keep_alive_seconds`; 0 means never.
     """
 
     pid: int
@@ -47,6 +55,7 @@ class Server:
     log: str
     settings: Mapping[str, str]
     fingerprint: str
+    keep_alive_seconds: float = 0.0
 
     @property
     def url(self) -> str:
@@ -54,7 +63,8 @@ class Server:
 
     def to_public_dict(self) -> dict[str, object]:
         """Returns the fields that may be shown to anybody, such as port and log; not the token."""
-        return {"pid": self.pid, "port": self.port, "since": self.since, "log": self.log}
+        limit = {"keep_alive_seconds": self.keep_alive_seconds} if self.keep_alive_seconds else {}
+        return {"pid": self.pid, "port": self.port, "since": self.since, "log": self.log, **limit}
 
     def __repr__(self) -> str:
         return f"Server(pid={self.pid}, port={self.port})"
@@ -63,6 +73,7 @@ class Server:
 def get_directory(profile: Profile) -> Path:
     """Returns the directory with the lock and the address file of this user's server for the profile's catalog."""
     place = [profile.catalog, *(profile.catalog_properties.get(key, "") for key in ("type", "uri", "warehouse"))]
+    place += ["keep_alive"] if profile.method == "session" else []
     key = hashlib.sha256("\0".join(place).encode()).hexdigest()[:16]
     return jars.get_cache_directory() / "servers" / f"{os.getuid()}-{key}"
 
@@ -70,7 +81,7 @@ def get_directory(profile: Profile) -> Path:
 def find_server(profile: Profile) -> Server | None:
     """Returns the running server for the profile's catalog; None if there is none, or if it is not ready yet."""
     directory = get_directory(profile)
-    return _read_server(directory / _ADDRESS) if _is_held(directory, profile.thresholds.engine) else None
+    return _read_server(directory / _ADDRESS) if is_held(directory, profile.thresholds.engine) else None
 
 
 def ensure_server(profile: Profile) -> Server:
@@ -78,7 +89,7 @@ def ensure_server(profile: Profile) -> Server:
 
     Raises ConfigError if it can't be started, or if it runs with other settings than the profile's.
     """
-    server = find_server(profile) or _start_server(profile)
+    server = find_server(profile) or start_server(profile)
     if server.fingerprint != hash_profile(profile):
         raise _build_settings_conflict(server, profile)
     return server
@@ -93,8 +104,8 @@ def stop_server(profile: Profile) -> Server | None:
     server, seconds = find_server(profile), thresholds.server_stop_seconds
 
     def is_gone() -> bool:
-        (directory / _ADDRESS).unlink(missing_ok=True)
-        return not _is_held(directory, thresholds)
+        withdraw_address(directory)
+        return _is_free(directory, thresholds)
 
     if not _wait_for(is_gone, seconds, thresholds.server_poll_seconds) and server is not None:
         raise ConfigError(
@@ -111,13 +122,29 @@ def hash_profile(profile: Profile) -> str:
     """Computes a hash that is equal for all profiles that one running server can serve.
 
     It is computed from the settings that can't be changed while Spark runs, including secrets, and from the versions of
-    PySpark and the JARs.
+    PySpark and the JARs. A Spark that is kept in the place of an embedded one also has the same SQL settings, working
+    folder, Python and environment variables as that one would have.
     """
     from importlib.metadata import version
 
     settings = sorted(select_fixed_settings(profile.started.build_spark_settings()).items())
     made_of = [f"pyspark {version('pyspark')}", *(jar.coordinates for jar in jars.JARS)]
-    return hashlib.sha256(json.dumps([settings, made_of]).encode()).hexdigest()
+    here = _list_surroundings(profile) if profile.keeps_warm else []
+    return hashlib.sha256(json.dumps([settings, made_of, *here]).encode()).hexdigest()
+
+
+def _list_surroundings(profile: Profile) -> list[object]:
+    """Lists what an embedded Spark takes over from its process, and what its sessions do not set themselves."""
+    names = sorted(name for name in os.environ if name.startswith(_READ_BY_SPARK) and name not in _OF_CLIENTS)
+    variables = [(name, os.environ[name]) for name in names]
+    return [
+        sorted(profile.settings.items()),
+        sys.prefix,
+        sys.version,
+        str(Path.cwd()),
+        variables,
+        profile.keep_alive_seconds,
+    ]
 
 
 def publish_server(directory: Path, server: Server) -> None:
@@ -134,6 +161,21 @@ def is_wanted(directory: Path, server: Server) -> bool:
     return _read_server(directory / _ADDRESS) == server
 
 
+def withdraw_address(directory: Path) -> None:
+    """Deletes the address of the server in `directory`, which asks the server to end."""
+    (directory / _ADDRESS).unlink(missing_ok=True)
+
+
+def wait_for_end(directory: Path, thresholds: EngineThresholds) -> bool:
+    """Waits until the server in `directory` has ended; returns False if it takes longer than `server_end_seconds`."""
+    is_gone = functools.partial(_is_free, directory, thresholds)
+    return _wait_for(is_gone, thresholds.server_end_seconds, thresholds.server_poll_seconds)
+
+
+def _is_free(directory: Path, thresholds: EngineThresholds) -> bool:
+    return not is_held(directory, thresholds)
+
+
 def acquire_server_lock(directory: Path, thresholds: EngineThresholds) -> FileLock | None:
     """Takes the lock that only one server of a catalog can hold, until this process ends; None if another has it.
 
@@ -147,14 +189,14 @@ def acquire_server_lock(directory: Path, thresholds: EngineThresholds) -> FileLo
             lock.acquire(timeout=0)
         except Timeout:
             return (directory / _ADDRESS).exists()
-        (directory / _ADDRESS).unlink(missing_ok=True)
+        withdraw_address(directory)
         return True
 
     _wait_for(is_settled, thresholds.server_lock_seconds, thresholds.server_poll_seconds)
     return lock if lock.is_locked else None
 
 
-def _is_held(directory: Path, thresholds: EngineThresholds) -> bool:
+def is_held(directory: Path, thresholds: EngineThresholds) -> bool:
     """Whether a living process, the server, holds the lock in `directory`."""
     file, seconds = directory / _LOCK, thresholds.server_probe_seconds
     if not file.exists():
@@ -175,28 +217,29 @@ def _read_server(address: Path) -> Server | None:
         return None
 
 
-def _start_server(profile: Profile) -> Server:
+def start_server(profile: Profile, spawned: subprocess.Popen[bytes] | None = None) -> Server:
     """Starts a server process, and waits until it, or a server that another process has started, is ready.
 
-    A server process that finds the lock taken ends without an error; if the process with the lock has ended as well, a
-    new one is started. Raises ConfigError if no server is ready in time, or if the process fails.
+    `spawned` is the process of an earlier `spawn_server`, if there was one. A server process that finds the lock taken
+    ends without an error; if the process with the lock has ended as well, a new one is started. Raises ConfigError if
+    no server is ready in time, or if the process fails.
     """
     directory, thresholds = get_directory(profile), profile.thresholds.engine
-    _make_directory(directory)
-    child = _spawn_process(profile, directory)
+    make_directory(directory)
+    child = spawned or spawn_server(profile, directory)
     deadline = time.monotonic() + thresholds.server_start_seconds
     while time.monotonic() < deadline:
         if server := find_server(profile):
             return server
-        if child.poll() is not None and not _is_held(directory, thresholds):
+        if child.poll() is not None and not is_held(directory, thresholds):
             if child.returncode:
                 break
-            child = _spawn_process(profile, directory)
+            child = spawn_server(profile, directory)
         time.sleep(thresholds.server_poll_seconds)
     raise _build_start_error(directory, thresholds)
 
 
-def _spawn_process(profile: Profile, directory: Path) -> subprocess.Popen[bytes]:
+def spawn_server(profile: Profile, directory: Path) -> subprocess.Popen[bytes]:
     """Starts the server process, which outlives this process.
 
     The profile is passed to its standard input, which no other user can read.
@@ -207,6 +250,7 @@ def _spawn_process(profile: Profile, directory: Path) -> subprocess.Popen[bytes]
         "catalog_properties": dict(started.catalog_properties),
         "master": started.master,
         "settings": dict(started.settings),
+        "keep_alive_seconds": started.keep_alive_seconds,
     }
     environment = {key: value for key, value in os.environ.items() if key not in _OF_CLIENTS}
     root = str(Path(__file__).parents[3])
@@ -226,7 +270,8 @@ def _spawn_process(profile: Profile, directory: Path) -> subprocess.Popen[bytes]
     return child
 
 
-def _make_directory(directory: Path) -> None:
+def make_directory(directory: Path) -> None:
+    """Creates the folder of a server; raises ConfigError if it belongs to another user."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if directory.stat().st_uid != os.getuid():
         raise ConfigError(

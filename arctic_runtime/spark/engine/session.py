@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.storage.embedded_warehouse import prepare_warehouse
-from arctic_runtime.errors import CatalogError, ConfigError
+from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
 from arctic_runtime.profile import Profile, mask_secrets, select_fixed_settings
 from arctic_runtime.spark.engine.connection import connect_session, join_server, release_sessions
 from arctic_runtime.spark.engine.java.jvm import (
@@ -21,6 +21,8 @@ from arctic_runtime.spark.engine.java.jvm import (
 )
 from arctic_runtime.spark.engine.java.process import METHOD, PROCESS, Spark
 from arctic_runtime.spark.engine.joined_session import fork_session, release_fork
+from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.warm_server import leave_warm_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,17 +60,15 @@ class SparkEnvironment:
             return fork_session(self._joined, self.profile)
         with PROCESS.lock:
             root = self._get_root()
-        if self.profile.method == "connect":
-            return connect_session(
-                PROCESS.server, self.profile.build_session_settings(), self.profile.thresholds.engine
-            )
+        if PROCESS.server:
+            return self._connect_session()
         return _configure_session(root.newSession(), PROCESS.settings, _list_wanted_settings(self.profile))
 
     def discard_session(self, session: SparkSession) -> None:
         """Ends a session that is on a server, which would keep it for an hour; does nothing for other sessions."""
         if self._joined is not None:
             release_fork(session)
-        elif self.profile.method == "connect":
+        elif PROCESS.server:
             PROCESS.lent.discard(session)
             with suppress(Exception):  # The server may have ended, and the session with it.
                 session.stop()
@@ -103,19 +103,29 @@ class SparkEnvironment:
             if self._joined is None and PROCESS.root is not None and self.is_started:
                 release_sessions()
                 PROCESS.root.stop()
-                PROCESS.root, PROCESS.settings = None, {}
+                PROCESS.root, PROCESS.settings, PROCESS.server = None, {}, ""
+                leave_warm_server()
 
     def _get_root(self) -> SparkSession:
         if not self._prepared:
             prepare_warehouse(self.profile)
             self._prepared = True
         if PROCESS.root is None:
-            start = _start_root if self.profile.method == "session" else join_server
+            start = _start_or_join if self.profile.method == "session" else join_server
             PROCESS.root, PROCESS.ended = start(self.profile), None
-            PROCESS.settings = _list_wanted_settings(self.profile)
+            PROCESS.settings = _list_root_settings(self.profile)
         elif not self.is_started:
             raise _build_conflict_error(self.profile)
         return PROCESS.root
+
+    def _connect_session(self) -> SparkSession:
+        thresholds = self.profile.thresholds.engine
+        if self.profile.method == "connect":
+            return connect_session(PROCESS.server, self.profile.build_session_settings(), thresholds)
+        wanted = _list_wanted_settings(self.profile)
+        changed = {key: value for key, value in wanted.items() if PROCESS.settings.get(key) != value}
+        session = connect_session(PROCESS.server, changed, thresholds)
+        return _configure_session(session, {**PROCESS.settings, **changed}, wanted)
 
 
 def start_spark(profile: Profile, more: Mapping[str, str]) -> Spark:
@@ -124,13 +134,27 @@ def start_spark(profile: Profile, more: Mapping[str, str]) -> Spark:
     The process must not have a Spark yet. `more` are settings besides those of the profile.
     """
     prepare_warehouse(profile)
-    own = f"spark.sql.catalog.{profile.catalog}"
-    settings = {**profile.build_spark_settings(), **more}
-    shared = {key: value for key, value in settings.items() if key != own and not key.startswith(f"{own}.")}
-    del shared["spark.sql.defaultCatalog"]
-    session = _start_root(profile, shared)
+    session = _start_root(profile, {**_list_shared_settings(profile), **more})
     assert PROCESS.jvm is not None
     return Spark(session, PROCESS.jvm, PROCESS.log)
+
+
+def _start_or_join(profile: Profile) -> SparkSession:
+    """Starts Spark in this process, or joins the one that is kept for it; the user learns why that is not possible.
+
+    A process that runs for days has a Spark of its own.
+    """
+    if not profile.keeps_warm or PROCESS.is_lasting or PROCESS.gateway is not None:
+        return _start_root(profile)
+    from pyspark.errors import PySparkException
+
+    try:
+        return join_server(profile)
+    except (ArcticError, OSError, ImportError, PySparkException) as error:
+        leave_warm_server()
+        PROCESS.server = ""
+        PROCESS.report(f"Spark runs in this process and is not kept. {get_message(error).splitlines()[0]}")
+    return _start_root(profile)
 
 
 def _start_root(profile: Profile, wanted: Mapping[str, str] | None = None) -> SparkSession:
@@ -169,6 +193,22 @@ def _configure_session(session: SparkSession, has: Mapping[str, str], wanted: Ma
             else:
                 session.conf.unset(key)
     return session
+
+
+def _list_shared_settings(profile: Profile) -> dict[str, str]:
+    """Lists the settings with which a server is started for a profile: all but those of its catalog."""
+    own = f"spark.sql.catalog.{profile.catalog}"
+    settings = profile.build_spark_settings()
+    shared = {key: value for key, value in settings.items() if key != own and not key.startswith(f"{own}.")}
+    del shared["spark.sql.defaultCatalog"]
+    return shared
+
+
+def _list_root_settings(profile: Profile) -> dict[str, str]:
+    """Lists the settings that a new session of the running Spark has, and the method of its profile."""
+    wanted = _list_wanted_settings(profile)
+    is_joined = PROCESS.server and profile.method == "session"
+    return {**_list_shared_settings(profile), METHOD: wanted[METHOD]} if is_joined else wanted
 
 
 def _list_wanted_settings(profile: Profile) -> dict[str, str]:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from arctic_runtime.errors import ConfigError, SparkEnded
 from arctic_runtime.spark.engine.connection import check_reachable
-from arctic_runtime.spark.engine.java.process import METHOD, PROCESS
+from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.thresholds import EngineThresholds
 
 # Names of classes, since their packages need not be installed: of py4j, and of Spark Connect and its dependencies.
@@ -40,7 +40,7 @@ def find_spark_end(patience_seconds: float = 0.0) -> End | None:
     """
     if PROCESS.thresholds is None:
         return None
-    if PROCESS.settings.get(METHOD, "").startswith("connect"):
+    if PROCESS.server:
         try:
             check_reachable(PROCESS.server, PROCESS.thresholds)
         except ConfigError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +13,8 @@ from dbt_common.exceptions import DbtRuntimeError
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import KEPT, Profile, mask_secrets, place_warehouse
 from arctic_runtime.service.settings import read_settings
+from arctic_runtime.spark.engine.keep_alive import choose_keep_alive, observe_surroundings, read_keep_alive
+from arctic_runtime.spark.engine.server import find_server
 from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import Thresholds
 from dbt.adapters.arctic.connections.target_type import check_target_type, show_target_type
@@ -29,9 +31,10 @@ class ArcticCredentials(Credentials):
     """A target of type `arctic`; `catalog` is an alias of `database`.
 
     A relative `warehouse` is relative to the project's folder. If `warehouse` is in an object store, the catalog is
-    there too, and `catalog_config` has the properties of the store. `target_type` is the value of `target.type` in
-    Jinja, if it is not to be `arctic`. Unknown or contradictory keys raise DbtRuntimeError, which dbt shows together
-    with the names of profile and target.
+    there too, and `catalog_config` has the properties of the store. `keep_alive` is the time for which an embedded
+    Spark is kept without use; None for the default, which depends on the place where the command runs. `target_type` is
+    the value of `target.type` in Jinja, if it is not to be `arctic`. Unknown or contradictory keys raise
+    DbtRuntimeError, which dbt shows together with the names of profile and target.
     """
 
     database: str = "lake"
@@ -43,6 +46,7 @@ class ArcticCredentials(Credentials):
     url: str | None = None
     server_side_parameters: dict[str, Any] = field(default_factory=dict)
     serve: dict[str, Any] = field(default_factory=dict, repr=False)
+    keep_alive: str | int | None = None
     target_type: str | None = None
 
     thresholds: ClassVar[Thresholds] = Thresholds()
@@ -99,7 +103,17 @@ class ArcticCredentials(Credentials):
         return str(self.url or self.warehouse or self.catalog_config.get("uri") or self.database)
 
     def _connection_keys(self) -> tuple[str, ...]:
-        return ("database", "schema", "method", "warehouse", "catalog_config", "master", "url", "target_type")
+        return (
+            "database",
+            "schema",
+            "method",
+            "warehouse",
+            "catalog_config",
+            "master",
+            "url",
+            "keep_alive",
+            "target_type",
+        )
 
     def connection_info(self, *, with_aliases: bool = False) -> Iterable[tuple[str, Any]]:
         """Yields the keys that `dbt debug` prints and `target` contains: only those set, with secrets masked."""
@@ -119,6 +133,27 @@ class ArcticCredentials(Credentials):
             raise DbtRuntimeError(str(error)) from error
 
     def _build_profile(self, base: Path) -> Profile:
+        profile = self._build_unkept_profile(base)
+        return replace(profile, keep_alive_seconds=self._choose_keep_alive(profile))
+
+    def _choose_keep_alive(self, profile: Profile) -> float:
+        """Returns the seconds for which Spark is kept; raises ConfigError if the key has no meaning in this target."""
+        if self.keep_alive is None:
+            if not profile.is_local:
+                return 0.0
+            surroundings, thresholds = observe_surroundings(), profile.thresholds.engine
+            return choose_keep_alive(surroundings, lambda: find_server(profile) is not None, thresholds)
+        seconds = read_keep_alive(self.keep_alive)
+        if seconds and not profile.is_local:
+            raise ConfigError(
+                "`keep_alive` keeps only a Spark that the command itself starts on this machine.",
+                expected="method: session and a local master",
+                actual=f"method: {profile.method}, master: {profile.master}",
+                fix="remove `keep_alive`; with `url: local` the server runs until `arctic spark stop`",
+            )
+        return seconds
+
+    def _build_unkept_profile(self, base: Path) -> Profile:
         master = Profile.master if self.master is None else self.master
         if self.warehouse is not None:
             if self.url is not None and self.method == "session":
@@ -154,6 +189,7 @@ PROFILE_KEYS = (
     "url",
     "server_side_parameters",
     "serve",
+    "keep_alive",
     "target_type",
 )
 

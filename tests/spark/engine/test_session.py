@@ -22,7 +22,7 @@ from arctic_runtime.profile import JARS_SETTING, Profile
 from arctic_runtime.spark.engine import connection as connecting
 from arctic_runtime.spark.engine.java import jars, jvm
 from arctic_runtime.spark.engine.java.jvm import JVM_OPTIONS
-from arctic_runtime.spark.engine.java.process import METHOD, PROCESS
+from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 from arctic_runtime.thresholds import EngineThresholds, Thresholds
@@ -241,7 +241,7 @@ def test_the_error_for_an_ended_java_has_its_exit_and_its_log(
     log = tmp_path / "spark.log"
     log.write_text("There is insufficient memory for the Java Runtime Environment to continue.\n  at a.B.c(B.java)\n")
     java = subprocess.Popen([sys.executable, "-c", "input()" if killed else "raise SystemExit(134)"], stdin=-1)
-    monkeypatch.setattr(PROCESS, "settings", {})
+    monkeypatch.setattr(PROCESS, "server", "")
     monkeypatch.setattr(PROCESS, "thresholds", EngineThresholds(jvm_exit_code_seconds=0.01 if killed else 5.0))
     monkeypatch.setattr(PROCESS, "jvm", java)
     monkeypatch.setattr(PROCESS, "log", log)
@@ -260,7 +260,6 @@ def test_the_error_for_an_ended_java_has_its_exit_and_its_log(
 
 def test_the_error_for_an_ended_server_has_its_address_and_not_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
     url = "sc://127.0.0.1:9/;token=hush"
-    monkeypatch.setattr(PROCESS, "settings", {METHOD: f"connect {url}"})
     monkeypatch.setattr(PROCESS, "server", url)
     monkeypatch.setattr(PROCESS, "thresholds", EngineThresholds())
     message = str(to_spark_ended(ConnectionRefusedError()))

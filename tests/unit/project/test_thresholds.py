@@ -82,6 +82,7 @@ OVERWRITTEN = {
     "unit/spark/test_jars.py: jars.JAVA_PLACES": "the folders of a machine",
     "unit/spark/test_jars.py: jars.JARS": "a JAR that need not be downloaded",
     "unit/spark/test_server.py: server.SERVER_COMMAND": "a server without Spark",
+    "unit/spark/test_warm_server.py: server.SERVER_COMMAND": "a server without Spark",
 }
 """Constants of the runtime that tests overwrite, with what they stand for."""
 

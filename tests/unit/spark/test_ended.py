@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from arctic_runtime.errors import SparkEnded
-from arctic_runtime.spark.engine.java.process import METHOD, PROCESS
+from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended, watch_spark
 from arctic_runtime.thresholds import EngineThresholds
 from dbt.adapters.arctic.commands.spark_loss import stop_with_spark
@@ -51,7 +51,8 @@ except SparkEnded:
 def java(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
     """A process in the place of Java's."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    for name, value in {"settings": {}, "thresholds": LIMITS, "jvm": process, "ended": None, "log": Path()}.items():
+    state = {"server": "", "settings": {}, "thresholds": LIMITS, "jvm": process, "ended": None, "log": Path()}
+    for name, value in state.items():
         monkeypatch.setattr(PROCESS, name, value)
     yield process
     process.kill()
@@ -82,7 +83,6 @@ def test_a_server_that_stops_listening_is_noticed(java: subprocess.Popen[bytes])
     heard = Heard()
     with socket.create_server(("127.0.0.1", 0)) as server:
         PROCESS.server = f"sc://127.0.0.1:{server.getsockname()[1]}"
-        PROCESS.settings = {METHOD: f"connect {PROCESS.server}"}
         with watch_spark(LIMITS, heard):
             assert not heard.came.wait(0.2)
             server.close()

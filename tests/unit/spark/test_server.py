@@ -32,7 +32,8 @@ lock = server.acquire_server_lock(directory, profile.thresholds.engine)
 if lock:
     time.sleep(0.2)
     settings = mask_secrets(select_fixed_settings(profile.build_spark_settings()))
-    ready = server.Server(os.getpid(), 1, "hush", "now", "log", settings, server.hash_profile(profile))
+    limit = profile.keep_alive_seconds
+    ready = server.Server(os.getpid(), 1, "hush", "now", "log", settings, server.hash_profile(profile), limit)
     server.publish_server(directory, ready)
     while server.is_wanted(directory, ready):
         time.sleep(0.02)

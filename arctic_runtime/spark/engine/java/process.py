@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,14 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
     from pyspark.sql import SparkSession
 
+    from arctic_runtime.spark.engine.server_uses import ServerUse
+
 METHOD = "method"
+
+
+def print_line(line: str) -> None:
+    """Prints a line to the standard error, and leaves the standard output to answers."""
+    print(line, file=sys.stderr, flush=True)
 
 
 @dataclass
@@ -42,7 +50,16 @@ class SparkProcess:
     """File with the output of the Java process."""
 
     server: str = ""
-    """URL of a Spark Connect server."""
+    """URL of the Spark Connect server that this process uses; empty for a Spark of its own."""
+
+    server_process: subprocess.Popen[bytes] | None = None
+    """Process of a kept server that this process has begun to start for its own use."""
+
+    server_use: ServerUse | None = None
+    """Record of the use of a server that ends if it is not used."""
+
+    report: Callable[[str], None] = field(default=print_line)
+    """Shows a line about Spark to the user."""
 
     thresholds: EngineThresholds | None = None
     """Thresholds of the profile for which Spark was started or connected."""

@@ -21,15 +21,19 @@ from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.session_pool import get_pool
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
+from arctic_runtime.spark.engine.warm_server import begin_warm_server
 from dbt.adapters.arctic.connections.handle import Cursor, SessionHandle
 
 if TYPE_CHECKING:
     import agate
 
 logger = AdapterLogger("Arctic")
+_USES_SPARK = ("build", "run", "seed", "snapshot", "test")
+"""Commands of dbt that mostly need Spark, which starts while dbt parses the project."""
 
 
 class ArcticConnectionManager(SparkConnectionManager):
@@ -41,6 +45,9 @@ class ArcticConnectionManager(SparkConnectionManager):
         super().__init__(profile, mp_context)
         self.arctic_profile: Profile = profile.credentials.to_profile(_project_folder(profile))  # type: ignore[attr-defined]
         self._is_read_only = False
+        PROCESS.report = logger.info
+        if getattr(get_flags(), "WHICH", None) in _USES_SPARK:
+            begin_warm_server(self.arctic_profile)
 
     def open(self, connection: Connection) -> Connection:  # type: ignore[override]
         if connection.state != ConnectionState.OPEN:

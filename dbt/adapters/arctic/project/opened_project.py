@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
@@ -34,8 +35,8 @@ class OpenedProject:
         self._location = Location(project_dir, profiles_dir, target, is_served=True)
         parsed = load_sources(project_dir, profiles_dir, target)
         self._sources = parsed.sources
-        self.profile = with_jars(parsed.profile, parsed.sources)
-        """Profile of the target, with the JARs for ingestion, so that one Spark serves all purposes."""
+        self.profile = replace(with_jars(parsed.profile, parsed.sources), keep_alive_seconds=0.0)
+        """Profile of the target, with the JARs for ingestion, so that one Spark serves all purposes; it is not kept."""
 
         self._followed: LiveProject | None = None
 

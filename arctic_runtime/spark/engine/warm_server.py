@@ -1,0 +1,106 @@
+"""Joins the kept server that takes the place of an embedded Spark (`keep_alive`), and starts or replaces it.
+
+A server with other settings is replaced if no command uses it. If that is not possible, or anything else fails, the
+caller starts a Spark in its own process.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from arctic_runtime.errors import ArcticError, ConfigError
+from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine import server
+from arctic_runtime.spark.engine.java.process import PROCESS
+from arctic_runtime.spark.engine.server import Server
+from arctic_runtime.spark.engine.server_uses import ServerUse, announce_use, find_uses, open_door
+from arctic_runtime.thresholds import EngineThresholds
+
+
+def begin_warm_server(profile: Profile) -> None:
+    """Begins to start the kept server of a profile, if none runs, and returns at once; raises no error.
+
+    A later `join_warm_server` waits for it, and reports what is wrong.
+    """
+    if not profile.keeps_warm or PROCESS.root is not None or PROCESS.server_process is not None:
+        return
+    with suppress(ArcticError, OSError):
+        directory, thresholds = server.get_directory(profile), profile.thresholds.engine
+        server.make_directory(directory)
+        PROCESS.server_use = _announce(directory, server.hash_profile(profile), thresholds)
+        if not server.is_held(directory, thresholds):
+            PROCESS.server_process = server.spawn_server(profile, directory)
+
+
+def join_warm_server(profile: Profile) -> Server:
+    """Returns the kept server of a profile, and records that this process uses it until `leave_warm_server`.
+
+    Starts it if none runs, and replaces an unused one with other settings. Raises ConfigError if it can't be started or
+    replaced.
+    """
+    directory, thresholds = server.get_directory(profile), profile.thresholds.engine
+    server.make_directory(directory)
+    PROCESS.server_use = _announce(directory, server.hash_profile(profile), thresholds)
+    try:
+        return _find_or_start(profile, directory, thresholds)
+    except BaseException:
+        leave_warm_server()
+        raise
+
+
+def leave_warm_server() -> None:
+    """Ends the use of a kept server by this process; does nothing if it uses none."""
+    use, PROCESS.server_use = PROCESS.server_use, None
+    if use is not None:
+        use.end_use()
+
+
+def _announce(directory: Path, fingerprint: str, thresholds: EngineThresholds) -> ServerUse:
+    leave_warm_server()
+    with open_door(directory, thresholds):
+        return announce_use(directory, fingerprint)
+
+
+def _find_or_start(profile: Profile, directory: Path, thresholds: EngineThresholds) -> Server:
+    wanted = server.hash_profile(profile)
+    for _ in range(thresholds.server_join_attempts):
+        with open_door(directory, thresholds):
+            running = server.find_server(profile)
+            if running is not None and running.fingerprint == wanted:
+                return running
+            if running is not None:
+                _withdraw_unused(directory, running)
+        if running is not None and not server.wait_for_end(directory, thresholds):
+            break
+        spawned, PROCESS.server_process = PROCESS.server_process, None
+        started = server.start_server(profile, spawned)
+        _report_start(started)
+    raise ConfigError(
+        "The kept Spark server was not replaced in time.",
+        where=str(directory),
+        expected="a server with the settings of the profile",
+        actual="other commands start servers with other settings",
+        fix="run `arctic spark stop`",
+    )
+
+
+def _report_start(started: Server) -> None:
+    PROCESS.report(
+        f"Spark is kept for the next commands, in process {started.pid}, until none has used it for "
+        f"{started.keep_alive_seconds / 60:.3g} minutes; `arctic spark stop` ends it"
+    )
+
+
+def _withdraw_unused(directory: Path, running: Server) -> None:
+    """Asks a server with other settings to end; raises ConfigError if a command uses it. Needs the open door."""
+    users = find_uses(directory, running.fingerprint).users
+    if users:
+        raise ConfigError(
+            f"The kept Spark server has other settings, and process {', '.join(users)} uses it.",
+            where=f"process {running.pid}, since {running.since}",
+            expected="the same settings, environment variables and working folder, or a server that is not used",
+            actual="other ones",
+            fix="wait for the other command; then the next one replaces the server",
+        )
+    server.withdraw_address(directory)
