@@ -32,6 +32,9 @@ def join_server(profile: Profile) -> SparkSession:
     thresholds = profile.thresholds.engine
     server_kept = _ensure_kept_server(profile)
     url = server_kept.url if server_kept else profile.url or ""
+    if PROCESS.server_use is not None:
+        url += f";user_id={PROCESS.server_use.name}"
+    PROCESS.is_server_kept = server_kept is not None
     check_reachable(url, thresholds)
     session = connect_session(url, {}, thresholds)
     extensions = session.conf.get("spark.sql.extensions", "") or ""

@@ -10,7 +10,7 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -55,23 +55,49 @@ def main(directory: Path, wanted: Mapping[str, object]) -> int:
     server.publish_server(directory, ready)
     timer = IdleTimer(profile.keep_alive_seconds, time.monotonic, thresholds.idle_server_free_bytes)
     while spark.is_alive() and server.is_wanted(directory, ready):
-        if not (profile.keeps_warm and end_if_idle(directory, ready, timer, thresholds)):
+        if not (profile.keeps_warm and end_if_idle(directory, ready, timer, thresholds, _close_sessions)):
             time.sleep(thresholds.server_watch_seconds)
     spark.end_java(thresholds)
     return 0
 
 
-def end_if_idle(directory: Path, ready: Server, timer: IdleTimer, thresholds: EngineThresholds) -> bool:
+def end_if_idle(
+    directory: Path,
+    ready: Server,
+    timer: IdleTimer,
+    thresholds: EngineThresholds,
+    close_sessions: Callable[[Collection[str]], None],
+) -> bool:
     """Withdraws the server's address if no command has used it for long; returns whether it did.
 
-    If the door is held for long, the next call looks again.
+    Calls `close_sessions` with the names of the uses that have ended since the last call. If the door is held for long,
+    the next call looks again.
     """
     with suppress(ConfigError), open_door(directory, thresholds):
-        was_used = find_uses(directory, ready.fingerprint).was_used
-        if timer.is_over(was_used, measure_free_memory()):
+        uses = find_uses(directory, ready.fingerprint)
+        if uses.ended:
+            close_sessions(uses.ended)
+        if timer.is_over(uses.is_any, measure_free_memory()):
             server.withdraw_address(directory)
             return True
     return False
+
+
+def _close_sessions(users: Collection[str]) -> None:
+    """Ends the sessions of commands that have ended, and the work in them, such as that of a command that was killed.
+
+    Spark by itself would go on with it for minutes, and keep a session for an hour.
+    """
+    from py4j.protocol import Py4JError
+
+    assert PROCESS.gateway is not None
+    service = PROCESS.gateway.jvm.org.apache.spark.sql.connect.service
+    manager = getattr(getattr(service, "SparkConnectService$"), "MODULE$").sessionManager()
+    with suppress(Py4JError):  # A session may end meanwhile.
+        sessions = manager.listActiveSessions()
+        for session in [sessions.apply(position) for position in range(sessions.size())]:
+            if session.userId() in users:
+                manager.closeSession(session.key(), False)
 
 
 def _find_free_port() -> int:

@@ -30,6 +30,11 @@ class ServerUse:
     file: Path
     lock: FileLock
 
+    @property
+    def name(self) -> str:
+        """The name by which the server knows the sessions of this use."""
+        return self.file.name
+
     def end_use(self) -> None:
         """Ends the use; the file stays, so that the server notices that it was used."""
         self.lock.release()
@@ -37,10 +42,15 @@ class ServerUse:
 
 @dataclass(frozen=True)
 class Uses:
-    """Uses of a server: the process ids of the commands that use it, and whether it was used since the last look."""
+    """Uses of a server: the process ids of the commands that use it, and the names of the uses that have just ended."""
 
     users: tuple[str, ...]
-    was_used: bool
+    ended: tuple[str, ...]
+
+    @property
+    def is_any(self) -> bool:
+        """Whether the server was used at any time since the last look."""
+        return bool(self.users or self.ended)
 
 
 @contextmanager
@@ -82,15 +92,15 @@ def find_uses(directory: Path, fingerprint: str) -> Uses:
 
     Needs the open door.
     """
-    users, was_used = [], False
+    users, ended = [], []
     for file in sorted((directory / _USES).glob("*-*")):
         is_ours = file.read_text() == fingerprint
         if _is_locked(file):
             users += [file.name.partition("-")[0]] if is_ours else []
         else:
             file.unlink(missing_ok=True)
-            was_used |= is_ours
-    return Uses(tuple(users), was_used or bool(users))
+            ended += [file.name] if is_ours else []
+    return Uses(tuple(users), tuple(ended))
 
 
 def _is_locked(file: Path) -> bool:

@@ -230,25 +230,40 @@ def test_a_server_without_use_withdraws_its_address_and_ends(warm: MakeProfile) 
     running, now = join_warm_server(warm()), [0.0]
     directory, timer = get_directory(warm()), IdleTimer(60.0, lambda: now[0], 0)
     now[0] = 1000.0
-    assert not end_if_idle(directory, running, timer, LIMITS)
+    assert not end_if_idle(directory, running, timer, LIMITS, lambda _: None)
     leave_warm_server()
     now[0] = 2000.0
-    assert not end_if_idle(directory, running, timer, LIMITS), "it was used since the last look"
+    assert not end_if_idle(directory, running, timer, LIMITS, lambda _: None), "it was used since the last look"
     now[0] = 2059.0
-    assert not end_if_idle(directory, running, timer, LIMITS)
+    assert not end_if_idle(directory, running, timer, LIMITS, lambda _: None)
     now[0] = 2060.0
-    assert end_if_idle(directory, running, timer, LIMITS)
+    assert end_if_idle(directory, running, timer, LIMITS, lambda _: None)
     assert comes_true(lambda: not is_there(running.pid))
+
+
+def test_the_sessions_of_a_command_that_was_killed_are_closed_once(
+    warm: MakeProfile, used: Callable[[Server], subprocess.Popen[str]]
+) -> None:
+    running, closed = join_warm_server(warm()), []
+    directory, timer = get_directory(warm()), IdleTimer(60.0, lambda: 0.0, 0)
+    command = used(running)
+    end_if_idle(directory, running, timer, LIMITS, closed.extend)
+    assert closed == []
+    command.kill()
+    command.wait()
+    end_if_idle(directory, running, timer, LIMITS, closed.extend)
+    end_if_idle(directory, running, timer, LIMITS, closed.extend)
+    assert [name.partition("-")[0] for name in closed] == [str(command.pid)]
 
 
 def test_a_command_that_joins_at_the_last_moment_keeps_the_server(warm: MakeProfile) -> None:
     running, now = join_warm_server(warm()), [0.0]
     directory, timer = get_directory(warm()), IdleTimer(60.0, lambda: now[0], 0)
     leave_warm_server()
-    end_if_idle(directory, running, timer, LIMITS)
+    end_if_idle(directory, running, timer, LIMITS, lambda _: None)
     now[0] = 1000.0
     assert join_warm_server(warm()) == running
-    assert not end_if_idle(directory, running, timer, LIMITS)
+    assert not end_if_idle(directory, running, timer, LIMITS, lambda _: None)
     assert server.find_server(warm()) == running
 
 

@@ -52,6 +52,9 @@ class SparkProcess:
     server: str = ""
     """URL of the Spark Connect server that this process uses; empty for a Spark of its own."""
 
+    is_server_kept: bool = False
+    """Whether that server is one that is kept on this machine."""
+
     server_process: subprocess.Popen[bytes] | None = None
     """Process of a kept server that this process has begun to start for its own use."""
 
