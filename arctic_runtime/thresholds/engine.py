@@ -155,6 +155,9 @@ class EngineThresholds:
     connect_retries: int = 7
     """Maximum number of retries of a request to a Spark Connect server."""
 
+    kept_server_retries: int = 3
+    """Maximum number of retries of a request to a kept server, which comes back only at another port if it ends."""
+
     connect_backoff_millis: int = 8_000
     """Longest pause between two retries of a request to a Spark Connect server."""
 

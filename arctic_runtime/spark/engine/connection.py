@@ -81,8 +81,8 @@ def check_reachable(url: str, thresholds: EngineThresholds) -> None:
 def connect_session(url: str, settings: Mapping[str, str], thresholds: EngineThresholds) -> SparkSession:
     """Creates a session on the server at `url`, and sets those of `settings` that can be set in a session.
 
-    If the server dies, calls of the session fail after the time in `thresholds`; pyspark by itself would retry for ten
-    minutes.
+    If the server dies, calls of the session fail after the time in `thresholds`, and within seconds if the server is
+    kept on this machine; pyspark by itself would retry for ten minutes.
     """
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.client.retries import DefaultPolicy
@@ -90,7 +90,8 @@ def connect_session(url: str, settings: Mapping[str, str], thresholds: EngineThr
     lasting = select_fixed_settings(settings)
     wanted: dict[str, bool | float | int | str | None] = {k: v for k, v in settings.items() if k not in lasting}
     session: SparkSession = SparkSession.builder.remote(url).config(map=wanted).create()
-    patience = DefaultPolicy(max_retries=thresholds.connect_retries, max_backoff=thresholds.connect_backoff_millis)
+    retries = thresholds.kept_server_retries if PROCESS.is_server_kept else thresholds.connect_retries
+    patience = DefaultPolicy(max_retries=retries, max_backoff=thresholds.connect_backoff_millis)
     cast(Any, session).client.set_retry_policies([patience])
     PROCESS.lent.add(session)
     return session
