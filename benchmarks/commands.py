@@ -16,6 +16,7 @@ def dbt(folder: Path, command: str, target: str, environment: Mapping[str, str] 
     done = subprocess.run(
         [*_DBT, command, *where, "--log-path", str(folder / "logs"), "--target-path", str(folder / f"target-{target}")],
         env=environment,
+        stdin=subprocess.DEVNULL,  # Without a terminal no Spark is kept, unless the profile says it.
         capture_output=True,
         text=True,
         check=False,

@@ -23,6 +23,7 @@ def write_profile(bench: Lake, name: str, targets: Iterable[str]) -> Path:
         "master": profile.master,
         "server_side_parameters": dict(profile.settings),
         "threads": 1,
+        "keep_alive": 0,
     }
     outputs = {target_name: {**target, "schema": schema_of(target_name)} for target_name in targets}
     # What is JSON is YAML too.

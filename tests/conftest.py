@@ -28,6 +28,9 @@ settings.register_profile(
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+# Otherwise a Spark of each warehouse would outlive tests that are run at a terminal.
+os.environ.setdefault("CI", "true")
+
 # The Java of Debezium, which reads a few events and ends with its process, is started as that of Spark is.
 os.environ.setdefault("ARCTIC_DEBEZIUM_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 

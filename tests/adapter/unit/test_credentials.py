@@ -97,3 +97,28 @@ def test_a_target_type_brings_the_keys_of_such_a_target() -> None:
     snowflake = Profile("shop", "dev", 1, credentials(warehouse="w", target_type="snowflake")).to_target_dict()
     assert snowflake["warehouse"] == "w"
     assert "http_path" not in Profile("shop", "dev", 1, credentials(warehouse="w")).to_target_dict()
+
+
+def test_a_time_keeps_the_spark_of_a_local_master_and_nothing_keeps_it_in_ci(tmp_path: Path) -> None:
+    def keep(**given: Any) -> float:
+        return credentials(warehouse="w", **given).to_profile(tmp_path).keep_alive_seconds
+
+    assert (keep(keep_alive="2h"), keep(keep_alive=0), keep(), keep(master="spark://host:7077")) == (7200, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"method": "connect", "url": "local"}, "method: session and a local master"),
+        ({"master": "spark://host:7077"}, "found: method: session, master: spark://host:7077"),
+    ],
+)
+def test_a_time_for_a_spark_that_the_command_does_not_start_is_refused(given: dict[str, str], said: str) -> None:
+    with pytest.raises(DbtRuntimeError, match=f"(?s)`keep_alive` keeps only.*{said}"):
+        credentials(warehouse="w", keep_alive="15m", **given)
+    assert credentials(warehouse="w", keep_alive=0, **given)
+
+
+def test_a_time_that_is_none_is_refused_when_the_profile_is_read() -> None:
+    with pytest.raises(DbtRuntimeError, match="`keep_alive` must be a time"):
+        credentials(warehouse="w", keep_alive="soon")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -162,3 +163,12 @@ def test_if_memory_is_short_a_spark_ends_that_nobody_uses() -> None:
     timer = IdleTimer(60.0, Clock(), GIB)
     assert not timer.is_over(was_used=True, free_bytes=GIB - 1)
     assert timer.is_over(was_used=False, free_bytes=GIB - 1)
+
+
+@pytest.mark.parametrize(("own", "kept"), [("", 50_000), ("gc.set_threshold(90_000)", 90_000), ("gc.disable()", 700)])
+def test_dbt_searches_seldom_for_garbage_unless_the_program_has_limits_of_its_own(own: str, kept: int) -> None:
+    program = (
+        f"import gc; gc.set_threshold(700, 10, 10); {own}\nimport dbt.adapters.arctic\nprint(gc.get_threshold()[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == kept

@@ -45,8 +45,8 @@ class ArcticConnectionManager(SparkConnectionManager):
         super().__init__(profile, mp_context)
         self.arctic_profile: Profile = profile.credentials.to_profile(_project_folder(profile))  # type: ignore[attr-defined]
         self._is_read_only = False
-        PROCESS.report = logger.info
         if getattr(get_flags(), "WHICH", None) in _USES_SPARK:
+            PROCESS.report = logger.info
             begin_warm_server(self.arctic_profile)
 
     def open(self, connection: Connection) -> Connection:  # type: ignore[override]
