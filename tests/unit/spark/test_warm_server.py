@@ -52,7 +52,8 @@ def warm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeProfil
     """Makes profiles of one catalog whose embedded Spark is kept, and ends that afterwards."""
     monkeypatch.setenv("DBT_ARCTIC_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(server, "SERVER_COMMAND", (sys.executable, "-c", SERVE))
-    for name, value in {"server_use": None, "server_process": None, "report": lambda _: None}.items():
+    alone = {"root": None, "server_use": None, "server_process": None, "report": lambda _: None}
+    for name, value in alone.items():
         monkeypatch.setattr(PROCESS, name, value)
 
     def profile(seconds: float = 60.0, thresholds: Thresholds | None = None, **settings: str) -> Profile:
