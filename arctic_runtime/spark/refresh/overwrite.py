@@ -61,8 +61,10 @@ def overwrite_with_source(
 
 
 def _overwrite_once(refresh: Refresh, source: TableName, as_of: str, asked: Part) -> dict[str, int]:
-    session, upstreams = refresh.table, refresh.planner.observe_upstreams()
+    session = refresh.table
     state = session.reconcile_until_done(session.observe_state())
+    # Observed after the table, so that they have all events that its newest run has read.
+    upstreams = refresh.planner.observe_upstreams()
     last = find_last_run(state.changes)
     if state.changes is None or state.changes.head is None or state.base is None or last is None:
         raise build_not_built_error(session.model.table)

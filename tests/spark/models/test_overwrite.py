@@ -9,11 +9,13 @@ import pytest
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.spark.refresh.overwrite import overwrite_with_source
 from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.tables.table_session import TableSession
 from tests.spark.tables.test_commits import once_before
 from tests.spark.tables.test_restore import EVENTS, counted, events_model
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
+    from arctic_runtime.model.state import TableState
     from arctic_runtime.model.table import Model
 
 EXTRACT = "id int, v string"
@@ -57,6 +59,25 @@ def test_later_events_hold_and_earlier_ones_are_no_news(lake: Warehouse, merge: 
     lake.run(model, full_refresh=True)
     assert (3, "later") in lake.rows(model)
     assert lake.broken(model) == lake.left_out(model) == []
+
+
+def test_an_event_that_another_run_reads_meanwhile_holds_though_it_changed_nothing(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = events_model(lake)
+    lake.append("events", [(1, "a", 1, "c"), (5, "e", 5, "c")], EVENTS)
+    lake.run(model)
+    reconcile = TableSession.reconcile_until_done
+
+    def let_another_run_read(session: TableSession, *arguments: Any, **named: Any) -> TableState:
+        monkeypatch.setattr(TableSession, "reconcile_until_done", reconcile)
+        lake.append("events", [(5, "e", 21, "u")], EVENTS)
+        lake.run(model)
+        return reconcile(session, session.observe_state())
+
+    monkeypatch.setattr(TableSession, "reconcile_until_done", let_another_run_read)
+    assert declare(lake, model, 10, (1, "A"), (5, "old")) == (0, 1, 0)
+    assert lake.rows(model) == [(1, "A"), (5, "e")]
 
 
 PLACED = "id int, region string, v string, lsn bigint, op string"
