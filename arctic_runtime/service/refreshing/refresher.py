@@ -45,11 +45,14 @@ class Refresher:
                 return spark
 
             refreshed_outcome = perform_refresh(planner, planned, open_session, self._readers, task.with_upkeep)
-        last, limits = find_last_run(planner.observe_state().changes), self._reader.thresholds.service
-        renewal_seconds = (
-            planned.upstreams.count_seconds_to_renewal(last, limits) if planned.upstreams.reads.clocks else None
-        )
-        return Done(refreshed_outcome, planned.decision.reason in COMPUTED_EACH_TIME, renewal_seconds)
+        is_recomputed = planned.decision.reason in COMPUTED_EACH_TIME
+        return Done(refreshed_outcome, is_recomputed, self._count_seconds_to_renewal(planner, planned))
+
+    def _count_seconds_to_renewal(self, planner: RefreshPlanner, planned: PlannedRefresh) -> float | None:
+        if not planned.upstreams.reads.clocks:
+            return None
+        last = find_last_run(planner.observe_state().changes)
+        return planned.upstreams.count_seconds_to_renewal(last, self._reader.thresholds.service)
 
 
 NOT_WITHOUT_NEWS: frozenset[Reason] = COMPUTED_EACH_TIME | {"SELF_REFERENCE"}
