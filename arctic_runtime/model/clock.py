@@ -44,24 +44,27 @@ class ClockReading:
         """
         if micros == self.micros or not is_by_day:
             return micros != self.micros
-        try:
-            zone = ZoneInfo(self.zone)
-        except (OSError, ValueError, KeyError):
-            return True
-        return _find_day(micros, zone) != _find_day(self.micros, zone)
+        zone = self._find_zone()
+        return zone is None or _to_time(micros, zone).date() != _to_time(self.micros, zone).date()
 
     def count_seconds_to_next_day(self, micros: int) -> float | None:
         """Number of seconds from the time `micros` to the next day in the reading's zone; None if it is not known."""
-        try:
-            now = (_EPOCH + datetime.timedelta(microseconds=micros)).astimezone(ZoneInfo(self.zone))
-        except (OSError, ValueError, KeyError):
+        zone = self._find_zone()
+        if zone is None:
             return None
-        next_day = datetime.datetime.combine(now.date() + datetime.timedelta(days=1), datetime.time(), now.tzinfo)
+        now = _to_time(micros, zone)
+        next_day = datetime.datetime.combine(now.date() + datetime.timedelta(days=1), datetime.time(), zone)
         return (next_day.astimezone(datetime.timezone.utc) - now).total_seconds()
 
+    def _find_zone(self) -> ZoneInfo | None:
+        try:
+            return ZoneInfo(self.zone)
+        except (OSError, ValueError, KeyError):
+            return None
 
-def _find_day(micros: int, zone: ZoneInfo) -> datetime.date:
-    return (_EPOCH + datetime.timedelta(microseconds=micros)).astimezone(zone).date()
+
+def _to_time(micros: int, zone: ZoneInfo) -> datetime.datetime:
+    return (_EPOCH + datetime.timedelta(microseconds=micros)).astimezone(zone)
 
 
 def to_micros(time: datetime.datetime) -> int:
