@@ -45,7 +45,7 @@ def perform_command(options: argparse.Namespace) -> Answer:
     patch = write_adoption_patch(options.project_dir, manifest, options.models)
     if options.patch:
         return Answer({"patch": patch.diff}, (patch.diff.rstrip("\n"),) if patch.diff else ())
-    project = load_project(options.project_dir, options.profiles_dir, options.target)
+    project = load_project(options.project_dir, options.profiles_dir, options.target, manifest)
     incremental = {*patch.models, *patch.configured, *patch.keyless}
     models = project.select_models([name for name in options.models if name not in incremental])
     models = () if options.models and incremental.issuperset(options.models) else models

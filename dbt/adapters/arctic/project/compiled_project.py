@@ -65,14 +65,17 @@ class CompiledProject:
         raise ConfigError(f"no arctic model is named {name}.", actual=known)
 
 
-def load_project(project_dir: Path, profiles_dir: Path | None, target: str | None) -> CompiledProject:
+def load_project(
+    project_dir: Path, profiles_dir: Path | None, target: str | None, manifest: Any = None
+) -> CompiledProject:
     """Compiles a project as dbt does, without overwriting dbt's files about its last run.
 
-    Raises ConfigError if dbt can't compile it, and for models without a primary key.
+    `manifest` is the result of `parse_manifest` for the project, which is parsed here if it is None. Raises ConfigError
+    if dbt can't compile it, and for models without a primary key.
     """
     from dbt.cli.main import dbtRunner
 
-    manifest = parse_manifest(project_dir, profiles_dir, target)
+    manifest = manifest or parse_manifest(project_dir, profiles_dir, target)
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch:
         command = ["compile", "--select", "config.materialized:arctic", "--no-write-json", "--target-path", scratch]
         outcome: Any = dbtRunner(manifest=manifest).invoke(
