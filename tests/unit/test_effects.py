@@ -258,7 +258,15 @@ def names_used(tree: ast.AST) -> Iterator[str]:
     """The names of effects that a module gives to a gateway, or to a function that gives them to one."""
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and call.args and isinstance(first := call.args[0], ast.Constant):
-            passing = ("SetProperties", "set_tag", "drop_tag", "create_table", "write_internal_table", "_drop_branch")
+            passing = (
+                "SetProperties",
+                "set_tag",
+                "drop_tag",
+                "create_table",
+                "write_internal_table",
+                "_drop_branch",
+                "commit_summary",
+            )
             if called(call) in (*GATEWAYS, *passing) and isinstance(first.value, str):
                 yield first.value
 

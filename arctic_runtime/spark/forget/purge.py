@@ -23,8 +23,8 @@ from arctic_runtime.spark.engine.settings import override_settings
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_name, quote_number, quote_text
 from arctic_runtime.spark.tables.commit import (
     build_merged_summary,
-    build_summary_options,
     build_summary_settings,
+    commit_summary,
     perform_statement,
     set_properties,
     swap_in,
@@ -116,7 +116,7 @@ def purge_base(near: Sql, context: Context) -> Rewritten:
 
     def write_rewrite(branch: tuple[str, ...]) -> Rewritten:
         done = _rewrite_deleted(context, table, branch, near)
-        _append_nothing(context.spark, branch, merged)
+        commit_summary("forget.record", context.spark, branch, merged)
         return done
 
     return swap_in(context.attempt, table, base.snapshot, write_rewrite)
@@ -134,7 +134,12 @@ def record_run(context: Context) -> None:
     assert last is not None
     record = last.to_repeat("full", "FORGOTTEN").encode()
     table, spark = context.model.table.changes, context.spark
-    swap_in(context.attempt, table, changes.head.snapshot, lambda branch: _append_nothing(spark, branch, record))
+    swap_in(
+        context.attempt,
+        table,
+        changes.head.snapshot,
+        lambda branch: commit_summary("forget.record", spark, branch, record),
+    )
 
 
 def record_merged(merged: Version, context: Context) -> None:
@@ -145,7 +150,9 @@ def record_merged(merged: Version, context: Context) -> None:
     base, table, spark = context.state.base, context.model.base, context.spark
     assert base is not None
     record = build_merged_summary(merged)
-    swap_in(context.attempt, table, base.snapshot, lambda branch: _append_nothing(spark, branch, record))
+    swap_in(
+        context.attempt, table, base.snapshot, lambda branch: commit_summary("forget.record", spark, branch, record)
+    )
 
 
 def rewrite_manifests(spark: SparkSession, table: TableName) -> None:
@@ -188,10 +195,3 @@ def _rewrite_deleted(context: Context, table: TableName, branch: Sequence[str], 
     if done["failed_data_files_count"]:
         raise CommitConflict(f"{table}: some files could not be rewritten.", fix="run `arctic forget` again")
     return Rewritten(done["rewritten_data_files_count"], done["rewritten_bytes_count"])
-
-
-def _append_nothing(spark: SparkSession, branch: Sequence[str], summary: dict[str, str]) -> None:
-    writer = (
-        spark.table(quote_name(*branch)).limit(0).writeTo(quote_name(*branch)).options(**build_summary_options(summary))
-    )
-    perform_effect("forget.record", writer.append, f"copy the snapshot properties to {'.'.join(branch)}", SPARK)

@@ -7,14 +7,12 @@ from dataclasses import replace
 
 from arctic_runtime.catalog.observation.columns import UNSORTED
 from arctic_runtime.catalog.observation.manifests import observe_specs
-from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.baseline import Baseline
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import BASELINE, BASELINE_TAG_PREFIX, KIND, LAYOUT, MERGED, PRIMARY_KEY
 from arctic_runtime.model.step import AdoptBase
 from arctic_runtime.model.table import Transform
-from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import (
     Sql,
     fill_statement,
@@ -25,7 +23,7 @@ from arctic_runtime.spark.engine.statement import (
 )
 from arctic_runtime.spark.tables.commit import (
     build_merged_summary,
-    build_summary_options,
+    commit_summary,
     drop_tag,
     perform_statement,
     set_properties,
@@ -60,11 +58,10 @@ def adopt_base(step: AdoptBase, context: Context) -> None:
     set_tag("base.adopt.tag", spark, table, baseline.tag, baseline.snapshot)
     size = int(head.summary.additional_properties.get("total-files-size", 0)) if head and head.summary else 0
     if not is_recorded:
-        options = build_summary_options(build_merged_summary(step.version))
+        record = build_merged_summary(step.version)
 
         def record_merged(branch: tuple[str, ...]) -> None:
-            writer = spark.table(quote_name(*branch)).limit(0).writeTo(quote_name(*branch)).options(**options)
-            perform_effect("base.adopt.record", writer.append, f"record that {table} has no changes yet", SPARK)
+            commit_summary("base.adopt.record", spark, branch, record)
 
         swap_in(context.attempt, table, baseline.snapshot, record_merged)
     _set_transforms(context, table, _choose_transforms(step, context, size))

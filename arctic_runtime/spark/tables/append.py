@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import DataError
 from arctic_runtime.model.change_set import ChangeSet
+from arctic_runtime.model.clock import to_micros
 from arctic_runtime.model.columns import ACTION, BEFORE, TIMESTAMP, find_column
 from arctic_runtime.model.files.bounds import is_bounded
 from arctic_runtime.model.shape import DELETE, FLAWS, INSERT, UPDATE, UPSERT, Shape
@@ -156,8 +157,8 @@ def _build_counts(kinds: Mapping[str, Sql]) -> list[Sql]:
 
 def _build_time_expression(now: datetime.datetime) -> Sql:
     """Builds the expression of a change row's time: its own `_ts`, or if that is null, `now`, the time of the run."""
-    micros = (now - datetime.datetime.fromtimestamp(0, datetime.timezone.utc)) // datetime.timedelta(microseconds=1)
-    run = hide_constant(fill_statement("timestamp_micros({micros})", micros=quote_number(micros)), quote_name(ACTION))
+    micros = quote_number(to_micros(now))
+    run = hide_constant(fill_statement("timestamp_micros({micros})", micros=micros), quote_name(ACTION))
     return fill_statement("coalesce({own}, {run})", own=quote_name(TIMESTAMP), run=run)
 
 

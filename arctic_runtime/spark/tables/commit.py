@@ -247,6 +247,13 @@ def _drop_branch(effect_name: str, spark: SparkSession, table: TableName, branch
     perform_statement(effect_name, spark, drop)
 
 
+def commit_summary(effect_name: str, spark: SparkSession, table: tuple[str, ...], summary: Mapping[str, str]) -> None:
+    """Commits a snapshot without rows, with `summary`, to a table or branch whose name has the parts `table`."""
+    name = quote_name(*table)
+    writer = spark.table(name).limit(0).writeTo(name).options(**build_summary_options(summary))
+    perform_effect(effect_name, writer.append, f"commit the snapshot properties of {'.'.join(table)}", SPARK)
+
+
 def perform_statement(effect_name: str, spark: SparkSession, sql: Sql) -> DataFrame:
     """Runs a SQL statement as the effect `effect_name`, an entry of `EFFECTS`, and returns its result.
 

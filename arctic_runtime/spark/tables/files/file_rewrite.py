@@ -22,7 +22,7 @@ from arctic_runtime.spark.engine.statement import (
     quote_text,
     type_name,
 )
-from arctic_runtime.spark.tables.commit import build_merged_summary, build_summary_options, swap_in
+from arctic_runtime.spark.tables.commit import build_merged_summary, commit_summary, swap_in
 from arctic_runtime.spark.tables.context import Context
 
 ANY_SIZE = 2**62
@@ -56,13 +56,7 @@ def _stamp_merged_version(spark: SparkSession, branch: tuple[str, ...], merged: 
 
     The newest snapshot needs this entry, and the procedure `rewrite_data_files` can't add it to its own commit.
     """
-    writer = (
-        spark.table(quote_name(*branch))
-        .limit(0)
-        .writeTo(quote_name(*branch))
-        .options(**build_summary_options(build_merged_summary(merged)))
-    )
-    perform_effect("compaction.stamp", writer.append, f"record the version that {'.'.join(branch)} is merged to", SPARK)
+    commit_summary("compaction.stamp", spark, branch, build_merged_summary(merged))
 
 
 def _write_rewrite_call(step: RewriteFiles, context: Context) -> Sql:
