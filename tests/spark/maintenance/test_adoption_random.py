@@ -3,40 +3,32 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
-from arctic_runtime.catalog.lookup import look_up_row
-from arctic_runtime.model.files.compaction import CompactionMode
 from arctic_runtime.model.forgetting import Forget
-from arctic_runtime.operations.inspect import read_history
 from arctic_runtime.spark.forget.forgetting import Forgetting
 from arctic_runtime.spark.maintenance.adoption import adopt_table, undo_adoption
-from arctic_runtime.spark.maintenance.compaction import compact_table
-from arctic_runtime.spark.refresh.restore import restore_version
 from tests.spark.maintenance.test_expiry import expiring
+from tests.spark.table_operations import KEYS, Rows, TableOperations
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from arctic_runtime.model.table import Model
 
-KEYS = st.integers(1, 12)
 ROWS = st.dictionaries(KEYS, st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=6)
 COLUMNS = "id int, g string, v int"
-Rows = dict[int, tuple[Any, ...]]
 
 _numbers = itertools.count()
 
 
-class AdoptedOperations(RuleBasedStateMachine):
+class AdoptedOperations(TableOperations):
     """A table of others is adopted; then its source changes, runs follow, and upkeep goes on beside."""
-
-    lake: ClassVar[Warehouse]
 
     @initialize(theirs=ROWS.filter(bool), source=ROWS, version=st.sampled_from([2, 3]), partitioned=st.booleans())
     def adopt(self, theirs: Rows, source: Rows, version: int, partitioned: bool) -> None:
@@ -65,7 +57,7 @@ class AdoptedOperations(RuleBasedStateMachine):
             exclude_columns=["_action"],
         )
         adopt_table(self.lake.session_of(self.model))
-        self._remember()
+        self.remember()
 
     @property
     def model(self) -> Model:
@@ -85,11 +77,7 @@ class AdoptedOperations(RuleBasedStateMachine):
     def run(self, full_refresh: bool) -> None:
         self.lake.run(self.model, full_refresh=full_refresh)
         self.table = dict(self.source)
-        self._remember()
-
-    @rule(mode=st.sampled_from(CompactionMode.__args__))  # type: ignore[attr-defined]
-    def compact(self, mode: CompactionMode) -> None:
-        compact_table(self.lake.session_of(self.model), mode)
+        self.remember()
 
     @rule(nodes=st.sampled_from([1, 2, 4]))
     def lay_out(self, nodes: int) -> None:
@@ -98,14 +86,6 @@ class AdoptedOperations(RuleBasedStateMachine):
     @rule()
     def expire(self) -> None:
         expiring(self.lake, self.model, self.down, self.copy)
-
-    @rule(data=st.data())
-    def restore(self, data: st.DataObject) -> None:
-        kept = [entry.version for entry in read_history(self.lake.reader, self.model) if entry.version in self.versions]
-        version = data.draw(st.sampled_from(kept))
-        restore_version(self.lake.session_of(self.model), version)
-        self.table = dict(self.versions[version])
-        self._remember()
 
     @rule(key=KEYS)
     def forget(self, key: int) -> None:
@@ -118,30 +98,12 @@ class AdoptedOperations(RuleBasedStateMachine):
             self.lake.run(model)
         Forgetting(self.model, models, self.lake.reader, lambda: self.lake.spark, Forget(keys=(str(key),))).run_forget()
         self.versions = {}
-        self._remember()
-
-    @rule()
-    def follow(self) -> None:
-        self.lake.run(self.down)
-        groups: dict[str, list[int]] = {}
-        for g, v in self.table.values():
-            groups.setdefault(g, []).append(v)
-        assert self.lake.rows(self.down) == sorted(((g, len(v), sum(v)) for g, v in groups.items()), key=repr)
+        self.remember()
 
     @rule()
     def follow_changes(self) -> None:
         self.lake.run(self.copy)
         assert self.lake.rows(self.copy) == sorted(((key, *row) for key, row in self.table.items()), key=repr)
-
-    @rule(key=KEYS)
-    def look(self, key: int) -> None:
-        row = look_up_row(self.lake.reader, self.model, [str(key)]).row
-        assert (row and tuple(row.values())) == ((key, *self.table[key]) if key in self.table else None)
-
-    @precondition(lambda self: hasattr(self, "name"))
-    @invariant()
-    def the_table_is_the_dict(self) -> None:
-        assert self.lake.rows(self.model) == sorted(((key, *row) for key, row in self.table.items()), key=repr)
 
     def teardown(self) -> None:
         if hasattr(self, "copy"):
@@ -151,9 +113,6 @@ class AdoptedOperations(RuleBasedStateMachine):
             self.follow_changes()
             assert self.lake.broken(self.down) == []
             undo_adoption(self.lake.session_of(self.model))
-
-    def _remember(self) -> None:
-        self.versions[str(self.lake.head(self.model))] = dict(self.table)
 
 
 @pytest.mark.slow

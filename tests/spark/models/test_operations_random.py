@@ -3,53 +3,43 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
-    invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
 
-from arctic_runtime.catalog.lookup import look_up_row
-from arctic_runtime.model.files.compaction import CompactionMode
 from arctic_runtime.model.table import Merge
-from arctic_runtime.operations.inspect import read_history
-from arctic_runtime.spark.maintenance.compaction import compact_table
 from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
 from arctic_runtime.spark.refresh.overwrite import overwrite_with_source
-from arctic_runtime.spark.refresh.restore import restore_version
 from tests.spark.maintenance.test_expiry import expiring
+from tests.spark.table_operations import KEYS, Rows, TableOperations
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from arctic_runtime.model.table import Model
 
-KEYS = st.integers(1, 12)
 REGIONS = st.sampled_from(["eu", "us", None])
 Row = tuple[Any, ...]
 
 _numbers = itertools.count()
 
 
-class Operations(RuleBasedStateMachine):
+class Operations(TableOperations):
     """Events come, runs apply them, and upkeep goes on beside; a second table follows the first."""
-
-    lake: ClassVar[Warehouse]
 
     @initialize(merge=st.sampled_from(Merge.__args__), partitioned=st.booleans())  # type: ignore[attr-defined]
     def build(self, merge: Merge, partitioned: bool) -> None:
         self.number, self.lsn, self.declared = next(_numbers), 0, 0
         self.waiting: dict[int, tuple[int, Row | None]] = {}
         self.read: dict[int, int] = {}
-        self.table: dict[int, Row] = {}
-        self.versions: dict[str, dict[int, Row]] = {}
+        self.table: Rows = {}
+        self.versions: dict[str, Rows] = {}
         self.savepoints: set[str] = set()
         config = {"partition_by": ["region"]} if partitioned else {}
         self.events = f"events{self.number}"
@@ -93,23 +83,11 @@ class Operations(RuleBasedStateMachine):
             self.table.pop(key, None)
             self.table |= {} if row is None else {key: (row[0] or "none", row[1])}
         self.waiting = {}
-        self._remember()
-
-    @rule(mode=st.sampled_from(CompactionMode.__args__))  # type: ignore[attr-defined]
-    def compact(self, mode: CompactionMode) -> None:
-        compact_table(self.lake.session_of(self.model), mode)
+        self.remember()
 
     @rule()
     def expire(self) -> None:
         expiring(self.lake, self.model, self.down)
-
-    @rule(data=st.data())
-    def restore(self, data: st.DataObject) -> None:
-        kept = [entry.version for entry in read_history(self.lake.reader, self.model) if entry.version in self.versions]
-        version = data.draw(st.sampled_from(kept))
-        restore_version(self.lake.session_of(self.model), version)
-        self.table = dict(self.versions[version])
-        self._remember()
 
     @rule(name=st.sampled_from(["a", "b"]))
     def save(self, name: str) -> None:
@@ -124,7 +102,7 @@ class Operations(RuleBasedStateMachine):
         rows=st.dictionaries(KEYS, st.tuples(REGIONS.filter(bool), st.integers(0, 9)), max_size=5),
         back=st.integers(0, 4),
     )
-    def declare(self, rows: dict[int, Row], back: int) -> None:
+    def declare(self, rows: Rows, back: int) -> None:
         """A key of which something later was read keeps what it has, also where a restore has undone that."""
         place = max(self.declared, self.lsn - back)
         extract = f"extract{self.number}"
@@ -135,25 +113,7 @@ class Operations(RuleBasedStateMachine):
         self.table = {**{key: row for key, row in rows.items() if key not in later}, **kept}
         self.waiting = {key: (lsn, row) for key, (lsn, row) in self.waiting.items() if lsn > place}
         self.declared = place
-        self._remember()
-
-    @rule()
-    def follow(self) -> None:
-        self.lake.run(self.down)
-        groups: dict[str, list[int]] = {}
-        for region, v in self.table.values():
-            groups.setdefault(region, []).append(v)
-        assert self.lake.rows(self.down) == sorted(((r, len(v), sum(v)) for r, v in groups.items()), key=repr)
-
-    @rule(key=KEYS)
-    def look(self, key: int) -> None:
-        row = look_up_row(self.lake.reader, self.model, [str(key)]).row
-        assert (row and tuple(row.values())) == ((key, *self.table[key]) if key in self.table else None)
-
-    @precondition(lambda self: hasattr(self, "model"))
-    @invariant()
-    def the_table_is_the_dict(self) -> None:
-        assert self.lake.rows(self.model) == sorted(((key, *row) for key, row in self.table.items()), key=repr)
+        self.remember()
 
     def teardown(self) -> None:
         if hasattr(self, "model"):
@@ -161,9 +121,6 @@ class Operations(RuleBasedStateMachine):
             assert self.lake.broken(self.model) == []
             self.follow()
             assert self.lake.broken(self.down) == []
-
-    def _remember(self) -> None:
-        self.versions[str(self.lake.head(self.model))] = dict(self.table)
 
 
 @pytest.mark.slow
