@@ -15,6 +15,7 @@ from arctic_runtime.ingest.transports.kafka.connector import KAFKA
 from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
 from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine.thread_sessions import ThreadSessions
 from arctic_runtime.suggestions import suggest_nearest
 
 CONNECTORS: tuple[Connector, ...] = (POSTGRESQL, MYSQL, MARIADB, KAFKA, FILES)
@@ -40,9 +41,13 @@ def with_jars(profile: Profile, sources: Iterable[IngestSource]) -> Profile:
 
 
 def connect(source: IngestSource, reader: CatalogReader, session: Session) -> Connection:
-    """Creates the connection of a source; raises ConfigError for an unknown connector or for wrong settings."""
+    """Creates the connection of a source, which opens one session for each of its threads.
+
+    Raises ConfigError for an unknown connector or for wrong settings.
+    """
     connector = _find_connector(source)
-    return replace(connector.connect(source, reader, session), parse_position=connector.parse_position)
+    connection = connector.connect(source, reader, ThreadSessions(session).open_session)
+    return replace(connection, parse_position=connector.parse_position)
 
 
 def get_position_parser(connector: str) -> ParsePosition:

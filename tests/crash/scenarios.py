@@ -653,7 +653,7 @@ def ingestion_of_files() -> Scenario:
         table = IngestedTable("orders", "orders", lake.table("orders"), {"primary_key": ["id"]}, columns)
         source = IngestSource("shop", "files", {}, (table,), lake.table("shop__dead_letters"))
         often = lake.under(transports={"file_log_snapshots": 0}, ingest={"lease_seconds": 0})
-        spark, limits = (lambda: lake.spark), often.reader.thresholds.transports
+        spark, limits = lake.environment.new_session, often.reader.thresholds.transports
         log = FileTable(lake.table("shop__files"), often.reader, spark)
         files = Files(Folder(str(folder(lake))), {"orders": "*"}, log, spark, limits)
         Ingestion(source, Connection(files, build_rows_format()), often.reader, spark).run(once=True)

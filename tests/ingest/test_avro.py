@@ -90,8 +90,8 @@ def source_of(
 def ingest(lake: Warehouse, source: IngestSource) -> list[BatchReport]:
     lake = lake.under(ingest={"lease_seconds": 0}, transports={"answer_seconds": 5})
     reports: list[BatchReport] = []
-    connection = connect(source, lake.reader, lambda: lake.spark)
-    Ingestion(source, connection, lake.reader, lambda: lake.spark, Listeners(reports.append)).run(once=True)
+    connection = connect(source, lake.reader, lake.environment.new_session)
+    Ingestion(source, connection, lake.reader, lake.environment.new_session, Listeners(reports.append)).run(once=True)
     return reports
 
 
@@ -227,7 +227,7 @@ def test_dead_letters_are_decoded_again_by_their_schemas(
     ingest(lake, narrow)
     assert dead(lake)["0:0"] == "column n: the value does not fit int"
     wide = source_of(lake, kafka, registry, {"orders": topic}, columns={"n": "bigint"}, **rows_of)
-    connection = connect(wide, lake.reader, lambda: lake.spark)
+    connection = connect(wide, lake.reader, lake.environment.new_session)
     session = lake.environment.new_session
     [done] = replay_dead_letters(wide, connection.form, lake.reader, session, connection.read_messages)
     assert (done.read, done.applied, done.dead) == (2, 1, 1)

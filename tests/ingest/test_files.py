@@ -164,12 +164,12 @@ def shop(lake: Warehouse) -> IngestSource:
 def ingest(lake: Warehouse, folder: Path) -> list[BatchReport]:
     reports: list[BatchReport] = []
     lake = lake.under(ingest={"lease_seconds": 0})
-    log = FileTable(lake.table("shop__files"), lake.reader, lambda: lake.spark)
-    files = Files(Folder(str(folder)), {"orders": "*"}, log, lambda: lake.spark, LIMITS)
+    log = FileTable(lake.table("shop__files"), lake.reader, lake.environment.new_session)
+    files = Files(Folder(str(folder)), {"orders": "*"}, log, lake.environment.new_session, LIMITS)
     form = make_format("rows", {"operation": "op"})
-    Ingestion(shop(lake), Connection(files, form), lake.reader, lambda: lake.spark, Listeners(reports.append)).run(
-        once=True
-    )
+    Ingestion(
+        shop(lake), Connection(files, form), lake.reader, lake.environment.new_session, Listeners(reports.append)
+    ).run(once=True)
     return reports
 
 
@@ -225,7 +225,7 @@ def test_the_file_log_is_rewritten_as_one_file(lake: Warehouse, tmp_path: Path) 
     for number in range(4):
         (tmp_path / f"{number}.json").write_text(line(number, "a"))
         ingest(often, tmp_path)
-    log = FileTable(lake.table("shop__files"), lake.reader, lambda: lake.spark)
+    log = FileTable(lake.table("shop__files"), lake.reader, lake.environment.new_session)
     assert [[file.path for file in files] for files in log.list_batches().values()] == [[f"{n}.json"] for n in range(4)]
     assert len(lake.reader.load_table(lake.namespace, "shop__files").snapshots()) <= 3
     assert orders(lake) == {(number, "a") for number in range(4)}

@@ -253,9 +253,9 @@ def ingest(
         "shop", "kafka", given, tuple(tables.values()), lake.table("shop__dead_letters"), max_dead_letters=None
     )
     lake = lake.under(ingest={"lease_seconds": 0}, transports={"batch_events": most})
-    connection = connect(source, lake.reader, lambda: lake.spark)
+    connection = connect(source, lake.reader, lake.environment.new_session)
     reports: list[BatchReport] = []
-    job = Ingestion(source, connection, lake.reader, lambda: lake.spark, Listeners(reports.append))
+    job = Ingestion(source, connection, lake.reader, lake.environment.new_session, Listeners(reports.append))
     job.run(once=True)
     return reports
 

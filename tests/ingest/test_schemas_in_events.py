@@ -43,8 +43,12 @@ def row(id_: int, kind: int = 1, tags: int = 0, raw: str = "\x00\xff", **more: s
 def ingest(lake: Warehouse, folder: Path, name: str, log: Noted | None = None, **options: Any) -> None:
     table = IngestedTable("orders", "orders", lake.table("orders"), {}, options.pop("columns", {}))
     source = IngestSource("shop", "files", {}, (table,), lake.table("shop__dead_letters"), max_dead_letters=None)
-    files = Files(Folder(str(folder)), {"orders": "*"}, log or Noted(), lambda: lake.spark, TransportThresholds())
-    Ingestion(source, Connection(files, make_format(name, options)), lake.reader, lambda: lake.spark).run(once=True)
+    files = Files(
+        Folder(str(folder)), {"orders": "*"}, log or Noted(), lake.environment.new_session, TransportThresholds()
+    )
+    Ingestion(source, Connection(files, make_format(name, options)), lake.reader, lake.environment.new_session).run(
+        once=True
+    )
 
 
 def orders(lake: Warehouse, *columns: str) -> set[tuple[Any, ...]]:
@@ -145,9 +149,9 @@ def test_debezium_events_with_their_schema_become_rows(lake: Warehouse, tmp_path
     (tmp_path / "1.json").write_text("\n".join(lines))
     table = IngestedTable("orders", "orders", lake.table("orders"), {"primary_key": ["id"]})
     source = IngestSource("shop", "files", {}, (table,), lake.table("shop__dead_letters"))
-    files = Files(Folder(str(tmp_path)), {"orders": "*"}, Noted(), lambda: lake.spark, TransportThresholds())
+    files = Files(Folder(str(tmp_path)), {"orders": "*"}, Noted(), lake.environment.new_session, TransportThresholds())
     form = make_format("debezium", {"with_schema": True})
-    Ingestion(source, Connection(files, form), lake.reader, lambda: lake.spark).run(once=True)
+    Ingestion(source, Connection(files, form), lake.reader, lake.environment.new_session).run(once=True)
     assert {(row[0], str(row[1]), row[2]) for row in orders(lake, "id", "price", "n")} == {
         (1, "-123.45", None),
         (2, "None", 3),

@@ -31,6 +31,7 @@ from arctic_runtime.model.sources.ingestion import Failure, Progress
 from arctic_runtime.profile import mask_text
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
+from arctic_runtime.spark.engine.thread_sessions import ThreadSessions
 from arctic_runtime.suggestions import suggest_nearest
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Ingestion:
 
     A batch is published to each of its tables, then the source's progress is saved, and then the batch is acknowledged
     to the source. If the process dies in between, events are read again; each table then leaves out the events up to
-    the position stored with its last commit. `session` returns a separate Spark session for each thread that calls it.
+    the position stored with its last commit. `session` opens a new Spark session at each call; each thread opens one.
     """
 
     def __init__(
@@ -63,12 +64,11 @@ class Ingestion:
         self._transport = connection.transport
         self._parse_position = connection.parse_position
         self._reader = reader
-        self._sessions = threading.local()
-        self._session = session
         self._reporter = Reporter(listeners or Listeners())
-        self._dead_letters = DeadLetterTable(source.dead_letter_table, reader, self._open_session)
-        self._lease = SourceLease(source.dead_letter_table, reader, self._open_session)
-        self._tables = SourceTables(source, connection, reader, self._open_session)
+        open_session = ThreadSessions(session).open_session
+        self._dead_letters = DeadLetterTable(source.dead_letter_table, reader, open_session)
+        self._lease = SourceLease(source.dead_letter_table, reader, open_session)
+        self._tables = SourceTables(source, connection, reader, open_session)
         actions = reader.thresholds.engine.parallel_actions
         self._pool = ThreadPoolExecutor(actions, "ingest")
         self._merges = BaseMerges(reader.thresholds.ingest.look_seconds)
@@ -375,12 +375,6 @@ class Ingestion:
     def _check_dead_letters(self) -> None:
         shown = self._reader.thresholds.reports.dead_letter_reasons
         self._dead_letters.check_limit(self.source.name, self.source.max_dead_letters, shown)
-
-    def _open_session(self) -> SparkSession:
-        if not hasattr(self._sessions, "spark"):
-            self._sessions.spark = self._session()
-        session: SparkSession = self._sessions.spark
-        return session
 
 
 def _advance(progress: Progress, batch: Batch, results: Sequence[TableResult]) -> Progress:
