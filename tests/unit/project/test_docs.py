@@ -56,6 +56,8 @@ MACROS_IN_EXAMPLES = (
 
 LARGEST_PICTURE_BYTES = 200_000
 _DELAY = "rows of a source until DWS shows them, 95th percentile, a minute of load; `dbt run` in a loop / a service"
+_INGESTED = "commit in PostgreSQL until its ODS table shows it, 99th percentile"
+_WINDOW = "window of 30 days with 5 million rows, a day later: table / ours; in groups"
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -216,15 +218,30 @@ def test_pictures_of_the_page_are_used_and_small(picture: Path) -> None:
     assert picture.stat().st_size <= LARGEST_PICTURE_BYTES
 
 
+def measured_figures() -> dict[str, str]:
+    """Name of each figure of the benchmarks → what was measured."""
+    lines = [[cell.strip() for cell in line.split("|")] for line in read("docs/benchmarks.md").splitlines()]
+    return {cells[1]: cells[2] for cells in lines if len(cells) > 2}
+
+
 def test_the_readmes_figures_are_measured() -> None:
-    results = [[cell.strip() for cell in line.split("|")] for line in read("docs/benchmarks.md").splitlines()]
-    measured = {cells[1]: cells[2] for cells in results if len(cells) > 2}
+    measured = measured_figures()
     documented = dict(re.findall(r"^\| \*\*([\d.]+)[^*]*\*\*.*? \| (\w+ \w+)", read("README.md"), re.MULTILINE))
     assert documented == {
         measured["join, 1% changed: table / `on_read`"]: "a join",
         measured["default MERGE / `on_read`, `changelog: lookup`"]: "writing 1",
         measured[_DELAY].split(" s; ")[0]: "until a",
     }
+
+
+def test_the_figures_of_the_comparison_are_measured() -> None:
+    measured = measured_figures()
+    text = " ".join(section(read("docs/comparison.md"), "## When not to take dbt-arctic").split())
+    third_layer = measured[_DELAY].split("; ")[0]
+    assert f"third layer of models within [{third_layer}](benchmarks.md#results), 95th percentile" in text
+    assert f"in its ingested table within {measured[_INGESTED]}, 99th percentile" in text
+    slower = float(measured[_WINDOW].split("; ")[0]) < 1
+    assert slower == ("a day later that has [taken longer](benchmarks.md#results) than building the table anew" in text)
 
 
 @pytest.mark.parametrize("block", blocks("yaml", "yml", "json"), ids=lambda block: block.page)
