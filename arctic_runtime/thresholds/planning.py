@@ -206,7 +206,13 @@ class MergeThresholds:
     """Maximum factor on `unmerged_share` and `unmerged_commits` if commits follow faster than merges can be done."""
 
     overwritten_base_rows: int = 100_000
-    """Maximum rows of an unpartitioned base that a merge overwrites in one commit; other merges take two commits."""
+    """Maximum rows of an unpartitioned base that a merge always overwrites in one commit; other merges take two."""
+
+    overwritten_base_values: int = 1_500_000
+    """Maximum values (rows times columns) of a larger base that is overwritten too.
+
+    Measured: two cores write them in the time in which a delete and an append of few rows are planned.
+    """
 
     settling_rounds: int = 20
     """Rounds of reconciliation after which base and view must agree with the change table; otherwise it is an error."""

@@ -14,7 +14,7 @@ from arctic_runtime.effects import perform_effect
 from arctic_runtime.model.columns import ACTION
 from arctic_runtime.model.files.bounds import Bound
 from arctic_runtime.model.shape import DELETE, INSERT
-from arctic_runtime.model.state import ChangeTableState
+from arctic_runtime.model.state import BaseState, ChangeTableState
 from arctic_runtime.model.step import (
     MergeBase,
 )
@@ -103,7 +103,7 @@ def merge_base(step: MergeBase, context: Context) -> None:
     assert base is not None
     assert changes is not None
     appended = read_own_changes(spark, model.table.changes, changes, step.start, step.end)
-    if base.rows <= context.thresholds.merge.overwritten_base_rows and not model.config.partition_by:
+    if _is_overwritten(base, context):
         # Read as one part, so that no row has to be shuffled to be joined with its change.
         old = read_table(spark, step.table, step.expected, base.old_column_names).coalesce(1)
         came = appended.coalesce(1)
@@ -130,6 +130,15 @@ def merge_base(step: MergeBase, context: Context) -> None:
         _replace_rows(context, branch, replaced_rows, alive, build_merged_summary(step.end))
 
     swap_in(context.attempt, step.table, step.expected, merge_attempt)
+
+
+def _is_overwritten(base: BaseState, context: Context) -> bool:
+    """Whether writing all rows of a base table anew takes less time than a delete and an append of changed rows."""
+    limits = context.thresholds.merge
+    is_small = base.rows <= limits.overwritten_base_rows
+    return not context.model.config.partition_by and (
+        is_small or base.rows * len(base.columns) <= limits.overwritten_base_values
+    )
 
 
 @dataclass(frozen=True)
