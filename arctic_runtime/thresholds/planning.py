@@ -197,7 +197,16 @@ class MergeThresholds:
     """Ratio of unmerged change rows to rows of the base above which they are merged, for a table merged on read."""
 
     unmerged_commits: int = 50
-    """Number of unmerged commits from which on they are merged, because readers open at least one file for each."""
+    """Number of unmerged commits from which on they are merged, because readers open at least one file for each.
+
+    A base that takes little time to merge is merged after fewer commits.
+    """
+
+    merge_seconds: float = 0.3
+    """Assumed seconds of a merge besides those of its rows, and of a merge that overwrites a small base."""
+
+    unmerged_read_seconds: float = 0.15
+    """Assumed seconds by which unmerged rows delay a reader, whatever the number of their commits."""
 
     merged_rows_per_second: int = 500_000
     """Assumed number of a base's rows that a merge processes in a second."""

@@ -164,7 +164,7 @@ def _plan_merge(
         )
     pending = changes.list_commits_after(base.merged)
     may_wait = model.config.merge == "on_read" and not fold
-    if not pending or (may_wait and not _is_worth_folding(changes, base, thresholds)):
+    if not pending or (may_wait and not _is_worth_folding(model, changes, base, thresholds)):
         return None
     return MergeBase(
         model.base, base.snapshot, base.merged, _get_newest_version(changes), changes.count_after(base.merged)
@@ -189,14 +189,33 @@ def compute_merge_relaxation(base_rows: int, pending: Sequence[Commit], threshol
     return min(thresholds.longest_wait_factor, max(1.0, slower))
 
 
-def _is_worth_folding(changes: ChangeTableState, base: BaseState, thresholds: MergeThresholds) -> bool:
+def is_overwritten(model: Model, base: BaseState, thresholds: MergeThresholds) -> bool:
+    """Whether a merge writes all rows of the base anew, since a delete and an append of changed rows take longer."""
+    is_small = base.rows <= thresholds.overwritten_base_rows
+    return not model.config.partition_by and (
+        is_small or base.rows * len(base.columns) <= thresholds.overwritten_base_values
+    )
+
+
+def compute_commit_limit(model: Model, base: BaseState, thresholds: MergeThresholds) -> int:
+    """Computes the number of unmerged commits from which on a table that is merged on read is merged.
+
+    If the table is read once after each commit, that is the number of reads that unmerged rows have delayed by as much
+    as a merge takes; at most `unmerged_commits`.
+    """
+    rows = 0 if is_overwritten(model, base, thresholds) else base.rows
+    merge = thresholds.merge_seconds + rows / thresholds.merged_rows_per_second
+    return min(thresholds.unmerged_commits, math.ceil(merge / thresholds.unmerged_read_seconds))
+
+
+def _is_worth_folding(model: Model, changes: ChangeTableState, base: BaseState, thresholds: MergeThresholds) -> bool:
     assert base.merged is not None
     pending = changes.list_commits_after(base.merged)
     if not changes.keeps_version(base.merged):
         return True  # A view reads ranges of snapshots, and the first snapshot of this range has expired.
     times = compute_merge_relaxation(base.rows, pending, thresholds)
     many = changes.count_rows_after(base.merged) > times * thresholds.unmerged_share * base.rows
-    return many or len(pending) >= times * thresholds.unmerged_commits
+    return many or len(pending) >= times * compute_commit_limit(model, base, thresholds)
 
 
 def _plan_view(model: Model, changes: ChangeTableState, base: BaseState, state: TableState) -> ReplaceView | None:

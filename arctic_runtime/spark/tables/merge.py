@@ -14,11 +14,12 @@ from arctic_runtime.effects import perform_effect
 from arctic_runtime.model.columns import ACTION
 from arctic_runtime.model.files.bounds import Bound
 from arctic_runtime.model.shape import DELETE, INSERT
-from arctic_runtime.model.state import BaseState, ChangeTableState
+from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.step import (
     MergeBase,
 )
 from arctic_runtime.model.table import Model
+from arctic_runtime.plan.refresh.reconcile import is_overwritten
 from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.settings import override_settings
@@ -103,7 +104,7 @@ def merge_base(step: MergeBase, context: Context) -> None:
     assert base is not None
     assert changes is not None
     appended = read_own_changes(spark, model.table.changes, changes, step.start, step.end)
-    if _is_overwritten(base, context):
+    if is_overwritten(model, base, context.thresholds.merge):
         # Read as one part, so that no row has to be shuffled to be joined with its change.
         old = read_table(spark, step.table, step.expected, base.old_column_names).coalesce(1)
         came = appended.coalesce(1)
@@ -130,15 +131,6 @@ def merge_base(step: MergeBase, context: Context) -> None:
         _replace_rows(context, branch, replaced_rows, alive, build_merged_summary(step.end))
 
     swap_in(context.attempt, step.table, step.expected, merge_attempt)
-
-
-def _is_overwritten(base: BaseState, context: Context) -> bool:
-    """Whether writing all rows of a base table anew takes less time than a delete and an append of changed rows."""
-    limits = context.thresholds.merge
-    is_small = base.rows <= limits.overwritten_base_rows
-    return not context.model.config.partition_by and (
-        is_small or base.rows * len(base.columns) <= limits.overwritten_base_values
-    )
 
 
 @dataclass(frozen=True)

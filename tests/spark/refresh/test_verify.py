@@ -11,6 +11,7 @@ from arctic_runtime.catalog.lookup import look_up_row
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations import inspect
 from arctic_runtime.spark.maintenance.changes_between import read_changes_between
+from arctic_runtime.thresholds import MergeThresholds
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -119,6 +120,20 @@ def test_versions_status_and_rows_are_reported(lake: Warehouse, merge: str) -> N
     }
     with pytest.raises(ConfigError, match="one value for each"):
         look_up_row(lake.reader, model, [])
+
+
+def test_a_small_table_that_is_merged_on_read_is_merged_after_two_commits(lake: Warehouse) -> None:
+    lake = lake.under(merge={"unmerged_read_seconds": MergeThresholds.unmerged_read_seconds})
+    model = lake.model("m", "select id, v from {s}", primary_key="id", merge="on_read")
+    rows = {i: (i, f"v{i}") for i in range(100)}
+    waiting = []
+    for number in range(5):
+        rows[1] = (1, f"new{number}")
+        lake.load("s", rows.values(), "id int, v string")
+        lake.run(model)
+        assert lake.rows(model) == sorted(rows.values(), key=repr)
+        waiting.append(inspect.read_status(lake.reader, model, []).unmerged_commits)
+    assert waiting == [0, 1, 0, 1, 0]
 
 
 def test_unmerged_changes_are_counted_and_looked_up(lake: Warehouse) -> None:

@@ -41,12 +41,18 @@ from arctic_runtime.model.step import (
     SetWriteOrder,
     Step,
 )
-from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.model.table import Model, ModelConfig, Transform
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.refresh.reconcile import compute_merge_relaxation, plan_branch_cleanup, plan_reconciliation
+from arctic_runtime.plan.refresh.reconcile import (
+    compute_commit_limit,
+    compute_merge_relaxation,
+    plan_branch_cleanup,
+    plan_reconciliation,
+)
 from arctic_runtime.thresholds import ExpiryThresholds, MergeThresholds
+from tests.thresholds import STEADY
 
-MERGE, EXPIRY = MergeThresholds(), ExpiryThresholds()
+MERGE, EXPIRY = STEADY.merge, ExpiryThresholds()
 TABLE = TableName("lake", "dwd", "orders")
 COLUMNS = (Column("id", "int"), Column("value", "int"))
 LONG_AFTER = datetime.datetime(2100, 1, 1, tzinfo=datetime.timezone.utc)
@@ -167,6 +173,30 @@ def test_a_table_merged_on_read_is_merged_when_reading_would_cost_more(
     (step,) = plan_reconciliation(ON_READ, TableState(a_log(5, *rows), a_base(v(1), base_rows)), MERGE)
     assert isinstance(step, MergeBase if folds else ReplaceView)
     assert step.commits == len([n for n in rows if n])
+
+
+@pytest.mark.parametrize(
+    ("rows", "partition_by", "commits"),
+    [
+        (100_000, (), 2),
+        (750_000, (), 2),
+        (750_001, (), 13),
+        (1_000_000, (), 16),
+        (100_000_000, (), 50),
+        (1_000_000, (Transform("identity", "value"),), 16),
+        (500_000, (Transform("identity", "value"),), 9),
+    ],
+)
+def test_a_base_is_merged_after_as_many_commits_as_a_merge_is_worth(
+    rows: int, partition_by: tuple[Transform, ...], commits: int
+) -> None:
+    model = replace(ON_READ, config=replace(ON_READ.config, partition_by=partition_by))
+    base = a_base(v(1), rows)
+    assert compute_commit_limit(model, base, MergeThresholds()) == commits
+    for written, merges in ((commits - 1, False), (commits, True)):
+        state = TableState(a_log(5, *[1] * written), base)
+        (step,) = plan_reconciliation(model, state, MergeThresholds())
+        assert isinstance(step, MergeBase if merges else ReplaceView)
 
 
 @pytest.mark.parametrize(
