@@ -86,6 +86,12 @@ class EngineThresholds:
     parallel_actions: int = 4
     """Maximum number of actions, such as Spark jobs and catalog requests, that one run performs in parallel."""
 
+    interpreted_rows: int = 100_000
+    """Maximum rows of the tables that a run reads for which Spark interprets expressions instead of compiling them.
+
+    In a Spark that has just started, compiling takes a sixth of the time of such runs; later it makes no difference.
+    """
+
     jvm_start_seconds: float = 120.0
     """Longest wait for a JVM to start."""
 

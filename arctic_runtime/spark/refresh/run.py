@@ -38,6 +38,7 @@ from arctic_runtime.spark.engine.settings import override_settings
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.history.versions import add_intervals
 from arctic_runtime.spark.refresh.clock import pin_time
+from arctic_runtime.spark.refresh.compiler import build_compiler_settings
 from arctic_runtime.spark.refresh.compute import compute_changes
 from arctic_runtime.spark.refresh.failures import to_refusal
 from arctic_runtime.spark.refresh.from_query.day_texts import find_day_texts
@@ -145,12 +146,14 @@ class Refresh:
         for step in plan_branch_cleanup(self.model, state, self.table.now, self.table.reader.thresholds.expiry):
             perform_step(step, context)
         decision = self._add_repairs(context, decision)
-        try:
-            committed = self._commit_run(context, decision, upstreams)
-        except Exception as error:
-            self._give_up(decision, error)
-        else:
-            return self._finish_run(decision, committed)
+        settings = build_compiler_settings(context.state, decision, upstreams, context.thresholds.engine)
+        with override_settings(context.spark, settings):
+            try:
+                committed = self._commit_run(context, decision, upstreams)
+            except Exception as error:
+                self._give_up(decision, error)
+            else:
+                return self._finish_run(decision, committed)
         return self._attempt_run(self._plan_again())
 
     def _reconcile_tables(self, state: TableState) -> TableState:
