@@ -39,7 +39,7 @@ from benchmarks import (
     window,
 )
 from benchmarks.measure import Measurement, table, write_json
-from benchmarks.peers import comparison
+from benchmarks.peers import comparison, published
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "overhead": lambda options: overhead.measure(options.rows),
@@ -56,6 +56,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "history": lambda options: history.measure(options.rows),
     "handwritten": lambda options: handwritten.measure(options.rows),
     "peers": lambda options: comparison.measure(options.rows),
+    "peers_changes": lambda options: published.measure(options.rows),
     "window": lambda options: window.measure(options.rows),
     "tpch": lambda options: tpch.measure(options.scale),
     "analysis": lambda _: analysis.measure(),

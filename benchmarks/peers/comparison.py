@@ -30,7 +30,7 @@ FIGURES = {
 }
 """What is done → how it is called, and our ways to keep a table that it is compared with."""
 TARGET = 1.0
-_ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[2]
 _ERROR_LINES = 25
 
 
@@ -49,12 +49,13 @@ class Found:
 
 def measure(rows: int, rounds: int = 2) -> list[Measurement]:
     """Theirs / ours, of each action and each way of ours to keep a table. Raises AssertionError where tables differ."""
-    work = [str(rows), str(rounds)]
-    ours = {way: follow(way, [sys.executable, "-m", "benchmarks.peers.ours", way, *work]) for way in WAYS}
+    ours = {
+        way: follow(way, [sys.executable, "-m", "benchmarks.peers.ours", way, str(rows), str(rounds)]) for way in WAYS
+    }
     theirs: dict[str, Found] = {}
     for name, command in PEERS.items():
         try:
-            theirs[name] = follow(name, command(work))
+            theirs[name] = follow(name, command([str(rows), "--rounds", str(rounds)]))
         except Absent as absent:
             print(f"  {name} is not measured: {absent}", flush=True)
     check_same({**ours, **theirs})
@@ -110,8 +111,8 @@ def _follow(name: str, command: Sequence[str], errors: IO[str]) -> tuple[Found, 
     side = Found()
     running = subprocess.Popen(
         command,
-        cwd=_ROOT,
-        env=_environment(),
+        cwd=ROOT,
+        env=build_environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=errors,
@@ -135,18 +136,18 @@ def _hear(name: str, report: Mapping[str, Any], side: Found) -> None:
             side.seconds, side.rows = taken, rows
 
 
-def _environment() -> dict[str, str]:
+def build_environment() -> dict[str, str]:
     """The Java that was found; a Spark that the user has elsewhere must not be taken for the engine's own."""
     kept = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "PYTHONPATH")}
     return {**kept, "JAVA_HOME": str(jars.find_java().executable.parent.parent)}
 
 
 def _delta(work: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "benchmarks.peers.delta", *work, str(_cache("delta"))]
+    return [sys.executable, "-m", "benchmarks.peers.delta", *work, "--cache", str(_cache("delta"))]
 
 
 def _paimon(work: Sequence[str]) -> list[str]:
-    return [str(paimon_python()), "-m", "benchmarks.peers.paimon", *work, str(_cache("paimon"))]
+    return [str(paimon_python()), "-m", "benchmarks.peers.paimon", *work, "--cache", str(_cache("paimon"))]
 
 
 PEERS: Mapping[str, Callable[[Sequence[str]], list[str]]] = {delta.NAME: _delta, paimon.NAME: _paimon}

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from benchmarks.peers.publishing import MEMORY, Publisher, add_arrivals, serve_parent
 from benchmarks.peers.work import Keeper, tell_ready, work
 from benchmarks.rows import images, mostly_updates, scattered
 
@@ -27,20 +28,24 @@ _LIKE_OURS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+_LOCAL_FILES = {"spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"}
+"""Local files are written without two processes for each, as ours are; the class is on the class path."""
 
 
 @dataclass(frozen=True)
 class Engine:
     """What an engine needs: its JAR, settings by the folder of its tables, and what it calls updates and deletes.
 
-    `make` makes its table of so many rows, which are the columns of `images`.
+    `make` makes its table of so many rows, which are the columns of `images`; `publish` makes tables that publish their
+    changes.
     """
 
     name: str
     package: str
     settings: Callable[[Path], Mapping[str, str]]
     ops: Mapping[str, str]
-    make: Callable[[SparkSession, int], Keeper]
+    make: Callable[[SparkSession, int], Keeper] | None
+    publish: Callable[[SparkSession, int], Mapping[str, Publisher]]
 
     @property
     def version(self) -> str:
@@ -48,26 +53,33 @@ class Engine:
 
 
 def main(engine: Engine) -> None:
-    """The whole process; its arguments are how many rows and rounds, and where JARs are kept."""
+    """The whole process: rounds of the work that keeps a table, or one whenever standard input asks for it.
+
+    Only in the latter case do tables publish their changes.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", type=int)
-    parser.add_argument("rounds", type=int)
-    parser.add_argument("cache", type=Path)
+    parser.add_argument("--rounds", type=int, help="how many; tables publish their changes unless it is given")
+    parser.add_argument("--cache", type=Path, help="where JARs are kept; without it the class path has them")
+    parser.add_argument("--class-path", default="", help="of the driver, where tables publish their changes")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-bench-") as folder, _spark(engine, folder, options) as spark:
         tell_ready({engine.name: engine.version, "Spark": spark.version})
-        keeper = engine.make(spark, options.rows)
-        work(engine.name, keeper, _landing(engine, spark, Path(folder), options.rows), options.rounds)
+        if options.rounds is None:
+            land = _landing(engine, spark, Path(folder), add_arrivals(options.rows))
+            serve_parent(engine.publish(spark, options.rows), land)
+        elif engine.make:
+            keeper = engine.make(spark, options.rows)
+            work(engine.name, keeper, _landing(engine, spark, Path(folder), options.rows), options.rounds)
 
 
 @contextlib.contextmanager
 def _spark(engine: Engine, folder: str, options: argparse.Namespace) -> Iterator[SparkSession]:
-    settings = {
-        **_LIKE_OURS,
-        "spark.jars.packages": engine.package,
-        "spark.jars.ivy": str(options.cache),
-        **engine.settings(Path(folder)),
-    }
+    settings = {**_LIKE_OURS, **engine.settings(Path(folder))}
+    if options.cache:
+        settings |= {"spark.jars.packages": engine.package, "spark.jars.ivy": str(options.cache)}
+    if options.rounds is None:
+        settings |= {"spark.driver.memory": MEMORY, "spark.driver.extraClassPath": options.class_path, **_LOCAL_FILES}
     builder: Any = SparkSession.builder.master("local[2]").appName(engine.name)
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -30,7 +30,7 @@ class Keeper:
 
 def tell_ready(versions: Mapping[str, str]) -> None:
     """What runs here, once it does; a process that ends before has an engine that can't be had."""
-    _tell("ready", versions)
+    tell("ready", versions)
 
 
 def work(name: str, keeper: Keeper, land: Callable[[float, int], None], rounds: int) -> None:
@@ -41,9 +41,9 @@ def work(name: str, keeper: Keeper, land: Callable[[float, int], None], rounds: 
     taken: dict[str, list[float]] = {action: [] for action in ACTIONS}
     for round_ in range(rounds + 1):
         for action, spent in _round(keeper, land, round_):
-            _tell("said", f"{f'round {round_}' if round_ else 'warm-up'}: {name}: {action}: {spent:.2f} s")
+            tell("said", f"{f'round {round_}' if round_ else 'warm-up'}: {name}: {action}: {spent:.2f} s")
             taken[action] += [spent] if round_ else []
-    _tell("found", {"seconds": taken, "rows": _held(keeper.rows())})
+    tell("found", {"seconds": taken, "rows": _held(keeper.rows())})
 
 
 def _round(keeper: Keeper, land: Callable[[float, int], None], round_: int) -> Iterator[tuple[str, float]]:
@@ -62,5 +62,6 @@ def _held(rows: DataFrame) -> list[int]:
     return [int(figure) for figure in row]
 
 
-def _tell(kind: str, what: Any) -> None:
+def tell(kind: str, what: Any) -> None:
+    """A line of JSON for the parent."""
     print(json.dumps({kind: what}), flush=True)
