@@ -38,7 +38,7 @@ def unfold_changes(rows: DataFrame, old: Any, new: Any) -> DataFrame:
     before = F.when(new.isNull(), DELETE).otherwise(BEFORE)
     after = F.when(old.isNull(), INSERT).otherwise(AFTER)
     images = F.array(*(_tag_image(kind, image) for kind, image in ((before, old), (after, new))))
-    return rows.select(F.inline(F.filter(images, lambda image: image["kind"].isNotNull())))
+    return rows.select(F.inline(images)).where(F.col("kind").isNotNull())
 
 
 def consume_changes(changes: DataFrame) -> Counts:
