@@ -109,6 +109,12 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "landing.delete": Effect("repeatable", "Deletes files of a landing table, whose rows were read by all."),
         "savepoint.tag": Effect("repeatable", "Tags one table of a savepoint."),
         "savepoint.drop_tag": Effect("repeatable", "Drops one tag of a savepoint."),
+        # Clones.
+        "clone.tag": Effect("repeatable", "Tags a snapshot of the origin that a clone needs."),
+        "clone.write": Effect("repeatable", "Writes the metadata file of a table of a clone."),
+        "clone.register": Effect("repeatable", "Creates a table of a clone from its metadata file."),
+        "clone.note_use": Effect("repeatable", "Notes that a clone is in use, although its run changed nothing."),
+        "clone.drop_tag": Effect("repeatable", "Drops a tag of the origin of a clone that is gone."),
         # Rows are forgotten.
         "forget.keys": Effect("repeatable", "Creates or replaces the table of keys that are being forgotten."),
         "forget.mark": Effect("repeatable", "Notes up to where change rows are about to be forgotten."),

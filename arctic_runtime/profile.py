@@ -107,6 +107,9 @@ class Profile:
     It is ignored when profiles are compared.
     """
 
+    clone_ttl_seconds: float | None = field(default=14 * 86_400.0, compare=False)
+    """Time after its last use at which a clone of a model in this environment is dropped; None for never."""
+
     thresholds: Thresholds = field(default=Thresholds(), compare=False)
     """Thresholds of all work with this profile; they are ignored when profiles are compared."""
 

@@ -107,6 +107,10 @@ class Table:
         """Lists the versions of the table, and how its columns changed."""
         return self._run("history")
 
+    def clones(self) -> Answer:
+        """Lists the clones of the table that `dbt clone` has made, with the bytes that are kept for them."""
+        return self._run("clones")
+
     def lookup(self, *key: object) -> Mapping[str, Any] | None:
         """Returns the row with a primary key, as values by column; None if there is none. Needs no Spark.
 

@@ -119,6 +119,12 @@ class CatalogReader:
     def has_namespace(self, namespace: str) -> bool:
         return self._ask(f"look for namespace {namespace}", lambda: self.catalog.namespace_exists((namespace,)))
 
+    def load_namespace_properties(self, namespace: str) -> dict[str, str]:
+        """Returns the properties of a namespace, such as its location."""
+        return dict(
+            self._ask(f"load properties of {namespace}", lambda: self.catalog.load_namespace_properties((namespace,)))
+        )
+
     def create_namespace(self, namespace: str) -> None:
         """Creates the namespace; does nothing if it exists."""
         self.perform_change(

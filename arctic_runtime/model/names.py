@@ -110,9 +110,22 @@ def parse_table_name(text: str, near: TableName) -> TableName:
     return TableName(*near.parts[: 3 - len(parts)], *parts)
 
 
+def escape_table_name(table: TableName) -> str:
+    """Returns the name of a table as one text of three levels, in which each dot separates two levels."""
+    return ".".join(_escape_part(part) for part in table.parts)
+
+
+def unescape_table_name(text: str) -> TableName:
+    """Reads a text of `escape_table_name`; raises ConfigError if it is none."""
+    levels = text.split(".")
+    if len(levels) != 3:
+        raise ConfigError(f"{text!r} is no name of a table.", expected="catalog.schema.table")
+    return TableName(*map(_unescape_part, levels))
+
+
 def format_image_view(image: str, source: TableName) -> str:
     """Returns the name of a run's temporary view with some rows of `source`; `image` is a word for these rows."""
-    return f"{image}({'.'.join(_escape_part(part) for part in source.parts)})"
+    return f"{image}({escape_table_name(source)})"
 
 
 def format_changes_view(source: TableName) -> str:

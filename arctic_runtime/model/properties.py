@@ -22,6 +22,7 @@ Place = Literal[
     "summary of a commit that rewrites a part of the base",
     "summary of a commit to a branch",
     "branch of the change table or the base",
+    "tag of a table that was cloned",
     "branch of the base",
     "tag of the base",
     "property of the dead letter table",
@@ -84,6 +85,8 @@ FORGOTTEN: Final = "arctic.forgotten"
 FORGOTTEN_UNTIL: Final = "arctic.forgotten-until"
 COMMIT_TIMES: Final = "arctic.ages"
 BASELINE: Final = "arctic.baseline"
+CLONED_FROM: Final = "arctic.cloned-from"
+USED_AT: Final = "arctic.used-at"
 PINNED_BASE: Final = "arctic.base-snapshot"
 PINNED_MERGED: Final = "arctic.merged-snapshot"
 PINNED_HEAD: Final = "arctic.changes-snapshot"
@@ -96,6 +99,7 @@ BRANCH_PREFIX: Final = "arctic_"
 BASE_REWRITE_PREFIX: Final = "arctic_renew_"
 VIEW_TAG_PREFIX: Final = "arctic_view_"
 BASELINE_TAG_PREFIX: Final = "arctic_baseline_"
+CLONE_TAG_PREFIX: Final = "arctic_clone_"
 
 CURRENT_VIEW_KIND: Final = "current"
 CHANGES_VIEW_KIND: Final = "feed"
@@ -170,6 +174,23 @@ STORED_NAMES: Final = (
         COMMIT_TIMES,
         ("property of the change table",),
         "when commits were made whose snapshots are gone, by sequence number",
+    ),
+    StoredName(
+        CLONED_FROM,
+        (
+            "property of the change table",
+            "property of the base",
+            "property of the aggregate state table",
+            "property of a table without a key",
+        ),
+        "of a [clone](clones.md), as JSON: the model that was cloned, the version of its change table, the time in "
+        "milliseconds since 1970, who cloned it, the table with the copied snapshot, and the other names that the "
+        "clone's upstreams have there",
+    ),
+    StoredName(
+        USED_AT,
+        ("property of the change table", "property of a table without a key"),
+        "of a [clone](clones.md): the day of its last run without changes, as a time in milliseconds since 1970",
     ),
     StoredName(
         BASELINE,
@@ -388,6 +409,12 @@ STORED_NAMES: Final = (
     StoredName(ATTEMPT, ("summary of a commit to a branch",), "the attempt that wrote the commit"),
     StoredName(VIEW_TAG_PREFIX, ("tag of the base",), "the snapshot that the view reads, which the tag keeps"),
     StoredName(BASELINE_TAG_PREFIX, ("tag of the base",), "the snapshot of the baseline, which the tag keeps"),
+    StoredName(
+        CLONE_TAG_PREFIX,
+        ("tag of a table that was cloned",),
+        "a snapshot that a [clone](clones.md) needs; the name goes on with the time of the clone in milliseconds since "
+        "1970, a number, and the name of the clone",
+    ),
 )
 """All stored names, in the order in which the documentation lists them."""
 

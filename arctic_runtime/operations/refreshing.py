@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from arctic_runtime.model.clone import shares_files
 from arctic_runtime.model.names import TableName
 from arctic_runtime.refresh_planner import Outcome, PlannedRefresh, RefreshPlanner
 from arctic_runtime.spark.engine.messages import get_message
@@ -50,6 +51,7 @@ def perform_refresh(
     """
     unchanged = planner.report_unchanged(planned)
     if unchanged is not None:
+        _note_use(planner, planned, session)
         return Refreshed(unchanged)
     from arctic_runtime.spark.maintenance.compaction import compact_if_due
     from arctic_runtime.spark.maintenance.expiry import expire_if_due
@@ -69,6 +71,17 @@ def perform_refresh(
         }
     )
     return Refreshed(replace(outcome, timings=table.timings.list_seconds()), failures)
+
+
+def _note_use(planner: RefreshPlanner, planned: PlannedRefresh, session: Callable[[], SparkSession]) -> None:
+    """Notes, once a day, that a clone is in use; does nothing for another table."""
+    log = planned.state.log
+    if log is None or not shares_files(log.properties):
+        return
+    from arctic_runtime.spark.maintenance.clone_tags import note_use
+    from arctic_runtime.spark.tables.table_session import TableSession
+
+    note_use(TableSession(planner.model, planner.reader, session), planned.state)
 
 
 def _run_upkeep(parts: Mapping[str, Callable[[], None]]) -> dict[str, str]:

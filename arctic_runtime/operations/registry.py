@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.changing import OVERWRITE, RESET, RESTORE, RESYNC, SAVEPOINT
+from arctic_runtime.operations.clones import CLONES
 from arctic_runtime.operations.forgetting import FORGET
 from arctic_runtime.operations.looking import CHANGES, EXPLAIN, HISTORY, LOOKUP, STATUS
 from arctic_runtime.operations.maintaining import COMPACT, EXPIRE, SPLIT
@@ -18,6 +19,7 @@ OPERATIONS: tuple[Operation, ...] = (
     HISTORY,
     CHANGES,
     LOOKUP,
+    CLONES,
     SPLIT,
     EXPIRE,
     RESTORE,

@@ -323,6 +323,9 @@ class ExpiryThresholds:
     deleted_files: int = 1_000
     """Maximum number of files of a landing table that one commit deletes; its statement names each of them."""
 
+    noted_use_seconds: int = 86_400
+    """Time after its last use from which on a run without changes notes that a clone is in use."""
+
     orphan_seconds: int = 86_400
     """Age below which files are never deleted as orphans, because they may belong to writes in progress."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -284,40 +283,6 @@ class TestBadRows(Warehouse):
         run_dbt(["run"], expect_pass=False)
         project.run_sql(f"delete from {landed} where customer = 'x'")
         assert set(messages(run_dbt(["retry"]))) == {"orders", "by_customer"}
-
-
-@pytest.mark.slow
-class TestClones(Warehouse):
-    """`dbt clone` makes views, and a run in the place of one makes the tables."""
-
-    @pytest.fixture(scope="class")
-    def models(self) -> dict[str, str]:
-        sources = SOURCES.replace("{name: orders}", "{name: orders, identifier: orders_landed}")
-        sources = sources.replace("{name: events}", "{name: events, identifier: events_landed}")
-        sources = sources.replace("target.schema", "var('landed', target.schema)")
-        return {"sources.yml": sources, "orders.sql": ORDERS, "events.sql": EVENTS}
-
-    @pytest.fixture(scope="class")
-    def profiles_config_update(self, dbt_profile_target: dict[str, Any], unique_schema: str) -> dict[str, Any]:
-        outputs = {"default": {**dbt_profile_target, "schema": unique_schema}}
-        outputs["other"] = {**dbt_profile_target, "schema": f"{unique_schema}_other"}
-        return {"test": {"outputs": outputs, "target": "default"}}
-
-    def test_a_run_replaces_clones_and_reads_all_events(self, project: Any) -> None:
-        run_dbt(["run"])
-        project.run_sql(f"insert into {table(project, 'events_landed')} values (3,'ignored later',30,'c',3)")
-        project.create_test_schema(f"{project.test_schema}_other")
-        Path("state").mkdir()
-        shutil.copy(Path("target", "manifest.json"), "state")
-        chosen = ["--target", "other", "--vars", json.dumps({"landed": project.test_schema})]
-        for more in ([], ["--full-refresh"]):
-            run_dbt(["clone", "--state", "state", *chosen, *more])
-        made = {"orders": "create +3 ~0 -0", "events": "create +3 ~0 -0"}
-        assert messages(run_dbt(["run", *chosen])) == made
-        assert set(messages(run_dbt(["run", *chosen])).values()) == {"unchanged"}
-        relation = project.adapter.Relation.create(database=project.database, schema=f"{project.test_schema}_other")
-        with project.adapter.connection_named("__test"):
-            project.adapter.drop_schema(relation)
 
 
 class TestSwitches(Warehouse):

@@ -10,6 +10,7 @@ import datetime
 import json
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -21,6 +22,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.lease import Lease, LeaseTimes
+from arctic_runtime.catalog.observation.clones import observe_clone, observe_clone_tags
 from arctic_runtime.catalog.observation.tables import observe_savepoints
 from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.effects import set_failpoint
@@ -36,13 +38,17 @@ from arctic_runtime.ingest.transports.files.listing import Folder
 from arctic_runtime.ingest.transports.files.log import FileTable
 from arctic_runtime.ingest.transports.files.transport import Files
 from arctic_runtime.ingest.transports.transport import Batch
+from arctic_runtime.model.clone import list_tagged_tables
 from arctic_runtime.model.files.layout import KEPT_METADATA
 from arctic_runtime.model.forgetting import Forget
 from arctic_runtime.model.sources.ingestion import ChangeSource
 from arctic_runtime.model.table import Model, ModelConfig, Retention
+from arctic_runtime.plan.cloning.clone_plan import CloneRequest
 from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.spark.forget.forgetting import Forgetting
 from arctic_runtime.spark.maintenance.adoption import adopt_table, undo_adoption
+from arctic_runtime.spark.maintenance.clone_tags import note_use
+from arctic_runtime.spark.maintenance.cloning import clone_model
 from arctic_runtime.spark.maintenance.compaction import compact_table, split_table
 from arctic_runtime.spark.maintenance.expiry import expire_versions, find_orphan_files
 from arctic_runtime.spark.maintenance.landing import expire_landing
@@ -797,6 +803,57 @@ def forgotten_adopted_rows() -> Scenario:
     return Scenario(("base.adopt.move",), build, act, of(adopted_model), ("m",))
 
 
+# Clones
+
+
+def clone_model_of(lake: Warehouse) -> Model:
+    return replace(state_model(lake, merge="on_read"), table=lake.table("c"))
+
+
+def make_clone(lake: Warehouse) -> None:
+    request = CloneRequest(lake.table("m"), round(1000 * time.time()), "stamp")
+    clone_model(lake.session_of(clone_model_of(lake)), request, replaces=True)
+
+
+def build_unmerged(lake: Warehouse) -> None:
+    """A table with change rows that are not merged yet."""
+    for changed in ((3, "eu", 3), (3, "eu", 30)):
+        load(lake, changed)
+        lake.run(state_model(lake, merge="on_read"))
+
+
+def cloned_model() -> Scenario:
+    """A model becomes a clone, and its first run has nothing to do."""
+
+    def act(lake: Warehouse) -> None:
+        make_clone(lake)
+        assert lake.run(clone_model_of(lake)).mode == "unchanged"
+
+    effects = ("clone.tag", "clone.write", "clone.register", "view.tag", "view.replace")
+    models = of(lambda lake: state_model(lake, merge="on_read"), clone_model_of)
+    return Scenario(effects, build_unmerged, act, models, ("m", "c"))
+
+
+def dropped_clone() -> Scenario:
+    """A clone is in use for a while, then not any more, so that upkeep of its origin drops it."""
+
+    def build(lake: Warehouse) -> None:
+        build_unmerged(lake)
+        make_clone(lake)
+
+    def act(lake: Warehouse) -> None:
+        clone, model = clone_model_of(lake), state_model(lake, merge="on_read")
+        if observe_clone(lake.reader, clone.table) is not None:
+            note_use(lake.session_of(clone, now=later(10)), lake.state(clone))
+            expire_versions(lake.session_of(model, now=later(20)), [])
+            assert observe_clone(lake.reader, clone.table) is not None
+        expire_versions(lake.session_of(model, now=later(40)), [])
+        assert not observe_clone_tags(lake.reader, list_tagged_tables(model.table))
+
+    effects = ("clone.note_use", "clone.drop_tag", "reset.drop")
+    return Scenario(effects, build, act, of(lambda lake: state_model(lake, merge="on_read")), ("m",))
+
+
 # What the adapter does
 
 
@@ -896,6 +953,8 @@ SCENARIOS: Mapping[str, Scenario] = {
         adopted_table,
         released_table,
         forgotten_adopted_rows,
+        cloned_model,
+        dropped_clone,
         increment_of_an_empty_table,
         service_lease,
         debug,

@@ -25,6 +25,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.baseline import read_baseline
 from arctic_runtime.model.branch import BranchCommit, BranchState, list_abandoned_branches
+from arctic_runtime.model.clone import shares_files
 from arctic_runtime.model.columns import BEFORE, Column, parse_key
 from arctic_runtime.model.files.expiry import Snapshot as KeptSnapshot
 from arctic_runtime.model.files.expiry import Snapshots, read_trimmed_age
@@ -278,6 +279,7 @@ def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | Non
         tuple(_build_kept_snapshot(snapshot) for snapshot in by_age if snapshot.snapshot_id not in behind),
         frozenset(_walk_protected(table, frozenset(behind))),
         {name: ref.snapshot_id for name, ref in table.metadata.refs.items() if _is_view_tag(name, ref)},
+        shares_files(table.properties),
     )
 
 

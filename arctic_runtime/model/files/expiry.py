@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from arctic_runtime.model.clone import ReleaseClone
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import COMPACTED_UNTIL, VIEW_TAG_PREFIX
 from arctic_runtime.model.version import Version
@@ -40,6 +41,9 @@ class Snapshots:
 
     view_tags: Mapping[str, int] = field(default_factory=dict)
     """Maps each tag that arctic set for a view to the id of the snapshot that the tag keeps."""
+
+    shares_files: bool = False
+    """Whether files of the table may belong to another table as well, so that nothing may expire."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +189,8 @@ class ExpiryPlan:
     ages: tuple[Age, ...] = ()
     waits_for: tuple[str, ...] = ()
     tags: tuple[DropTags, ...] = ()
+    clones: tuple[ReleaseClone, ...] = ()
+    """Clones of the model whose tags are dropped."""
 
 
 def format_view_tag(snapshot: int) -> str:

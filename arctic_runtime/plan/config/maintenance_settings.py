@@ -76,6 +76,14 @@ def read_age(key: str, value: Any) -> int:
     return int(match["number"]) * _SECONDS[match["unit"]]
 
 
+def read_clone_ttl(value: Any) -> float | None:
+    """Reads the profile's key `clone_ttl`, an age such as `14d`, as seconds; None for `off`, which keeps all clones.
+
+    Raises ConfigError for any other value; YAML reads `off` as false.
+    """
+    return None if value in ("off", False) else float(read_age("clone_ttl", value))
+
+
 def read_lag(key: str, value: Any) -> int:
     """Reads a time span such as `30s`, `5m` or `0s` as seconds; raises ConfigError for any other value."""
     match = _LAG.fullmatch(value.strip()) if isinstance(value, str) else None

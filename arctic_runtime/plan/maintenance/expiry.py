@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.clone import describe_release
 from arctic_runtime.model.files.expiry import (
     DropTags,
     ExpireSnapshots,
@@ -62,6 +63,10 @@ def plan_snapshot_expiry(
     kept_snapshots: list[Kept] = []
     for table in _remove_tags(use.tables, tags):
         needed = [*_list_newest_need(table), *needs[str(table.table)](table)]
+        if table.shares_files:
+            why = "its files may belong to another table too, as those of a clone do"
+            kept_snapshots += [Kept(table.table, snapshot.id, why) for snapshot in table.lineage[:1]]
+            continue
         cut = cut_of(needed)
         gone = list_expired_snapshots(table, cut, now_ms - 1000 * age)
         steps += [ExpireSnapshots(table.table, gone)] if gone else []
@@ -103,6 +108,7 @@ def _compute_snapshot_threshold(changes: ChangeTableState, thresholds: ExpiryThr
 def describe_expiry(plan: ExpiryPlan, verb: str) -> list[str]:
     """Describes the plan for users, as lines of text; `verb` is "to go" before its execution and "gone" afterwards."""
     lines = _describe_changelog_compaction(plan, verb)
+    lines += [f"{verb}: {describe_release(step)}" for step in plan.clones]
     lines += [f"{verb}: tag {tag} of {step.table}, which no view reads" for step in plan.tags for tag in step.tags]
     lines += [f"{verb}: {len(step.snapshots)} snapshot(s) of {step.table}" for step in plan.steps]
     for snapshot in plan.kept:

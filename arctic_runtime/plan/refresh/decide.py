@@ -26,12 +26,11 @@ from arctic_runtime.model.state import ChangeTableState, Commit, ConflictingRela
 from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
+from arctic_runtime.plan.cloning.upstreams import check_own_upstreams, describe_query_change
 from arctic_runtime.plan.refresh.adoption import check_baseline, is_being_adopted
 from arctic_runtime.plan.refresh.cost import Estimate, Past, RunHistory, Way, estimate_modes
 from arctic_runtime.plan.refresh.event_rules import can_continue, check_recomputable
 from arctic_runtime.plan.refresh.fingerprint import (
-    compute_fingerprint,
-    describe_fingerprint_change,
     find_changed_event_rules,
     hash_query_reading,
 )
@@ -92,7 +91,7 @@ def decide_refresh(
     if request.schema_only:
         return Decision("unchanged" if last is not None else "create", "SCHEMA_ONLY")
     if model.config.input == "changes":
-        return _decide_changes(model, last, upstreams, request)
+        return _decide_changes(model, last, upstreams, request, state)
     decision = _decide_state(model, upstreams, request, state, thresholds)
     if decision.mode == "unchanged" or decision.ways:
         return decision
@@ -243,7 +242,9 @@ def _check_layout(model: Model, state: TableState) -> None:
         )
 
 
-def _decide_changes(model: Model, last: RunSummary | None, upstreams: Upstreams, request: Request) -> Decision:
+def _decide_changes(
+    model: Model, last: RunSummary | None, upstreams: Upstreams, request: Request, state: TableState
+) -> Decision:
     sources = list_changes_read(model.sql)
     if not sources:
         raise ConfigError(
@@ -253,6 +254,7 @@ def _decide_changes(model: Model, last: RunSummary | None, upstreams: Upstreams,
         )
     afresh = request.full_refresh or last is None
     offsets = {} if afresh else get_offsets(last)
+    check_own_upstreams(model, state, sources, offsets)
     windows = {str(name): _plan_window(model, name, upstreams, offsets.get(str(name))) for name in sources}
     if afresh:
         lost = [name for name in windows if (source := upstreams.states[name]) and source.has_deleted_rows]
@@ -372,9 +374,7 @@ def _decide_state(
         return _decide_first_run(model, upstreams, windows, is_adopted=last is not None)
     if request.full_refresh:
         return Decision("full", "FULL_REFRESH", windows)
-    changed = describe_fingerprint_change(last.query, compute_fingerprint(model, upstreams)) or _explain_session_change(
-        last, request
-    )
+    changed = describe_query_change(model, state, upstreams, last.query) or _explain_session_change(last, request)
     if changed:
         return Decision("full", "QUERY_CHANGED", windows, changed)
     for reason, because in _list_reasons_to_recompute(upstreams):

@@ -22,6 +22,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import require_built
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.forget import erase_dead_letters
+from arctic_runtime.spark.forget.clones import check_no_clones, drop_stale_tags
 from arctic_runtime.spark.forget.downstream import DownstreamTables, select_sources_of_events
 from arctic_runtime.spark.forget.erase_events import ForgottenRows, check_recomputable, recompute_rows
 from arctic_runtime.spark.forget.erase_rows import (
@@ -78,6 +79,7 @@ class Forgetting:
         these cases.
         """
         self._check_request()
+        drop_stale_tags(self._tables)
         self._refresh_tables()
         keys_by_table = self._search.find_and_store_keys()
         self._check_gone(keys_by_table)
@@ -111,6 +113,7 @@ class Forgetting:
                 fix="run `arctic forget MODEL --key VALUE`, or `arctic forget MODEL --where PREDICATE`",
             )
         require_built(self._tables.observe_state(self.root), self.root.table)
+        check_no_clones(self._tables)
 
     def _refresh_tables(self) -> None:
         """Refreshes all tables; upstream rows that an earlier attempt has begun to forget are not read again."""

@@ -8,6 +8,7 @@ from arctic_runtime.catalog.observation.plain_tables import observe_plain_table
 from arctic_runtime.catalog.observation.tables import observe_own
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.baseline import Baseline, PlainTable
+from arctic_runtime.model.clone import shares_files
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import CreateChangeTable, DropRelation
 from arctic_runtime.plan.refresh.adoption import check_adoptable
@@ -81,6 +82,11 @@ def undo_adoption(session: TableSession) -> Baseline:
         raise ConfigError(
             f"{model.table}: its table was not adopted, so there is nothing to undo.",
             fix=f"`arctic reset {model.table.name} --yes` deletes the tables of a model",
+        )
+    if state.changes is not None and shares_files(state.changes.properties):
+        raise ConfigError(
+            f"{model.table}: the clone of an adopted table can't be given back to writers.",
+            fix=f"undo the adoption of its origin; `arctic reset {model.table.name} --yes` drops the clone",
         )
     release_base(baseline, session.build_context(state))
     for relation in observe_own(session.reader, model):

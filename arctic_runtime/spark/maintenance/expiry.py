@@ -5,24 +5,31 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from arctic_runtime.catalog.observation.clones import list_clones, observe_clone_tags
 from arctic_runtime.catalog.observation.tables import observe_snapshots, read_last_offsets
 from arctic_runtime.catalog.storage.disk_files import list_store_files
 from arctic_runtime.catalog_kinds.store_warehouse import is_store_address
 from arctic_runtime.effects import perform_effect, retry_on_conflict, wait_for_lock
 from arctic_runtime.errors import CommitConflict, ConfigError
+from arctic_runtime.model.clone import ReleaseClone, list_tagged_tables, shares_files
 from arctic_runtime.model.files.expiry import ExpiryPlan, SnapshotUse, format_ages
 from arctic_runtime.model.files.layout import list_missing_properties
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import COMMIT_TIMES
 from arctic_runtime.model.state import TableState, check_built
 from arctic_runtime.model.step import SetProperties, Step
+from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.plan.cloning.release import plan_release
 from arctic_runtime.plan.maintenance.expiry import may_expire, plan_snapshot_expiry, select_due_steps
 from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_name, quote_text
+from arctic_runtime.spark.maintenance.clone_tags import release_tags
+from arctic_runtime.spark.maintenance.reset import reset_model
 from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.table_session import TableSession
 
@@ -72,6 +79,8 @@ def expire_if_due(session: TableSession, readers: Iterable[TableName]) -> None:
                 state,
                 select_due_steps(session.model, state, _plan_with_readers(session, state, names), thresholds),
             )
+        elif clones := _plan_clone_release(session):
+            _perform_plan(session, state, ExpiryPlan((), (), clones=clones))
 
     with suppress(CommitConflict):
         retry_on_conflict(attempt_expiry, session.reader.thresholds.commits.attempts)
@@ -81,9 +90,10 @@ def find_due_expiry(session: TableSession, readers: Iterable[TableName]) -> Expi
     """Plans the expiry that `expire_if_due` would perform, without Spark; None if nothing is due."""
     state, thresholds = session.observe_state(), session.reader.thresholds
     if not may_expire(session.model, state, _get_millis(session), thresholds):
-        return None
+        clones = _plan_clone_release(session)
+        return ExpiryPlan((), (), clones=clones) if clones else None
     plan = select_due_steps(session.model, state, _plan_with_readers(session, state, readers), thresholds)
-    return plan if plan.steps or plan.tags or plan.changelog_compaction else None
+    return plan if plan.steps or plan.tags or plan.changelog_compaction or plan.clones else None
 
 
 def _require_built_state(session: TableSession) -> TableState:
@@ -104,7 +114,24 @@ def _plan_with_readers(session: TableSession, state: TableState, readers: Iterab
     read = {str(reader): read_last_offsets(session.reader, reader).get(str(session.model.table)) for reader in readers}
     consumers = {reader: offset for reader, offset in read.items() if offset is not None}
     use = SnapshotUse([table for table in observed if table is not None], consumers)
-    return plan_snapshot_expiry(session.model, state, use, _get_millis(session), session.reader.thresholds)
+    plan = plan_snapshot_expiry(session.model, state, use, _get_millis(session), session.reader.thresholds)
+    return replace(plan, clones=_plan_clone_release(session))
+
+
+def _plan_clone_release(session: TableSession) -> tuple[ReleaseClone, ...]:
+    """Plans to drop clones of the model that nobody uses, and tags for clones that do not exist."""
+    reader, model = session.reader, session.model
+    if not observe_clone_tags(reader, [model.log]):
+        return ()
+    observed = observe_clone_tags(reader, list_tagged_tables(model.table))
+    return plan_release(observed, _get_millis(session), reader.profile.clone_ttl_seconds, reader.thresholds.expiry)
+
+
+def _release_clone(session: TableSession, step: ReleaseClone) -> None:
+    if step.is_dropped:
+        unused = Model(step.clone, "", ModelConfig(primary_key=()))
+        reset_model(TableSession(unused, session.reader, session.spark, session.now))
+    release_tags(session, step.tags)
 
 
 def _perform_plan(session: TableSession, state: TableState, plan: ExpiryPlan) -> ExpiryPlan:
@@ -116,6 +143,8 @@ def _perform_plan(session: TableSession, state: TableState, plan: ExpiryPlan) ->
     steps += [*plan.tags, *plan.steps]
     for step in steps:
         perform_step(step, session.build_context(state))
+    for release in plan.clones:
+        _release_clone(session, release)
     return plan
 
 
@@ -146,12 +175,33 @@ def find_orphan_files(session: TableSession, older_than_seconds: int, remove: bo
             actual=f"{older_than_seconds} seconds",
         )
     names = _list_tables(session, _require_built_state(session))
+    _check_own_files(session)
     before = session.now - datetime.timedelta(seconds=older_than_seconds)
     orphans = {str(table): _find_table_orphans(session, table, before, remove) for table in names}
     current = session.reader.get_view_file(session.model.table.schema, session.model.table.name)
     if current is not None:
         orphans[str(session.model.table)] = _find_view_orphans(session, current, before, remove)
     return orphans
+
+
+def _check_own_files(session: TableSession) -> None:
+    """Raises ConfigError if files in the folders of the model's tables may belong to tables of another model too."""
+    state, table = session.observe_state(), session.model.table
+    log = state.log
+    if log is not None and shares_files(log.properties):
+        raise ConfigError(
+            f"{table} is a clone: none of its files is deleted while its tables exist.",
+            fix=f"drop the clone with `arctic reset {table.name} --yes`, and delete its folders",
+        )
+    wanted = {session.model.log} | (set() if session.model.is_appended else {session.model.base})
+    kept = {seen.tag: {name for name, _ in seen.tags} for seen in observe_clone_tags(session.reader, wanted)}
+    clones = [clone for clone in list_clones(session.reader) if clone.origin.model == table]
+    if lost := [clone for clone in clones if not wanted <= kept.get(clone.tag, set())]:
+        raise ConfigError(
+            f"{table}: orphaned files can't be told from those of clones of a table that was dropped since.",
+            actual=", ".join(str(clone.table) for clone in lost),
+            fix="drop these clones with `arctic reset`, or make them anew with `dbt clone --full-refresh`",
+        )
 
 
 def _find_view_orphans(session: TableSession, current: str, before: datetime.datetime, remove: bool) -> list[str]:

@@ -11,6 +11,7 @@ from dbt.adapters.contracts.connection import Credentials
 from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.plan.config.maintenance_settings import read_clone_ttl
 from arctic_runtime.profile import KEPT, Profile, mask_secrets, place_warehouse
 from arctic_runtime.service.settings import read_settings
 from arctic_runtime.spark.engine.keep_alive import choose_keep_alive, observe_surroundings, read_keep_alive
@@ -32,9 +33,10 @@ class ArcticCredentials(Credentials):
 
     A relative `warehouse` is relative to the project's folder. If `warehouse` is in an object store, the catalog is
     there too, and `catalog_config` has the properties of the store. `keep_alive` is the time for which an embedded
-    Spark is kept without use; None for the default, which depends on the place where the command runs. `target_type` is
-    the value of `target.type` in Jinja, if it is not to be `arctic`. Unknown or contradictory keys raise
-    DbtRuntimeError, which dbt shows together with the names of profile and target.
+    Spark is kept without use; None for the default, which depends on the place where the command runs. `clone_ttl` is
+    the time after which a clone of a model of this target is dropped if nobody uses it. `target_type` is the value of
+    `target.type` in Jinja, if it is not to be `arctic`. Unknown or contradictory keys raise DbtRuntimeError, which dbt
+    shows together with the names of profile and target.
     """
 
     database: str = "lake"
@@ -47,6 +49,7 @@ class ArcticCredentials(Credentials):
     server_side_parameters: dict[str, Any] = field(default_factory=dict)
     serve: dict[str, Any] = field(default_factory=dict, repr=False)
     keep_alive: str | int | None = None
+    clone_ttl: str | bool | None = None
     target_type: str | None = None
 
     thresholds: ClassVar[Thresholds] = Thresholds()
@@ -112,6 +115,7 @@ class ArcticCredentials(Credentials):
             "master",
             "url",
             "keep_alive",
+            "clone_ttl",
             "target_type",
         )
 
@@ -134,7 +138,8 @@ class ArcticCredentials(Credentials):
 
     def _build_profile(self, base: Path) -> Profile:
         profile = self._build_unkept_profile(base)
-        return replace(profile, keep_alive_seconds=self._choose_keep_alive(profile))
+        kept = {} if self.clone_ttl is None else {"clone_ttl_seconds": read_clone_ttl(self.clone_ttl)}
+        return replace(profile, keep_alive_seconds=self._choose_keep_alive(profile), **kept)
 
     def _choose_keep_alive(self, profile: Profile) -> float:
         """Returns the seconds for which Spark is kept; raises ConfigError if the key has no meaning in this target."""
@@ -190,6 +195,7 @@ PROFILE_KEYS = (
     "server_side_parameters",
     "serve",
     "keep_alive",
+    "clone_ttl",
     "target_type",
 )
 

@@ -45,7 +45,7 @@ from arctic_runtime.spark.engine.statement import quote_text
 from dbt.adapters.arctic.connections.debug import report_debug
 from dbt.adapters.arctic.connections.handle import SessionHandle
 from dbt.adapters.arctic.connections.manager import ArcticConnectionManager
-from dbt.adapters.arctic.materialize import history, python_models, seeds, table_operations
+from dbt.adapters.arctic.materialize import clones, history, python_models, seeds, table_operations
 from dbt.adapters.arctic.materialize import maintain as maintenance
 from dbt.adapters.arctic.materialize.foreign_config import warn_of_ignored_grants
 from dbt.adapters.arctic.materialize.readers import Readers
@@ -205,6 +205,32 @@ class ArcticAdapter(SparkAdapter):
             model = maintenance.to_model(relation, node, sql, list_source_tables(self._sources))
             request, readers = Request(full_refresh, schema_only=empty), self._readers.list_readers
             return maintenance.run_model(model, self.catalog_reader, self.spark_session, request, readers)
+
+    @available.parse(lambda *_a, **_k: False)
+    def has_arctic_origin(self, origin: BaseRelation) -> bool:
+        """Whether `dbt clone` can make an arctic model a clone of this relation, rather than a view of it."""
+        if str(origin.database) != self.profile.catalog:
+            return True  # `clone_arctic` refuses it by name.
+        table = maintenance.get_table_name(origin)
+        return self._is_readable(origin.database) and self._ask_catalog(
+            lambda: clones.is_arctic_table(self.catalog_reader, table)
+        )
+
+    @available.parse_none
+    def clone_arctic(
+        self, relation: BaseRelation, node: dict[str, Any], origin: BaseRelation, replaces: bool
+    ) -> AdapterResponse:
+        """Makes an arctic model a clone of another environment's; if `replaces`, drops what has its name first."""
+        with self.connections.exception_handler("clone"):
+            return clones.clone_relation(
+                relation,
+                node,
+                maintenance.get_table_name(origin),
+                tuple(self.get_macro_resolver().nodes.values()),
+                self.catalog_reader,
+                self.spark_session,
+                replaces,
+            )
 
     @available.parse_none
     def build_maintained_relation(self, relation: BaseRelation, node: dict[str, Any]) -> BaseRelation:

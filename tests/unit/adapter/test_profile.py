@@ -445,3 +445,16 @@ def test_a_warehouse_on_this_machine_may_have_a_server_that_is_kept(tmp_path: Pa
 def test_a_warehouse_on_this_machine_has_no_other_server(tmp_path: Path, url: str | None) -> None:
     with pytest.raises(ConfigError, match="expected: url: local"):
         Profile.for_embedded(tmp_path, method="connect", url=url)
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"), [(None, 14 * 86_400), ("12h", 43_200), ("2w", 14 * 86_400), ("off", None), (False, None)]
+)
+def test_how_long_unused_clones_stay_is_read(tmp_path: Path, written: str | bool | None, seconds: float | None) -> None:
+    credentials = ArcticCredentials(database="lake", schema="dws", warehouse=str(tmp_path), clone_ttl=written)
+    assert credentials.to_profile(tmp_path).clone_ttl_seconds == seconds
+
+
+def test_another_time_for_clones_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DbtRuntimeError, match="`clone_ttl` must be an age"):
+        ArcticCredentials(database="lake", schema="dws", warehouse=str(tmp_path), clone_ttl="soon").to_profile(tmp_path)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.clone import ReleaseClone
 from arctic_runtime.model.files.expiry import DropTags, ExpireSnapshots, Kept, Snapshot, Snapshots, SnapshotUse
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import MODE, RUN
@@ -237,3 +238,15 @@ def test_what_is_left_behind_the_newest_has_no_gap_and_serves_every_reader(
         assert (
             plan_snapshot_expiry(MODEL, a_state(count, merged), SnapshotUse(again, consumers), NOW, LIMITS).steps == ()
         )
+
+
+def test_nothing_of_a_table_expires_whose_files_may_belong_to_another_one() -> None:
+    shared = replace(the_log(9), shares_files=True)
+    plan = plan_snapshot_expiry(MODEL, a_state(9, 9), SnapshotUse([shared, the_base(*range(1, 10))]), NOW, LIMITS)
+    assert {step.table for step in plan.steps} == {BASE}
+    assert [kept.reason for kept in plan.kept if kept.table == LOG] == [
+        "its files may belong to another table too, as those of a clone do"
+    ]
+    assert plan_snapshot_expiry(MODEL, a_state(9, 9), SnapshotUse([the_log(9)]), NOW, LIMITS).steps != ()
+    released = replace(plan, clones=(ReleaseClone(TABLE, ((LOG, "t"),), False, "there is no such clone"),))
+    assert "to go: 1 tag(s) for the clone lake.dwd.orders: there is no such clone" in describe_expiry(released, "to go")

@@ -1,13 +1,20 @@
-{# Iceberg tables have no shallow clones whose files outlive the original's maintenance, so a clone is a view. #}
+{# dbt's own clone is a view here: only an arctic model can have the files of another table, and keep them. #}
 {% macro arctic__can_clone_table() -%}
   {{ return(False) }}
 {%- endmacro %}
 
 {% materialization clone, adapter='arctic' %}
+  {%- set existing = load_cached_relation(this) -%}
   {#- a view of itself would take the place of the table -#}
-  {%- if defer_relation and defer_relation.render() == this.render() and load_cached_relation(this) is not none -%}
+  {%- if defer_relation and defer_relation.render() == this.render() and existing is not none -%}
     {{ log("Target relation and defer relation are the same, skipping clone for relation: " ~ this.render()) }}
     {{ return({'relations': []}) }}
   {%- endif -%}
-  {{ return(materialization_clone_default()) }}
+  {%- set is_arctic = defer_relation and model.config.materialized == 'arctic' and adapter.has_arctic_origin(defer_relation) -%}
+  {%- if not is_arctic or (existing is not none and not flags.FULL_REFRESH) -%}
+    {{ return(materialization_clone_default()) }}
+  {%- endif -%}
+  {%- set response = adapter.clone_arctic(this, model, defer_relation, flags.FULL_REFRESH) -%}
+  {%- do store_result('main', response=response) -%}
+  {{ return({'relations': adapter.build_maintained_relations(this, model)}) }}
 {% endmaterialization %}

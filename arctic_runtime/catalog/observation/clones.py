@@ -1,0 +1,80 @@
+"""Observes clones: those that tags of a model's tables are for, and all clones in a catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from arctic_runtime.catalog.observation.conflicts import is_kind
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.model.clone import Clone, CloneTag, CloneTags, parse_clone_tag, read_clone
+from arctic_runtime.model.names import CHANGES_SUFFIX, TableName
+from arctic_runtime.model.properties import APPENDED_KIND
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+
+def observe_clone(reader: CatalogReader, table: TableName) -> Clone | None:
+    """Returns the clone that is the model `table`; None if there is no such model, or if it is no clone."""
+    for name, kind in ((table.changes, "changes"), (table, APPENDED_KIND)):
+        log = _load_table(reader, name)
+        if log is not None and is_kind(log, kind):
+            return _read_clone(table, log)
+    return None
+
+
+def observe_clone_tags(reader: CatalogReader, tables: Iterable[TableName]) -> list[CloneTags]:
+    """Returns the tags for clones of `tables`, those of a model, with the clones; oldest first."""
+    found: dict[tuple[int, TableName], list[tuple[TableName, str]]] = {}
+    for name in tables:
+        table = _load_table(reader, name)
+        for ref in table.metadata.refs if table is not None else ():
+            if (tag := parse_clone_tag(ref)) is not None:
+                found.setdefault((tag.at_ms, tag.clone), []).append((name, ref))
+    return [
+        CloneTags(CloneTag(clone, at_ms), tuple(tags), _observe_clone_made_at(reader, clone, at_ms))
+        for (at_ms, clone), tags in sorted(found.items())
+    ]
+
+
+def list_clones(reader: CatalogReader) -> list[Clone]:
+    """Lists all clones in the catalog; loads the metadata of every table."""
+    return [
+        clone
+        for namespace in reader.list_namespaces()
+        for name in reader.list_tables(namespace)
+        for clone in _list_clones_of(reader, TableName(reader.profile.catalog, namespace, name))
+    ]
+
+
+def _list_clones_of(reader: CatalogReader, name: TableName) -> Iterator[Clone]:
+    """Yields the clone that has a table as its change table, or as its table without a key."""
+    table = _load_table(reader, name)
+    if table is None:
+        return
+    if is_kind(table, "changes") and name.name.endswith(CHANGES_SUFFIX):
+        clone = _read_clone(name.with_name(name.name.removesuffix(CHANGES_SUFFIX)), table)
+    else:
+        clone = _read_clone(name, table) if is_kind(table, APPENDED_KIND) else None
+    if clone is not None:
+        yield clone
+
+
+def _observe_clone_made_at(reader: CatalogReader, table: TableName, at_ms: int) -> Clone | None:
+    clone = observe_clone(reader, table)
+    return clone if clone is not None and clone.origin.at_ms == at_ms else None
+
+
+def _read_clone(table: TableName, log: Table) -> Clone | None:
+    newest = log.current_snapshot()
+    return read_clone(table, log.properties, newest.timestamp_ms if newest is not None else 0)
+
+
+def _load_table(reader: CatalogReader, name: TableName) -> Table | None:
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        return reader.load_table(name.schema, name.name)
+    except NoSuchTableError:
+        return None

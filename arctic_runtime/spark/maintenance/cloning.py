@@ -1,0 +1,166 @@
+"""Makes a model a clone of another one: its tables have the snapshots of the other's, and no file is copied."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from arctic_runtime.catalog.metadata_files import find_schema_location, read_metadata, write_metadata
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.effects import retry_on_conflict
+from arctic_runtime.errors import CommitConflict, ConfigError
+from arctic_runtime.model.clone import CloneOrigin
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import APPENDED_KIND, KIND
+from arctic_runtime.model.state import TableState
+from arctic_runtime.model.step import DropConflictingRelation
+from arctic_runtime.plan.cloning.clone_plan import (
+    ClonePlan,
+    CloneRequest,
+    OriginTable,
+    Part,
+    check_same_catalog,
+    is_unfinished_clone,
+    plan_clone,
+)
+from arctic_runtime.plan.cloning.table_copy import derive_metadata
+from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_text
+from arctic_runtime.spark.maintenance.reset import reset_model
+from arctic_runtime.spark.tables.commit import perform_statement, set_tag
+from arctic_runtime.spark.tables.steps import perform_step
+from arctic_runtime.spark.tables.table_session import TableSession
+
+
+def clone_model(session: TableSession, request: CloneRequest, replaces: bool = False) -> CloneOrigin:
+    """Makes the session's model a clone of `request.origin`, and returns the origin's version that it has.
+
+    Tags the snapshots of the origin that the clone needs, then writes the metadata of its tables and registers them:
+    the base last, since it can be computed from the change table. If `replaces`, whatever has the model's name is
+    dropped first. Raises ConfigError if the model can't be a clone of the origin, or if its name is taken.
+    """
+    reader, model = session.reader, session.model
+
+    def plan_now() -> ClonePlan:
+        parts = read_origin(reader, request.origin)
+        return plan_clone(model, request, parts, find_schema_location(reader, model.table.schema))
+
+    def plan_and_tag() -> ClonePlan:
+        plan = plan_now()
+        for table, tag, snapshot in plan.tags:
+            _tag_snapshot(session.spark(), table, tag, snapshot)
+        return plan
+
+    check_same_catalog(model, request)
+    plan_now()
+    _clear_names(session, request, replaces)
+    plan = retry_on_conflict(plan_and_tag, reader.thresholds.commits.attempts)
+    for table, copy in plan.copies:
+        address = write_metadata(reader, copy.name, derive_metadata(table.metadata, copy))
+        _register_table(session, copy.name, address, copy.uuid)
+    _check_complete(session, plan)
+    kept_layout = replace(model, config=replace(model.config, on_configuration_change="continue"))
+    own = TableSession(kept_layout, reader, session.spark, session.now, session.timings)
+    own.reconcile_until_done(own.observe_state(), defer=True)
+    return plan.origin
+
+
+def _check_complete(session: TableSession, plan: ClonePlan) -> None:
+    """Drops the clone and raises CommitConflict if others have dropped one of its tables, or tags that keep its files.
+
+    From then on its tables and tags are those of a clone that exists.
+    """
+    reader = session.reader
+    refs = {table: reader.load_table(table.schema, table.name).metadata.refs for table, _, _ in plan.tags}
+    missing = [f"tag {tag} of {table}" for table, tag, _ in plan.tags if tag not in refs[table]]
+    missing += [f"table {copy.name}" for _, copy in plan.copies if not _has_uuid(reader, copy.name, copy.uuid)]
+    if missing:
+        reset_model(session)
+        raise CommitConflict(
+            f"{session.model.table}: others have dropped parts of the clone while it was made.",
+            actual=", ".join(missing),
+            fix="clone again",
+        )
+
+
+def read_origin(reader: CatalogReader, origin: TableName) -> dict[Part, OriginTable]:
+    """Reads the metadata of the tables of a model; without those that it does not have.
+
+    The base is read first, so that the change table has all versions that the base contains.
+    """
+    own = _read_table(reader, origin, ("base", APPENDED_KIND))
+    if own is not None and own.metadata["properties"].get(KIND) == APPENDED_KIND:
+        return {"log": own}
+    base = own or _read_table(reader, origin.base, ("base",))
+    parts: dict[Part, OriginTable | None] = {
+        "base": base,
+        "log": _read_table(reader, origin.changes, ("changes",)),
+        "totals": _read_table(reader, origin.totals, ("totals",)),
+    }
+    return {part: table for part, table in parts.items() if table is not None}
+
+
+def _read_table(reader: CatalogReader, name: TableName, kinds: tuple[str, ...]) -> OriginTable | None:
+    metadata = read_metadata(reader, name)
+    if metadata is None or metadata.get("properties", {}).get(KIND) not in kinds:
+        return None
+    return OriginTable(name, metadata)
+
+
+def _clear_names(session: TableSession, request: CloneRequest, replaces: bool) -> None:
+    """Drops the relations with the names of the model's own, also those of a clone that was not finished.
+
+    Raises ConfigError if there are any that may not be replaced.
+    """
+    state, model = session.observe_state(), session.model
+    conflicting = state.conflicting
+    if not (replaces or is_unfinished_clone(model, state, request)):
+        raise ConfigError(
+            f"{model.table} exists, and can't become a clone.",
+            expected="no table of that name",
+            fix=f"run `dbt clone --full-refresh -s {model.table.name}`, which drops it",
+        )
+    if conflicting is not None and not (replaces or conflicting.is_clone):
+        raise ConfigError(
+            f"{model.table} can't become a clone: another relation has its name.",
+            actual=f"the {conflicting.kind} {conflicting.name}",
+            fix=f"drop or rename that relation, or run `dbt clone --full-refresh -s {model.table.name}`",
+        )
+    reset_model(session)
+    if conflicting is not None:
+        perform_step(DropConflictingRelation(conflicting), session.build_context(TableState()))
+
+
+def _tag_snapshot(spark: SparkSession, table: TableName, tag: str, snapshot: int) -> None:
+    """Tags a snapshot; raises CommitConflict if it has expired meanwhile."""
+    try:
+        set_tag("clone.tag", spark, table, tag, snapshot)
+    except SPARK_ERRORS as error:
+        if "unknown snapshot" in str(error) or "not found" in str(error).lower():
+            raise CommitConflict(f"{table}: snapshot {snapshot} expired while it was cloned.") from error
+        raise
+
+
+def _register_table(session: TableSession, table: TableName, address: str, uuid: str) -> None:
+    """Creates a table from a metadata file; if the catalog's answer is lost, looks whether the table was created."""
+    call = fill_statement(
+        "CALL {catalog}.system.register_table(table => {table}, metadata_file => {address})",
+        catalog=quote_name(table.catalog),
+        table=quote_text(quote_name(*table.parts)),
+        address=quote_text(address),
+    )
+    try:
+        perform_statement("clone.register", session.spark(), call)
+    except SPARK_ERRORS:
+        if not _has_uuid(session.reader, table, uuid):
+            raise
+
+
+def _has_uuid(reader: CatalogReader, table: TableName, uuid: str) -> bool:
+    from pyiceberg.exceptions import NoSuchTableError
+
+    with suppress(NoSuchTableError):
+        return str(reader.load_table(table.schema, table.name).metadata.table_uuid) == uuid
+    return False

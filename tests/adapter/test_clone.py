@@ -1,0 +1,133 @@
+"""`dbt clone` of arctic models: they have the files of the other environment, and runs publish what differs alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dbt.tests.util import run_dbt
+
+from dbt.adapters.arctic import cli
+
+ORDERS = """{{ config(materialized='arctic', primary_key='id') }}
+select id, customer, amount{{ ", 'x' as more" if var('more', false) }}
+from {{ source('raw', 'orders') }}
+where amount > {{ var('least', 0) }}
+"""
+BY_CUSTOMER = """{{ config(materialized='arctic', primary_key='customer', merge='on_read') }}
+select customer, sum(amount) as total, count(*) as n from {{ ref('orders') }} group by customer
+"""
+LOG = """{{ config(materialized='arctic', primary_key='id', input='changes', delete_when="_action = 'delete'",
+                   exclude_columns=['_action']) }}
+select id, amount, _action from {{ changes(ref('orders')) }}
+"""
+VERSIONS = """{{ config(materialized='arctic', primary_key='id', history='scd2') }}
+select id, amount from {{ ref('orders') }}
+"""
+PLAIN = """{{ config(materialized=var('plain', 'table'), primary_key='customer') }}
+select customer, count(*) as n from {{ ref('orders') }} group by customer
+"""
+SHOWN = "{{ config(materialized='view') }} select * from {{ ref('by_customer') }}"
+YAML = """
+sources:
+  - name: raw
+    database: lake
+    schema: "{{ var('landed', target.schema) }}"
+    tables: [{name: orders, identifier: raw_orders}]
+"""
+MODELS = {"orders": ORDERS, "by_customer": BY_CUSTOMER, "log": LOG, "versions": VERSIONS}
+
+
+def messages(results: Any) -> dict[str, str]:
+    return {result.node.name: result.message for result in results}
+
+
+def save_state() -> None:
+    Path("state").mkdir(exist_ok=True)
+    shutil.copy(Path("target", "manifest.json"), "state")
+
+
+class TestClone:
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        files = {f"{name}.sql": text for name, text in MODELS.items()}
+        return {**files, "plain.sql": PLAIN, "shown.sql": SHOWN, "schema.yml": YAML}
+
+    @pytest.fixture(scope="class")
+    def profiles_config_update(self, dbt_profile_target: dict[str, Any], unique_schema: str) -> dict[str, Any]:
+        outputs = {"default": {**dbt_profile_target, "schema": unique_schema}}
+        outputs["dev"] = {**dbt_profile_target, "schema": f"{unique_schema}_dev"}
+        return {"test": {"outputs": outputs, "target": "default"}}
+
+    @pytest.fixture(autouse=True)
+    def drop_dev(self, project: Any) -> Iterator[None]:
+        yield
+        relation = project.adapter.Relation.create(database=project.database, schema=f"{project.test_schema}_dev")
+        with project.adapter.connection_named("__test"):
+            project.adapter.drop_schema(relation)
+
+    def arctic(self, project: Any, capsys: Any, *arguments: str) -> str:
+        capsys.readouterr()
+        folders = ["--project-dir", str(project.project_root), "--profiles-dir", str(project.profiles_dir)]
+        cli.main([*arguments, *folders])
+        captured = capsys.readouterr()
+        return str(captured.out + captured.err)
+
+    def read(self, project: Any, schema: str, name: str) -> list[Any]:
+        return sorted(map(tuple, project.run_sql(f"select * from `lake`.`{schema}`.`{name}`", fetch="all")))
+
+    def test_an_arctic_model_that_is_a_table_elsewhere_is_a_view_until_it_runs(self, project: Any) -> None:
+        prod, dev = project.test_schema, f"{project.test_schema}_dev"
+        project.run_sql(f"create or replace table `lake`.`{prod}`.`raw_orders` (id int, customer string, amount int)")
+        project.run_sql(f"insert into `lake`.`{prod}`.`raw_orders` values (1, 'a', 10)")
+        run_dbt(["run", "-s", "orders", "plain"])
+        save_state()
+        chosen = ["-s", "orders", "plain", "--target", "dev"]
+        chosen += ["--vars", json.dumps({"landed": prod, "plain": "arctic"})]
+        for more in ([], ["--full-refresh"]):
+            run_dbt(["clone", "--state", "state", *chosen, *more])
+        assert self.read(project, dev, "plain") == [("a", 1)]
+        assert messages(run_dbt(["run", *chosen])) == {"orders": "unchanged", "plain": "create +1 ~0 -0"}
+        assert messages(run_dbt(["run", *chosen])) == {"orders": "unchanged", "plain": "unchanged"}
+
+    def test_clones_publish_what_differs_alone(self, project: Any, capsys: Any) -> None:
+        prod, dev = project.test_schema, f"{project.test_schema}_dev"
+        raw = f"`lake`.`{prod}`.`raw_orders`"
+        project.run_sql(f"create or replace table {raw} (id int, customer string, amount int) using iceberg")
+        project.run_sql(f"insert into {raw} values (1, 'a', 10), (2, 'b', 20), (3, 'a', 30)")
+        run_dbt(["run"])
+        project.run_sql(f"insert into {raw} values (4, 'c', 40)")
+        run_dbt(["run"])
+        save_state()
+        chosen = ["--target", "dev", "--vars", json.dumps({"landed": prod})]
+        clone = ["clone", "--state", "state", *chosen]
+        made = messages(run_dbt(clone))
+        assert {name: made[name] for name in MODELS} == {name: f"clone of lake.{prod}.{name}" for name in MODELS}
+        for name in MODELS:
+            assert self.read(project, dev, name) == self.read(project, prod, name)
+        assert set(messages(run_dbt(clone)).values()) == {"No-op"}
+        ran = messages(run_dbt(["run", *chosen]))
+        assert {name: ran[name] for name in MODELS} == dict.fromkeys(MODELS, "unchanged")
+        project.run_sql(f"delete from {raw} where id = 2")
+        more = ["--target", "dev", "--vars", json.dumps({"landed": prod, "least": 15, "more": True})]
+        before = {name: self.read(project, prod, name) for name in MODELS}
+        ran = messages(run_dbt(["run", *more]))
+        assert ran["orders"] == "full +0 ~2 -2"
+        assert ran["by_customer"] == "incremental +0 ~1 -1"
+        assert ran["log"] == "incremental +0 ~0 -2"
+        assert self.read(project, dev, "orders") == [(3, "a", 30, "x"), (4, "c", 40, "x")]
+        assert self.read(project, dev, "by_customer") == [("a", 30, 1), ("c", 40, 1)]
+        assert self.read(project, dev, "log") == [(3, 30), (4, 40)]
+        assert before == {name: self.read(project, prod, name) for name in MODELS}
+        said = self.arctic(project, capsys, "clones", "orders", "by_customer")
+        assert f"clone lake.{dev}.orders" in said
+        said = self.arctic(project, capsys, "clones", "--target", "dev", "orders")
+        assert f"lake.{dev}.orders: a clone of lake.{prod}.orders" in said
+        made = messages(run_dbt([*clone, "--full-refresh"]))
+        assert self.read(project, dev, "orders") == before["orders"]
+        said = self.arctic(project, capsys, "clones", "orders")
+        assert said.count(f"clone lake.{dev}.orders") == 1
