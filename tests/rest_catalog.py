@@ -25,6 +25,7 @@ ADDED_SCHEMA = "added-schema"
 COUNTERS = {"last-assigned-field-id": "last-column-id", "last-assigned-partition-id": "last-partition-id"}
 """The names that metadata has for counters which requirements name otherwise."""
 NAMESPACES = "/v1/{prefix}/namespaces"
+REGISTER = f"{NAMESPACES}/{{namespace}}/register"
 ENDPOINTS = (
     *(f"{verb} {NAMESPACES}" for verb in ("GET", "POST")),
     *(f"{verb} {NAMESPACES}/{{namespace}}" for verb in ("GET", "HEAD", "DELETE")),
@@ -34,6 +35,7 @@ ENDPOINTS = (
         for verb in ("GET", "HEAD", "POST", "DELETE")
         for kind in ("table", "view")
     ),
+    f"POST {REGISTER}",
     "POST /v1/{prefix}/tables/rename",
     "POST /v1/{prefix}/views/rename",
 )
@@ -51,13 +53,14 @@ class Catalog:
     """Namespaces and their tables and views; every method is one request.
 
     Other servers lack something: they do not stage the creation of a table (`stages`), or forget the branches of tables
-    (`keeps_branches`), or have no views (`has_views`).
+    (`keeps_branches`), have no views (`has_views`), or do not take metadata files of others (`registers`).
     """
 
     folder: Path
     stages: bool = True
     keeps_branches: bool = True
     has_views: bool = True
+    registers: bool = True
     namespaces: dict[str, Json] = field(default_factory=dict)
     tables: dict[tuple[str, str], Json] = field(default_factory=dict)
     views: dict[tuple[str, str], Json] = field(default_factory=dict)
@@ -103,6 +106,15 @@ class Catalog:
         if asked.get("stage-create"):
             return {"metadata": made, "config": {}}
         return self.keep(kind, namespace, name, made)
+
+    def register(self, namespace: str, asked: Json) -> Json:
+        self.namespace(namespace)
+        self.refuse_taken(namespace, asked["name"])
+        address = asked["metadata-location"]
+        metadata = json.loads(Path(urlsplit(address).path).read_text())
+        kept = {"metadata-location": address, "metadata": metadata, "config": {}}
+        self.tables[namespace, asked["name"]] = kept
+        return kept
 
     def commit(self, kind: str, namespace: str, name: str, asked: Json) -> Json:
         is_new = any(requirement["type"] == "assert-create" for requirement in asked["requirements"])
@@ -367,6 +379,7 @@ def answer(catalog: Catalog, verb: str, path: list[str], asked: Json) -> Json | 
     match (verb, *path):
         case "GET", "config":
             known = [endpoint for endpoint in ENDPOINTS if catalog.has_views or "/views" not in endpoint]
+            known = [endpoint for endpoint in known if catalog.registers or REGISTER not in endpoint]
             return {"defaults": {}, "overrides": {}, "endpoints": known}
         case "GET", "namespaces":
             return {"namespaces": [name.split(".") for name in catalog.namespaces]}
@@ -379,6 +392,8 @@ def answer(catalog: Catalog, verb: str, path: list[str], asked: Json) -> Json | 
             return None
         case "DELETE", "namespaces", name:
             return catalog.drop_namespace(name)
+        case "POST", "namespaces", name, "register":
+            return catalog.register(name, asked)
         case "POST", ("tables" | "views") as kind, "rename":
             return catalog.rename(kind, asked)
         case _, "namespaces", name, ("tables" | "views") as kind, *rest:

@@ -51,8 +51,7 @@ def perform_refresh(
     """
     unchanged = planner.report_unchanged(planned)
     if unchanged is not None:
-        _note_use(planner, planned, session)
-        return Refreshed(unchanged)
+        return Refreshed(unchanged, _run_upkeep({"note of its use": lambda: _note_use(planner, planned, session)}))
     from arctic_runtime.spark.maintenance.compaction import compact_if_due
     from arctic_runtime.spark.maintenance.expiry import expire_if_due
     from arctic_runtime.spark.refresh.run import Refresh

@@ -130,4 +130,4 @@ class TestClone:
         made = messages(run_dbt([*clone, "--full-refresh"]))
         assert self.read(project, dev, "orders") == before["orders"]
         said = self.arctic(project, capsys, "clones", "orders")
-        assert said.count(f"clone lake.{dev}.orders") == 1
+        assert len([line for line in said.splitlines() if f"clone lake.{dev}.orders" in line and "used" in line]) == 1

@@ -28,6 +28,7 @@ from arctic_runtime.plan.cloning.clone_plan import (
 from arctic_runtime.plan.cloning.table_copy import derive_metadata
 from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_text
+from arctic_runtime.spark.maintenance.clone_tags import release_tags
 from arctic_runtime.spark.maintenance.reset import reset_model
 from arctic_runtime.spark.tables.commit import perform_statement, set_tag
 from arctic_runtime.spark.tables.steps import perform_step
@@ -59,7 +60,11 @@ def clone_model(session: TableSession, request: CloneRequest, replaces: bool = F
     plan = retry_on_conflict(plan_and_tag, reader.thresholds.commits.attempts)
     for table, copy in plan.copies:
         address = write_metadata(reader, copy.name, derive_metadata(table.metadata, copy))
-        _register_table(session, copy.name, address, copy.uuid)
+        try:
+            _register_table(session, copy.name, address, copy.uuid)
+        except ConfigError:
+            release_tags(session, tuple((tagged, tag) for tagged, tag, _ in plan.tags))
+            raise
     _check_complete(session, plan)
     kept_layout = replace(model, config=replace(model.config, on_configuration_change="continue"))
     own = TableSession(kept_layout, reader, session.spark, session.now, session.timings)
@@ -153,9 +158,19 @@ def _register_table(session: TableSession, table: TableName, address: str, uuid:
     )
     try:
         perform_statement("clone.register", session.spark(), call)
-    except SPARK_ERRORS:
+    except SPARK_ERRORS as error:
+        if "does not support endpoint" in str(error):
+            raise _build_unsupported_error(session) from error
         if not _has_uuid(session.reader, table, uuid):
             raise
+
+
+def _build_unsupported_error(session: TableSession) -> ConfigError:
+    return ConfigError(
+        f"{session.model.table} can't be a clone: the catalog registers no tables.",
+        expected="a catalog with `register_table`, which embedded, JDBC, Hive, Glue and most REST catalogs have",
+        fix="run the model, which builds it from its query",
+    )
 
 
 def _has_uuid(reader: CatalogReader, table: TableName, uuid: str) -> bool:

@@ -22,6 +22,7 @@ from arctic_runtime.plan.cloning.clone_plan import CloneRequest
 from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS
 from arctic_runtime.spark.forget.forgetting import Forgetting
 from arctic_runtime.spark.maintenance.adoption import adopt_table, undo_adoption
+from arctic_runtime.spark.maintenance.changes_between import read_changes_between
 from arctic_runtime.spark.maintenance.clone_tags import note_use
 from arctic_runtime.spark.maintenance.cloning import clone_model
 from arctic_runtime.spark.maintenance.compaction import compact_table
@@ -100,6 +101,10 @@ def test_a_clone_has_the_rows_and_goes_its_own_way(lake: Warehouse, dev: Warehou
     assert dev.rows(clone) == [*MORE[1:], (5, "e", 50)]
     assert lake.rows(model) == MORE
     assert dev.broken(clone) == []
+    made = observe_clone(dev.reader, clone.table)
+    assert made is not None
+    since = read_changes_between(dev.session_of(clone), str(made.origin.version.snapshot), dev.head(clone), 10)
+    assert [(row["_action"], row["id"]) for row in since] == [("delete", 1), ("insert", 5)]
     lake.run(model)
     assert lake.rows(model) == [*MORE[1:], (5, "e", 50)]
     assert lake.broken(model) == []
@@ -131,7 +136,7 @@ def test_columns_and_layout_of_a_clone_are_its_own(lake: Warehouse, dev: Warehou
 def test_clones_that_are_made_together_follow_one_another(lake: Warehouse, dev: Warehouse) -> None:
     model = build(lake)
     total = lake.model("total", "select g, sum(v) as v from {m} group by g", primary_key="g", refresh="incremental")
-    versions = lake.model("versions", "select id, v from {m}", primary_key="id", history="scd2")
+    versions = lake.model("versions", "select id, v from {m}", primary_key="id", history="scd2", current_view=True)
     log = lake.model(
         "log", "select id, v, _action from {changes(m)}", primary_key="id", input="changes", merge_columns={"v": "sum"},
         exclude_columns=["_action"],
@@ -148,6 +153,7 @@ def test_clones_that_are_made_together_follow_one_another(lake: Warehouse, dev: 
     clones = [clone_of(lake, dev, one, model) for one in below]
     clone = clone_of(lake, dev, model)
     assert [dev.rows(one) for one in clones] == [lake.rows(one) for one in below]
+    assert dev.spark.table(dev.sql_name("versions_current")).count() == len(MORE)
     assert dev.run(clone, refuse).mode == "unchanged"
     assert dev.run(clones[0], refuse).mode == "unchanged"
     lake.load("source", [(1, "a", 11), (2, "c", 21), (3, "a", 30)], COLUMNS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,11 @@ from arctic_runtime.catalog.heads import observe_heads
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CatalogError, CommitConflict, ConfigError
 from arctic_runtime.model.properties import KIND
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.cloning.clone_plan import CloneRequest
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
+from arctic_runtime.spark.maintenance.cloning import clone_model
 from arctic_runtime.spark.tables.create import NewTable, fill_table
 from arctic_runtime.spark.tables.rows.frames import list_frame_columns
 from arctic_runtime.spark.tables.staged_creation import NewColumns, create_without_snapshot
@@ -127,6 +131,35 @@ def test_where_no_views_are_kept_only_tables_merged_on_write_are_created(rest: W
         rest.run(rest.model("m", "select id, amount from {landed}", primary_key="id", merge="on_read"), refuse)
     assert rest.reader.list_relations("dwd") == {"landed": "table"}
     assert rest.run(rest.model("m", "select id, amount from {landed}", primary_key="id")).mode == "create"
+
+
+@pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
+def test_a_model_is_cloned(rest: Warehouse, merge: str) -> None:
+    model, clone = build_clone(rest, merge)
+    assert rest.rows(clone) == [(1, "a", 10), (2, "b", 20)]
+    assert rest.run(clone, refuse).mode == "unchanged"
+    rest.append_v2("landed", [(3, "a", 5)], ORDERS)
+    assert rest.run(clone).mode == "incremental"
+    assert (len(rest.rows(clone)), len(rest.rows(model))) == (3, 2)
+    assert [rest.broken(one) for one in (model, clone)] == [[], []]
+
+
+@pytest.mark.parametrize("lacks", [{"registers": False}], ids=["registers nothing"])
+def test_where_no_tables_are_registered_nothing_is_cloned_and_nothing_is_left(rest: Warehouse) -> None:
+    with pytest.raises(ConfigError, match="the catalog registers no tables"):
+        build_clone(rest, "on_write")
+    assert set(rest.reader.list_relations("dwd")) == {"landed", "m", "m__changes"}
+    assert set(rest.reader.load_table("dwd", "m").metadata.refs) == {"main"}
+
+
+def build_clone(rest: Warehouse, merge: str) -> tuple[Model, Model]:
+    """Makes a model, and a clone of it."""
+    rest.append_v2("landed", [(1, "a", 10), (2, "b", 20)], ORDERS)
+    model = rest.model("m", "select id, customer, amount from {landed}", primary_key="id", merge=merge)
+    rest.run(model)
+    clone = replace(model, table=rest.table("clone"))
+    clone_model(rest.session_of(clone), CloneRequest(model.table, round(1000 * time.time()), "stamp"))
+    return model, clone
 
 
 def test_an_address_where_nobody_listens_is_named(address: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from arctic_runtime.catalog.metadata_files import find_schema_location, read_metadata, write_metadata
+from arctic_runtime.catalog.metadata_files import read_metadata
 from arctic_runtime.catalog.observation.clones import list_clones, observe_clone, observe_clone_tags
 from arctic_runtime.catalog.observation.tables import observe_model, read_last_offsets
 from arctic_runtime.errors import ConfigError, CorruptState
@@ -16,29 +16,17 @@ from arctic_runtime.model.baseline import Baseline
 from arctic_runtime.model.clone import CloneTag, list_tagged_tables, parse_clone_tag
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import BASELINE, CLONED_FROM
-from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.model.table import Model
 from arctic_runtime.plan.cloning.clone_plan import (
     ClonePlan,
-    CloneRequest,
     OriginTable,
     Part,
     check_same_catalog,
     plan_clone,
 )
-from arctic_runtime.plan.cloning.table_copy import compute_clone_uuid, derive_metadata
+from arctic_runtime.plan.cloning.table_copy import compute_clone_uuid
 from arctic_runtime.spark.maintenance.cloning import read_origin
-
-ODS, DWD = TableName("lake", "dwd", "ods"), TableName("lake", "dwd", "dwd")
-UPSTREAMS = {TableName("lake", "dev", "ods"): ODS}
-
-
-def a_clone(origin: TableName, merge: Any = "on_write", **config: Any) -> Model:
-    table = replace(origin, schema="dev")
-    return Model(table, "select 1", ModelConfig(**{"primary_key": ("id",), "hash_key": "id", "merge": merge, **config}))
-
-
-def request_for(origin: TableName) -> CloneRequest:
-    return CloneRequest(origin, 1000, "stamp", "me", UPSTREAMS)
+from tests.unit.cloned_tables import DWD, ODS, a_clone, make_clones, request_for
 
 
 def plan_for(warehouse: Any, origin: TableName, model: Model) -> ClonePlan:
@@ -69,34 +57,7 @@ def test_changes_that_are_not_merged_come_along_with_a_tag_each(shop: Any) -> No
 
 @pytest.fixture
 def cloned(writing: Any, tmp_path: Path) -> tuple[Any, dict[str, Model]]:
-    """A table that follows a source, and one that follows it; both are cloned into `dev`, as Spark does it."""
-    warehouse = writing.warehouse(tmp_path)
-    warehouse.create("plain")
-    plain = warehouse.append("plain", [(1, "p")])
-    for name, upstream in (("ods", "plain"), ("dwd", "ods")):
-        warehouse.create(f"{name}__changes", writing.changes, arctic_kind="changes", arctic_primary_key="id")
-        read = {f"lake.dwd.{upstream}": plain if upstream == "plain" else warehouse.version("ods__changes")}
-        for number in (1, 2):
-            commit = [(number, "a", "insert")]
-            warehouse.append(f"{name}__changes", commit, **writing.ran(read, "create", "FIRST_RUN"))
-        warehouse.create(name, arctic_kind="base", arctic_primary_key="id")
-        merged = writing.merged_to(warehouse.version(f"{name}__changes"))
-        warehouse.append(name, [(1, "a"), (2, "a")], **merged)
-    warehouse.reader.create_namespace("dev")
-    models = {origin.name: a_clone(origin) for origin in (ODS, DWD)}
-    for origin in (ODS, DWD):
-        plan = plan_clone(
-            models[origin.name],
-            request_for(origin),
-            read_origin(warehouse.reader, origin),
-            find_schema_location(warehouse.reader, "dev"),
-        )
-        for table, tag, snapshot in plan.tags:
-            warehouse.load(table.name).manage_snapshots().create_tag(snapshot, tag).commit()
-        for table, copy in plan.copies:
-            address = write_metadata(warehouse.reader, copy.name, derive_metadata(table.metadata, copy))
-            warehouse.reader.catalog.register_table((copy.name.schema, copy.name.name), address)
-    return warehouse, models
+    return make_clones(writing, tmp_path)
 
 
 def test_a_clone_is_in_the_state_of_its_origin(cloned: Any) -> None:
