@@ -121,6 +121,24 @@ class DatabaseCatalog:
             location = connection.execute(query).scalar()
         return None if location is None else str(location)
 
+    def swap_metadata_location(self, namespace: str, name: str, expected: str, location: str) -> bool:
+        """Changes the location of a table's metadata file if it still is `expected`; returns whether it was."""
+        from pyiceberg.catalog.sql import IcebergTables
+        from sqlalchemy import update
+
+        statement = (
+            update(IcebergTables)
+            .where(
+                IcebergTables.catalog_name == self._profile.catalog,
+                IcebergTables.table_namespace == namespace,
+                IcebergTables.table_name == name,
+                IcebergTables.metadata_location == expected,
+            )
+            .values(metadata_location=location, previous_metadata_location=expected)
+        )
+        with self._get_sql_engine().begin() as connection:
+            return int(connection.execute(statement).rowcount) == 1
+
     def _read_metadata_text(self, location: str) -> bytes:
         from pyiceberg.io import load_file_io
         from pyiceberg.serializers import Compressor

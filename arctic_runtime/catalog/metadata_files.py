@@ -5,21 +5,29 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 
 def read_metadata(reader: CatalogReader, name: TableName) -> dict[str, Any] | None:
     """Reads the metadata file of a table's current version; None if there is no such table."""
     from pyiceberg.exceptions import NoSuchTableError
-    from pyiceberg.serializers import Compressor
 
     try:
-        table = reader.load_table(name.schema, name.name)
+        return read_metadata_file(reader.load_table(name.schema, name.name))
     except NoSuchTableError:
         return None
+
+
+def read_metadata_file(table: Table) -> dict[str, Any]:
+    """Reads the metadata file of a table that was loaded."""
+    from pyiceberg.serializers import Compressor
+
     location = table.metadata_location
     decompress = Compressor.get_compressor(location).stream_decompressor
     with table.io.new_input(location).open() as stream, decompress(stream) as content:
@@ -29,18 +37,27 @@ def read_metadata(reader: CatalogReader, name: TableName) -> dict[str, Any] | No
 
 def write_metadata(reader: CatalogReader, name: TableName, metadata: Mapping[str, Any]) -> str:
     """Writes metadata as the first metadata file in a new table's folder; returns the file's address."""
-    from pyiceberg.io import load_file_io
-
-    address = f"{metadata['location']}/metadata/00000-{uuid.uuid4()}.metadata.json"
-    content = json.dumps(metadata, separators=(",", ":")).encode()
+    address = name_metadata_file(metadata, 0)
 
     def write_file() -> None:
-        file_io = load_file_io({**reader.catalog.properties, **metadata["properties"]}, address)
-        with file_io.new_output(address).create(overwrite=True) as stream:
-            stream.write(content)
+        write_metadata_file(reader, address, metadata)
 
     reader.perform_change("clone.write", f"write the metadata of {name}", write_file)
     return address
+
+
+def name_metadata_file(metadata: Mapping[str, Any], number: int) -> str:
+    """Returns the address for a new metadata file, the one with this number, in a table's folder."""
+    return f"{metadata['location']}/metadata/{number:05}-{uuid.uuid4()}.metadata.json"
+
+
+def write_metadata_file(reader: CatalogReader, address: str, metadata: Mapping[str, Any]) -> None:
+    """Writes a metadata file."""
+    from pyiceberg.io import load_file_io
+
+    file_io = load_file_io({**reader.catalog.properties, **metadata["properties"]}, address)
+    with file_io.new_output(address).create(overwrite=True) as stream:
+        stream.write(json.dumps(metadata, separators=(",", ":")).encode())
 
 
 def find_schema_location(reader: CatalogReader, schema: str) -> str | None:

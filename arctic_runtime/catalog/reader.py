@@ -99,6 +99,12 @@ class CatalogReader:
         """Whether the catalog can list its views, not only its tables."""
         return self.is_supported and self.profile.catalog_kind.lists_views
 
+    @property
+    def can_edit_metadata(self) -> bool:
+        """Whether snapshots can be removed from a table's metadata without Spark, which deletes their files too."""
+        kind = self.profile.catalog_kind
+        return self.is_supported and (kind.is_database or kind.is_server)
+
     @cached_property
     def capabilities(self) -> Capabilities:
         """The catalog's capabilities: those of its kind, and those that its server states; asks the server once.
@@ -267,6 +273,20 @@ class CatalogReader:
         if self._database is not None:
             return self._database.load_view_metadata(namespace, name)
         return self.catalog.load_view((namespace, name)).metadata
+
+    def swap_metadata_file(self, namespace: str, name: str, expected: str, address: str) -> bool:
+        """Makes the file at `address` the current metadata file of a table, if that still is the file `expected`.
+
+        Returns whether it was; the catalog must be in a database.
+        """
+        database = self._database
+        assert database is not None
+        return database.swap_metadata_location(namespace, name, expected, address)
+
+    @property
+    def is_database(self) -> bool:
+        """Whether the catalog is in a database, in which this process can change which metadata file is current."""
+        return self._database is not None
 
     def get_view_file(self, namespace: str, name: str) -> str | None:
         """Returns the location of a view's metadata file.

@@ -95,6 +95,9 @@ class CatalogKind:
     is_database: bool = False
     """Whether pyiceberg reads the catalog from a database, so that one SQL query returns all current metadata files."""
 
+    is_server: bool = False
+    """Whether the catalog's server writes the metadata files of tables, so that clients only ask for changes."""
+
     locate_catalog: Callable[[Properties], str] = locate_warehouse
     """Returns the location of a server or warehouse that identifies the catalog in OpenLineage; empty if not known."""
 

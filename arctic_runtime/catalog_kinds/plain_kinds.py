@@ -48,6 +48,7 @@ REST = CatalogKind(
     required_keys=("uri",),
     build_pyiceberg_properties=build_shared_properties,
     lists_views=True,
+    is_server=True,
     locate_catalog=get_public_server_url,
     read_stated_capabilities=_read_endpoints,
     may_give_credentials=True,

@@ -854,6 +854,30 @@ def dropped_clone() -> Scenario:
     return Scenario(effects, build, act, of(lambda lake: state_model(lake, merge="on_read")), ("m",))
 
 
+def old_clone_versions() -> Scenario:
+    """Old versions of a clone expire, and files of its own that no version has any more are deleted."""
+
+    def build(lake: Warehouse) -> None:
+        build_unmerged(lake)
+        make_clone(lake)
+        for v in (40, 41):
+            load(lake, (4, "us", v))
+            lake.run(clone_model_of(lake))
+        compact_table(lake.session_of(clone_model_of(lake)), "full")
+
+    def act(lake: Warehouse) -> None:
+        clone = clone_model_of(lake)
+        expire_versions(lake.session_of(clone, now=later(10)), [])
+        before = time.time() - 10 * DAY_SECONDS
+        warehouse = Path(lake.environment.profile.catalog_properties["warehouse"])
+        for file in (warehouse / lake.namespace).rglob("*.*"):
+            os.utime(file, (before, before))
+        find_orphan_files(lake.session_of(clone), 3 * DAY_SECONDS, remove=True)
+
+    models = of(lambda lake: state_model(lake, merge="on_read"), clone_model_of)
+    return Scenario(("clone.expire", "clone.remove_files"), build, act, models, ("m", "c"))
+
+
 # What the adapter does
 
 
@@ -955,6 +979,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         forgotten_adopted_rows,
         cloned_model,
         dropped_clone,
+        old_clone_versions,
         increment_of_an_empty_table,
         service_lease,
         debug,

@@ -280,6 +280,7 @@ def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | Non
         frozenset(_walk_protected(table, frozenset(behind))),
         {name: ref.snapshot_id for name, ref in table.metadata.refs.items() if _is_view_tag(name, ref)},
         shares_files(table.properties),
+        can_expire=not shares_files(table.properties) or reader.can_edit_metadata,
     )
 
 

@@ -101,20 +101,25 @@ class DiskFiles:
 
     def _list_files(self) -> Iterator[DiskFile]:
         for folder in self._list_folders():
-            for path, size, at_ms in _list_folder(self.table.io.properties, folder):
+            for path, size, at_ms in list_folder(self.table.io.properties, folder):
                 if path.endswith(_SUFFIX):
                     yield DiskFile(path, size, at_ms, False)
 
     def _list_folders(self) -> list[str]:
         location = self.table.location()
         data = self.table.properties.get("write.data.path", location)
-        is_inside = _is_inside(self._parse_path(data), self._parse_path(location))
-        return [location] if is_inside else [location, data]
+        is_below = is_inside(self._parse_path(data), self._parse_path(location))
+        return [location] if is_below else [location, data]
 
     def _parse_path(self, path: str) -> str:
-        from pyiceberg.io.pyarrow import PyArrowFileIO
+        return parse_path(self.table, path)
 
-        return PyArrowFileIO.parse_location(path, self.table.io.properties)[2]
+
+def parse_path(table: Table, path: str) -> str:
+    """Returns the path of a file within its storage, without the scheme, by which two addresses can be compared."""
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    return PyArrowFileIO.parse_location(path, table.io.properties)[2]
 
 
 def list_store_files(reader: CatalogReader, folder: str) -> list[tuple[str, datetime]] | None:
@@ -126,12 +131,11 @@ def list_store_files(reader: CatalogReader, folder: str) -> list[tuple[str, date
         return None
     properties = reader.catalog.properties
     return [
-        (path, datetime.fromtimestamp(at_ms / 1000, timezone.utc))
-        for path, _, at_ms in _list_folder(properties, folder)
+        (path, datetime.fromtimestamp(at_ms / 1000, timezone.utc)) for path, _, at_ms in list_folder(properties, folder)
     ]
 
 
-def _list_folder(properties: Mapping[str, Any], folder: str) -> Iterator[tuple[str, int, int]]:
+def list_folder(properties: Mapping[str, Any], folder: str) -> Iterator[tuple[str, int, int]]:
     """Yields address, size and time in milliseconds of each file in a folder and in all folders below it."""
     from pyarrow.fs import FileSelector, FileType
     from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -145,7 +149,7 @@ def _list_folder(properties: Mapping[str, Any], folder: str) -> Iterator[tuple[s
             yield f"{begin}{info.path}", info.size, _get_modified_ms(info)
 
 
-def _is_inside(path: str, folder: str) -> bool:
+def is_inside(path: str, folder: str) -> bool:
     """Whether a path is the folder itself or is below it."""
     return f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 

@@ -43,7 +43,10 @@ class Snapshots:
     """Maps each tag that arctic set for a view to the id of the snapshot that the tag keeps."""
 
     shares_files: bool = False
-    """Whether files of the table may belong to another table as well, so that nothing may expire."""
+    """Whether files of the table may belong to another table as well, so that expiry may not delete any."""
+
+    can_expire: bool = True
+    """Whether snapshots can expire: if files are shared, the catalog has to allow that without a deletion of files."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +62,14 @@ class SnapshotUse:
 
 @dataclass(frozen=True)
 class ExpireSnapshots:
-    """Step: expire snapshots of a table, and delete the files that only these contain."""
+    """Step: expire snapshots of a table, and delete the files that only these contain.
+
+    If `keeps_files`, no file is deleted: some may belong to another table as well.
+    """
 
     table: TableName
     snapshots: tuple[int, ...]
+    keeps_files: bool = False
 
 
 @dataclass(frozen=True)

@@ -63,13 +63,13 @@ def plan_snapshot_expiry(
     kept_snapshots: list[Kept] = []
     for table in _remove_tags(use.tables, tags):
         needed = [*_list_newest_need(table), *needs[str(table.table)](table)]
-        if table.shares_files:
-            why = "its files may belong to another table too, as those of a clone do"
+        if not table.can_expire:
+            why = "its files may belong to another table too, and the catalog deletes them with the snapshots"
             kept_snapshots += [Kept(table.table, snapshot.id, why) for snapshot in table.lineage[:1]]
             continue
         cut = cut_of(needed)
         gone = list_expired_snapshots(table, cut, now_ms - 1000 * age)
-        steps += [ExpireSnapshots(table.table, gone)] if gone else []
+        steps += [ExpireSnapshots(table.table, gone, table.shares_files)] if gone else []
         kept_snapshots += list_kept_snapshots(table, needed, cut)
     gone_from = {step.table: step.snapshots for step in steps}
     ages = select_ages_to_keep(model, state, gone_from.get(model.table.changes, ()), thresholds.changelog)

@@ -16,7 +16,8 @@ def check_no_clones(tables: DownstreamTables) -> None:
         log = tables.observe_state(model).log
         if log is not None and shares_files(log.properties):
             raise ConfigError(
-                f"{model.table} is a clone: its rows are in files of its origin too; nothing was done.",
+                f"{model.table} is a clone, or has `gc.enabled: false`: its rows may be in files of another table too; "
+                "nothing was done.",
                 fix=f"forget the rows in its origin, then make the clone anew with `dbt clone --full-refresh -s "
                 f"{model.table.name}`",
             )

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.observation.clones import list_clones, observe_clone_tags
 from arctic_runtime.catalog.observation.tables import observe_snapshots, read_last_offsets
+from arctic_runtime.catalog.shared_files import list_own_orphans, remove_own_files
 from arctic_runtime.catalog.storage.disk_files import list_store_files
 from arctic_runtime.catalog_kinds.store_warehouse import is_store_address
 from arctic_runtime.effects import perform_effect, retry_on_conflict, wait_for_lock
@@ -165,8 +166,8 @@ def find_orphan_files(session: TableSession, older_than_seconds: int, remove: bo
     """Lists, for each table of a model, the files in its folder that belong to no snapshot; if `remove`, deletes them.
 
     Only files older than `older_than_seconds` are listed, since the files of running writes belong to no snapshot
-    either. If the model has a view, old metadata files of the view are listed as well. Raises ConfigError if there is
-    no table yet, or if the age is less than the threshold `orphan_seconds`.
+    either. If the model has a view, old metadata files of the view are listed as well, but not for a clone. Raises
+    ConfigError if there is no table yet, or if the age is less than the threshold `orphan_seconds`.
     """
     if older_than_seconds < session.reader.thresholds.expiry.orphan_seconds:
         raise ConfigError(
@@ -174,9 +175,12 @@ def find_orphan_files(session: TableSession, older_than_seconds: int, remove: bo
             expected="an age of 1d or more",
             actual=f"{older_than_seconds} seconds",
         )
-    names = _list_tables(session, _require_built_state(session))
-    _check_own_files(session)
+    state = _require_built_state(session)
+    names = _list_tables(session, state)
     before = session.now - datetime.timedelta(seconds=older_than_seconds)
+    if state.log is not None and shares_files(state.log.properties):
+        return {str(table): _find_own_orphans(session, table, before, remove) for table in names}
+    _check_clones(session)
     orphans = {str(table): _find_table_orphans(session, table, before, remove) for table in names}
     current = session.reader.get_view_file(session.model.table.schema, session.model.table.name)
     if current is not None:
@@ -184,15 +188,17 @@ def find_orphan_files(session: TableSession, older_than_seconds: int, remove: bo
     return orphans
 
 
-def _check_own_files(session: TableSession) -> None:
-    """Raises ConfigError if files in the folders of the model's tables may belong to tables of another model too."""
-    state, table = session.observe_state(), session.model.table
-    log = state.log
-    if log is not None and shares_files(log.properties):
-        raise ConfigError(
-            f"{table} is a clone: none of its files is deleted while its tables exist.",
-            fix=f"drop the clone with `arctic reset {table.name} --yes`, and delete its folders",
-        )
+def _find_own_orphans(session: TableSession, table: TableName, before: datetime.datetime, remove: bool) -> list[str]:
+    """Lists the orphaned files in the folder of a clone's table; if `remove`, deletes them."""
+    orphans = list_own_orphans(session.reader, table, before)
+    if remove:
+        remove_own_files(session.reader, table, orphans)
+    return orphans
+
+
+def _check_clones(session: TableSession) -> None:
+    """Raises ConfigError if clones need files in the folders of the model's tables that no tag keeps any more."""
+    table = session.model.table
     wanted = {session.model.log} | (set() if session.model.is_appended else {session.model.base})
     kept = {seen.tag: {name for name, _ in seen.tags} for seen in observe_clone_tags(session.reader, wanted)}
     clones = [clone for clone in list_clones(session.reader) if clone.origin.model == table]

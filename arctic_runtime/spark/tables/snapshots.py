@@ -13,7 +13,8 @@ from arctic_runtime.spark.tables.commit import drop_tag, perform_statement, set_
 def expire_snapshots(step: ExpireSnapshots, spark: SparkSession) -> None:
     """Expires exactly the snapshots that the step lists; the age limits in the table's properties are ignored.
 
-    By these limits, Iceberg would also expire snapshots that are still needed.
+    By these limits, Iceberg would also expire snapshots that are still needed. A step that keeps files is for
+    `expire_in_metadata`: Iceberg refuses it.
     """
     call = fill_statement(
         "CALL {catalog}.system.expire_snapshots(table => {table}, older_than => TIMESTAMP '1970-01-02 00:00:00', "

@@ -6,6 +6,7 @@ from typing import Literal
 
 from typing_extensions import assert_never
 
+from arctic_runtime.catalog.shared_files import expire_in_metadata
 from arctic_runtime.model.files.compaction import ResizeBuckets, RewriteBase, RewriteFiles
 from arctic_runtime.model.files.expiry import CompactChangelog, DropTags, ExpireSnapshots
 from arctic_runtime.model.names import TableName
@@ -105,6 +106,8 @@ def perform_step(step: Step, context: Context) -> None:  # noqa: C901 - one case
             compact_changelog(step, context)
         case DropTags():
             drop_view_tags(step, context.spark)
+        case ExpireSnapshots(table, snapshots, True):
+            expire_in_metadata(context.reader, table, snapshots)
         case ExpireSnapshots():
             expire_snapshots(step, context.spark)
         case SetTag():

@@ -229,10 +229,21 @@ def test_upkeep_of_a_clone_keeps_the_files_of_its_origin(lake: Warehouse, dev: W
         dev.run(clone)
     compact_table(dev.session_of(clone), "full")
     plan = expire_versions(dev.session_of(clone, now=later(10)), [])
-    assert plan.steps == ()
-    assert {kept.reason for kept in plan.kept} == {"its files may belong to another table too, as those of a clone do"}
-    with pytest.raises(ConfigError, match="is a clone"):
-        find_orphan_files(dev.session_of(clone), DAY_SECONDS, remove=True)
+    assert {(step.table, step.keeps_files) for step in plan.steps} == {(clone.table, True), (clone.table.changes, True)}
+    assert find_orphan_files(dev.session_of(clone), DAY_SECONDS, remove=True) == {
+        str(clone.table): [],
+        str(clone.table.changes): [],
+    }
+    age_files(lake)
+    age_files(dev)
+    orphans = find_orphan_files(dev.session_of(clone), 3 * DAY_SECONDS, remove=True)
+    assert all(orphans.values())
+    assert all(f"/{dev.namespace}/" in file for files in orphans.values() for file in files)
+    lake.load("source", [(8, "m", 80), (9, "k", 90)], COLUMNS)
+    assert dev.run(clone).mode == "incremental"
+    assert dev.broken(clone) == []
+    lake.load("source", [(8, "m", 80)], COLUMNS)
+    dev.run(clone)
     with pytest.raises(ConfigError, match="is a clone"):
         Forgetting(clone, (clone,), dev.reader, lambda: dev.spark, Forget(keys=("8",))).run_forget()
     assert lake.rows(model) == MORE

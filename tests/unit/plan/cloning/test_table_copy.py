@@ -61,7 +61,15 @@ def a_table(count: int) -> dict[str, Any]:
         "snapshot-log": [{"snapshot-id": n, "timestamp-ms": 1000 * n} for n in range(1, count + 1)],
         "metadata-log": [{"metadata-file": "/wh/prod/m/metadata/1.json", "timestamp-ms": 1}],
         "refs": {"main": {"snapshot-id": count, "type": "branch"}, "keep": {"snapshot-id": 1, "type": "tag"}},
-        "statistics": [{"snapshot-id": count, "statistics-path": "/wh/prod/m/metadata/s.puffin"}],
+        "statistics": [
+            {
+                "snapshot-id": count,
+                "statistics-path": "/wh/prod/m/metadata/s.puffin",
+                "file-size-in-bytes": 10,
+                "file-footer-size-in-bytes": 5,
+                "blob-metadata": [],
+            }
+        ],
         "next-row-id": 10 * count + 10,
         "of-a-later-version": {"kept": True},
     }

@@ -240,13 +240,19 @@ def test_what_is_left_behind_the_newest_has_no_gap_and_serves_every_reader(
         )
 
 
-def test_nothing_of_a_table_expires_whose_files_may_belong_to_another_one() -> None:
-    shared = replace(the_log(9), shares_files=True)
-    plan = plan_snapshot_expiry(MODEL, a_state(9, 9), SnapshotUse([shared, the_base(*range(1, 10))]), NOW, LIMITS)
+def test_snapshots_of_a_table_that_shares_files_expire_without_files_or_not_at_all() -> None:
+    use = SnapshotUse([replace(the_log(9), shares_files=True), the_base(*range(1, 10))])
+    plan = plan_snapshot_expiry(MODEL, a_state(9, 9), use, NOW, LIMITS)
+    assert [(step.table, step.keeps_files) for step in plan.steps] == [(LOG, True), (BASE, False)]
+    cannot = SnapshotUse([replace(the_log(9), shares_files=True, can_expire=False), the_base(*range(1, 10))])
+    plan = plan_snapshot_expiry(MODEL, a_state(9, 9), cannot, NOW, LIMITS)
     assert {step.table for step in plan.steps} == {BASE}
     assert [kept.reason for kept in plan.kept if kept.table == LOG] == [
-        "its files may belong to another table too, as those of a clone do"
+        "its files may belong to another table too, and the catalog deletes them with the snapshots"
     ]
-    assert plan_snapshot_expiry(MODEL, a_state(9, 9), SnapshotUse([the_log(9)]), NOW, LIMITS).steps != ()
+
+
+def test_clones_that_go_are_described() -> None:
+    plan = plan_snapshot_expiry(MODEL, a_state(9, 9), SnapshotUse([the_log(9)]), NOW, LIMITS)
     released = replace(plan, clones=(ReleaseClone(TABLE, ((LOG, "t"),), False, "there is no such clone"),))
     assert "to go: 1 tag(s) for the clone lake.dwd.orders: there is no such clone" in describe_expiry(released, "to go")
