@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
+from arctic_runtime.operations.inspect import read_history
 from arctic_runtime.plan.cloning.clone_plan import CloneRequest
 from arctic_runtime.spark.maintenance.cloning import clone_model
 from arctic_runtime.spark.maintenance.compaction import compact_table
@@ -61,8 +62,8 @@ class ClonedOperations(TableOperations):
             clone_model(self.lake.session_of(model), request, replaces)
         self.table, self.source = dict(self.theirs), dict(self.theirs)
         self.load(self.lake, self.source)
-        self.versions: dict[str, Rows] = {}
-        self.remember()
+        # The newest commit of the origin may be that of a compaction, which is no version.
+        self.versions: dict[str, Rows] = {read_history(self.lake.reader, self.model)[0].version: dict(self.table)}
 
     @property
     def pairs(self) -> tuple[tuple[Model, Model], ...]:
@@ -147,4 +148,4 @@ def test_clones_and_origins_go_their_own_ways_after_any_order_of_operations(lake
     lake.spark.sql(f"create namespace {lake.environment.profile.catalog}.{name}")
     dev = replace(lake, namespace=name)
     machine = type("ClonedHere", (ClonedOperations,), {"lake": dev, "home": lake})
-    run_machine(machine, settings=settings(max_examples=6, stateful_step_count=12))
+    run_machine(machine, settings=settings(max_examples=5, stateful_step_count=10))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import threading
 import time
@@ -20,6 +21,7 @@ from arctic_runtime.plan.cloning.clone_plan import CloneRequest
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.maintenance.cloning import clone_model
+from arctic_runtime.spark.maintenance.expiry import expire_versions
 from arctic_runtime.spark.tables.create import NewTable, fill_table
 from arctic_runtime.spark.tables.rows.frames import list_frame_columns
 from arctic_runtime.spark.tables.staged_creation import NewColumns, create_without_snapshot
@@ -141,6 +143,9 @@ def test_a_model_is_cloned(rest: Warehouse, merge: str) -> None:
     rest.append_v2("landed", [(3, "a", 5)], ORDERS)
     assert rest.run(clone).mode == "incremental"
     assert (len(rest.rows(clone)), len(rest.rows(model))) == (3, 2)
+    later = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=2)
+    assert all(step.keeps_files for step in expire_versions(rest.session_of(clone, now=later), []).steps)
+    assert len(rest.reader.load_table("dwd", "clone__changes").metadata.snapshots) == 1 + (merge == "on_read")
     assert [rest.broken(one) for one in (model, clone)] == [[], []]
 
 
@@ -155,7 +160,8 @@ def test_where_no_tables_are_registered_nothing_is_cloned_and_nothing_is_left(re
 def build_clone(rest: Warehouse, merge: str) -> tuple[Model, Model]:
     """Makes a model, and a clone of it."""
     rest.append_v2("landed", [(1, "a", 10), (2, "b", 20)], ORDERS)
-    model = rest.model("m", "select id, customer, amount from {landed}", primary_key="id", merge=merge)
+    config = {"primary_key": "id", "merge": merge, "retention": {"changes": "1d", "versions": "1d"}}
+    model = rest.model("m", "select id, customer, amount from {landed}", **config)
     rest.run(model)
     clone = replace(model, table=rest.table("clone"))
     clone_model(rest.session_of(clone), CloneRequest(model.table, round(1000 * time.time()), "stamp"))
