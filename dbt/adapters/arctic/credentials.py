@@ -137,9 +137,11 @@ class ArcticCredentials(Credentials):
             raise DbtRuntimeError(str(error)) from error
 
     def _build_profile(self, base: Path) -> Profile:
-        profile = self._build_unkept_profile(base)
-        kept = {} if self.clone_ttl is None else {"clone_ttl_seconds": read_clone_ttl(self.clone_ttl)}
-        return replace(profile, keep_alive_seconds=self._choose_keep_alive(profile), **kept)
+        unkept = self._build_unkept_profile(base)
+        profile = replace(unkept, keep_alive_seconds=self._choose_keep_alive(unkept))
+        if self.clone_ttl is None:
+            return profile
+        return replace(profile, clone_ttl_seconds=read_clone_ttl(self.clone_ttl))
 
     def _choose_keep_alive(self, profile: Profile) -> float:
         """Returns the seconds for which Spark is kept; raises ConfigError if the key has no meaning in this target."""

@@ -226,7 +226,7 @@ class ArcticAdapter(SparkAdapter):
                 relation,
                 node,
                 maintenance.get_table_name(origin),
-                tuple(self.get_macro_resolver().nodes.values()),
+                tuple(cast(Any, self.get_macro_resolver()).nodes.values()),
                 self.catalog_reader,
                 self.spark_session,
                 replaces,
