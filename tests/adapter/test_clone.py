@@ -61,6 +61,7 @@ class TestClone:
     def profiles_config_update(self, dbt_profile_target: dict[str, Any], unique_schema: str) -> dict[str, Any]:
         outputs = {"default": {**dbt_profile_target, "schema": unique_schema}}
         outputs["dev"] = {**dbt_profile_target, "schema": f"{unique_schema}_dev"}
+        outputs["branch"] = {**outputs["dev"], "clone_from_state": True}
         return {"test": {"outputs": outputs, "target": "default"}}
 
     @pytest.fixture(autouse=True)
@@ -131,3 +132,48 @@ class TestClone:
         assert self.read(project, dev, "orders") == before["orders"]
         said = self.arctic(project, capsys, "clones", "orders")
         assert len([line for line in said.splitlines() if f"clone lake.{dev}.orders" in line and "used" in line]) == 1
+
+    @pytest.fixture
+    def defer(self, project: Any) -> list[str]:
+        """Arguments of a run in an empty target beside a built one."""
+        raw = f"`lake`.`{project.test_schema}`.`raw_orders`"
+        project.run_sql(f"create or replace table {raw} (id int, customer string, amount int) using iceberg")
+        project.run_sql(f"insert into {raw} values (1, 'a', 10), (2, 'b', 20), (3, 'a', 30)")
+        run_dbt(["run", "--full-refresh"])
+        save_state()
+        return ["run", "--defer", "--state", "state", "--target", "branch"]
+
+    def given(self, project: Any, **values: Any) -> list[str]:
+        return ["--vars", json.dumps({"landed": project.test_schema, **values})]
+
+    def test_a_run_clones_what_an_empty_target_lacks(self, project: Any, defer: list[str]) -> None:
+        prod, dev = project.test_schema, f"{project.test_schema}_dev"
+        ran = messages(run_dbt([*defer, *self.given(project, least=15), "-s", "orders+"]))
+        assert {name: ran[name] for name in MODELS} == {
+            "orders": "full +0 ~0 -1",
+            "by_customer": "incremental +0 ~1 -0",
+            "log": "incremental +0 ~0 -1",
+            "versions": "incremental +0 ~1 -0",
+        }
+        assert self.read(project, dev, "log") == [(2, 20), (3, 30)]
+        assert len(self.read(project, prod, "log")) == 3
+        run_dbt([*defer, *self.given(project), "-s", "orders", "--full-refresh"])
+        assert self.read(project, dev, "orders") == self.read(project, prod, "orders")
+
+    def test_models_above_those_of_a_run_are_read_in_the_state(self, project: Any, defer: list[str]) -> None:
+        prod, dev = project.test_schema, f"{project.test_schema}_dev"
+        below = [*defer, *self.given(project), "-s", "by_customer", "log"]
+        for _ in range(2):
+            assert messages(run_dbt(below)) == {"by_customer": "unchanged", "log": "unchanged"}
+        project.run_sql(f"insert into `lake`.`{prod}`.`raw_orders` values (4, 'c', 40)")
+        run_dbt(["run"])
+        assert messages(run_dbt(below)) == {
+            "by_customer": "incremental +1 ~0 -0",
+            "log": "incremental +1 ~0 -0",
+        }
+        assert self.read(project, dev, "log") == self.read(project, prod, "log")
+
+    def test_a_model_that_cannot_be_a_clone_is_built(self, project: Any, defer: list[str]) -> None:
+        values = self.given(project, plain="arctic")
+        ran = messages(run_dbt([*defer, *values, "-s", "orders", "plain"]))
+        assert ran == {"orders": "unchanged", "plain": "create +2 ~0 -0"}

@@ -34,7 +34,8 @@ class ArcticCredentials(Credentials):
     A relative `warehouse` is relative to the project's folder. If `warehouse` is in an object store, the catalog is
     there too, and `catalog_config` has the properties of the store. `keep_alive` is the time for which an embedded
     Spark is kept without use; None for the default, which depends on the place where the command runs. `clone_ttl` is
-    the time after which a clone of a model of this target is dropped if nobody uses it. `target_type` is the value of
+    the time after which a clone of a model of this target is dropped if nobody uses it. With `clone_from_state`, a run
+    with `--defer` makes missing models clones of those of the state. `target_type` is the value of
     `target.type` in Jinja, if it is not to be `arctic`. Unknown or contradictory keys raise DbtRuntimeError, which dbt
     shows together with the names of profile and target.
     """
@@ -50,6 +51,7 @@ class ArcticCredentials(Credentials):
     serve: dict[str, Any] = field(default_factory=dict, repr=False)
     keep_alive: str | int | None = None
     clone_ttl: str | bool | None = None
+    clone_from_state: bool = False
     target_type: str | None = None
 
     thresholds: ClassVar[Thresholds] = Thresholds()
@@ -116,13 +118,14 @@ class ArcticCredentials(Credentials):
             "url",
             "keep_alive",
             "clone_ttl",
+            "clone_from_state",
             "target_type",
         )
 
     def connection_info(self, *, with_aliases: bool = False) -> Iterable[tuple[str, Any]]:
         """Yields the keys that `dbt debug` prints and `target` contains: only those set, with secrets masked."""
         for key, value in super().connection_info(with_aliases=with_aliases):
-            if value is None or value == {}:
+            if value is None or value is False or value == {}:
                 continue
             yield key, _strip_secrets(value)
 
@@ -198,6 +201,7 @@ PROFILE_KEYS = (
     "serve",
     "keep_alive",
     "clone_ttl",
+    "clone_from_state",
     "target_type",
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from multiprocessing.context import SpawnContext
@@ -231,6 +231,30 @@ class ArcticAdapter(SparkAdapter):
                 self.spark_session,
                 replaces,
             )
+
+    @available.parse_none
+    def clone_from_state(
+        self, relation: BaseRelation, node: dict[str, Any], origin: BaseRelation, selected: Sequence[str]
+    ) -> None:
+        """Makes an arctic model that has no table yet a clone of the state's, if the target has `clone_from_state`.
+
+        `selected` has the unique ids of the nodes that this command runs. If the model can't be a clone, a message says
+        why, and its run builds it.
+        """
+        if not cast(Any, self.config.credentials).clone_from_state or relation.render() == origin.render():
+            return
+        own = (str(relation.database), str(relation.schema), str(relation.identifier))
+        if self.get_relation(*own) is None and self.has_arctic_origin(origin):
+            nodes = tuple(cast(Any, self.get_macro_resolver()).nodes.values())
+            with self.connections.exception_handler("clone"):
+                clones.clone_if_possible(
+                    relation,
+                    node,
+                    maintenance.get_table_name(origin),
+                    clones.leave_deferred(nodes, selected, self.catalog_reader),
+                    self.catalog_reader,
+                    self.spark_session,
+                )
 
     @available.parse_none
     def build_maintained_relation(self, relation: BaseRelation, node: dict[str, Any]) -> BaseRelation:

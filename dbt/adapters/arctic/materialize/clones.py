@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import getpass
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse
+from dbt.adapters.events.logging import AdapterLogger
 from dbt_common.invocation import get_invocation_id
 
+from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import APPENDED_KIND, KIND
 from arctic_runtime.plan.cloning.clone_plan import CloneRequest
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from arctic_runtime.catalog.reader import CatalogReader
+
+logger = AdapterLogger("Arctic")
 
 
 def is_arctic_table(reader: CatalogReader, table: TableName) -> bool:
@@ -58,6 +62,37 @@ def clone_relation(
     )
     made = clone_model(TableSession(model, reader, session), request, replaces)
     return AdapterResponse(_message=f"clone of {made.model}", code="OK", rows_affected=0)
+
+
+def clone_if_possible(
+    relation: BaseRelation,
+    node: Mapping[str, Any],
+    origin: TableName,
+    nodes: Sequence[Any],
+    reader: CatalogReader,
+    session: Callable[[], SparkSession],
+) -> None:
+    """Makes the arctic model of `node` a clone as `clone_relation` does; if it can't be one, logs why."""
+    try:
+        made = clone_relation(relation, node, origin, nodes, reader, session, replaces=False)
+        logger.info(f"{relation.render()} is a {made} now")
+    except ConfigError as error:
+        logger.info(f"{relation.render()} is built from its query. {str(error).splitlines()[0]}")
+
+
+def leave_deferred(nodes: Iterable[Any], selected: Collection[str], reader: CatalogReader) -> tuple[Any, ...]:
+    """Selects the nodes that queries read in this environment: those that this command runs, and those that exist.
+
+    Queries read all others in the other environment.
+    """
+    return tuple(node for node in nodes if node.unique_id in selected or _exists(node, reader))
+
+
+def _exists(node: Any, reader: CatalogReader) -> bool:
+    if getattr(node, "defer_relation", None) is None:
+        return True
+    table = maintain.get_node_table(node)
+    return reader.describe_relation(table.schema, table.name) is not None
 
 
 def _get_user() -> str:

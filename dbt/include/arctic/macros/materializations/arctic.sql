@@ -2,6 +2,10 @@
   {%- set grant_config = config.get('grants') -%}
   {%- do apply_grants(this, grant_config, false) -%}
 
+  {%- if defer_relation and not should_full_refresh() and not flags.EMPTY -%}
+    {%- do adapter.clone_from_state(this, model, defer_relation, selected_resources) -%}
+  {%- endif -%}
+
   {{ run_hooks(pre_hooks) }}
   {%- set response = adapter.maintain(this, model, arctic_model_query(compiled_code), should_full_refresh()) -%}
   {%- do store_result('main', response=response) -%}
