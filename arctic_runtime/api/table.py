@@ -111,6 +111,14 @@ class Table:
         """Lists the clones of the table that `dbt clone` has made, with the bytes that are kept for them."""
         return self._run("clones")
 
+    def diff(self, *, other_schema: str | None = None, fail_on: str | None = None, markdown: bool = False) -> Answer:
+        """Compares the table with that of which it is a clone, or with the one of its name in `other_schema`.
+
+        `differs` of the answer is True if they differ, or with `fail_on`, limits such as `removed>0,changed>1%`, if
+        there are more rows than one of these. Raises ConfigError if there is no table to compare with.
+        """
+        return self._run("diff", other_schema=other_schema, fail_on=fail_on, markdown=markdown)
+
     def lookup(self, *key: object) -> Mapping[str, Any] | None:
         """Returns the row with a primary key, as values by column; None if there is none. Needs no Spark.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.changing import OVERWRITE, RESET, RESTORE, RESYNC, SAVEPOINT
 from arctic_runtime.operations.clones import CLONES
+from arctic_runtime.operations.differences import DIFF
 from arctic_runtime.operations.forgetting import FORGET
 from arctic_runtime.operations.looking import CHANGES, EXPLAIN, HISTORY, LOOKUP, STATUS
 from arctic_runtime.operations.maintaining import COMPACT, EXPIRE, SPLIT
@@ -20,6 +21,7 @@ OPERATIONS: tuple[Operation, ...] = (
     CHANGES,
     LOOKUP,
     CLONES,
+    DIFF,
     SPLIT,
     EXPIRE,
     RESTORE,

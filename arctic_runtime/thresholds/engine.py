@@ -34,6 +34,15 @@ class ReportThresholds:
     examples: int = 3
     """Number of example rows that are shown for each violation of the key or the contract."""
 
+    diff_values: int = 3
+    """Number of most frequent changes of values that a difference of tables shows for each column."""
+
+    diff_examples: int = 3
+    """Number of example rows that a difference of tables shows for each kind of rows."""
+
+    longest_diff_value: int = 40
+    """Number of characters of a value that a difference of tables shows."""
+
     sampled_rows: int = 1000
     """Maximum number of rows that violate the key or the contract that are read and counted."""
 

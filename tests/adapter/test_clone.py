@@ -128,6 +128,12 @@ class TestClone:
         assert f"clone lake.{dev}.orders" in said
         said = self.arctic(project, capsys, "clones", "--target", "dev", "orders")
         assert f"lake.{dev}.orders: a clone of lake.{prod}.orders" in said
+        said = self.arctic(project, capsys, "diff", "--target", "dev", "orders", "log")
+        assert f"lake.{dev}.orders beside lake.{prod}.orders" in said
+        assert "  rows: 0 added, 2 removed, 2 changed, of 4" in said
+        assert "  column added: more (string)" in said
+        said = self.arctic(project, capsys, "diff", "--schema", dev, "log", "--markdown")
+        assert "| log | 2 | 0 | 0 |  |" in said
         made = messages(run_dbt([*clone, "--full-refresh"]))
         assert self.read(project, dev, "orders") == before["orders"]
         said = self.arctic(project, capsys, "clones", "orders")
