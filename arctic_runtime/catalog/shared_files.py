@@ -34,18 +34,18 @@ def expire_in_metadata(reader: CatalogReader, name: TableName, snapshots: Collec
     Raises CommitConflict if a tag or branch needs one of them, or if another writer commits at the same time.
     """
 
-    def expire() -> None:
+    def expire_once() -> None:
         table = reader.load_table(name.schema, name.name)
         known = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
         gone = known.intersection(snapshots)
-        if held := gone.intersection(ref.snapshot_id for ref in table.metadata.refs.values()):
-            raise CommitConflict(f"{name}: a tag or a branch has got the snapshot {min(held)}, which was to expire.")
+        if needed := gone.intersection(ref.snapshot_id for ref in table.metadata.refs.values()):
+            raise CommitConflict(f"{name}: a tag or a branch has got the snapshot {min(needed)}, which was to expire.")
         if gone and reader.is_database:
             _expire_in_file(reader, name, table, gone)
         elif gone:
             _expire_by_server(table, name, gone)
 
-    reader.perform_change("clone.expire", f"remove snapshots from the metadata of {name}", expire)
+    reader.perform_change("clone.expire", f"remove snapshots from the metadata of {name}", expire_once)
 
 
 def _expire_in_file(reader: CatalogReader, name: TableName, table: Table, gone: Collection[int]) -> None:

@@ -51,7 +51,7 @@ class RowExample:
 
 @dataclass(frozen=True)
 class TableDiff:
-    """How a table differs from another one: `added` rows are those that only the table has."""
+    """Differences between a table and another one: `added` rows are those that only the table has."""
 
     table: TableName
     other: TableName

@@ -18,7 +18,7 @@ from arctic_runtime.operations.operation import Answer, Operation, OperationCont
 
 @dataclass(frozen=True)
 class CloneInfo:
-    """What is known of a clone of a table."""
+    """Description of a clone of a table."""
 
     table: TableName
     """The table that was cloned."""

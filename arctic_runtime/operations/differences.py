@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from arctic_runtime.catalog.observation.clones import observe_clone
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
@@ -26,15 +27,15 @@ def _compare_tables(context: OperationContext, models: Sequence[Model], values: 
             fix="give `--schema`, or clone tables with `dbt clone`",
         )
     diffs = list(_compare_all(context, pairs))
-    exceeded = {str(diff.table): list(_list_exceeded(diff, values["fail_on"] or ())) for diff in diffs}
+    breaches = {str(diff.table): list(_list_breaches(diff, values["fail_on"] or ())) for diff in diffs}
     longest = context.reader.thresholds.reports.longest_diff_value
     if values["markdown"]:
         lines = tuple(describe_as_markdown(diffs, longest))
     else:
         lines = tuple(line for diff in diffs for line in describe_diff(diff, longest))
-    lines += tuple(f"{table}: more than allowed: {', '.join(over)}" for table, over in exceeded.items() if over)
-    data = [{**_to_json(diff), "exceeded": exceeded[str(diff.table)]} for diff in diffs]
-    differs = any(exceeded.values()) if values["fail_on"] else any(diff.differs for diff in diffs)
+    lines += tuple(f"{table}: more than allowed: {', '.join(over)}" for table, over in breaches.items() if over)
+    data = [{**_to_json(diff), "breaches": breaches[str(diff.table)]} for diff in diffs]
+    differs = any(breaches.values()) if values["fail_on"] else any(diff.differs for diff in diffs)
     return Answer(data, lines, differs)
 
 
@@ -45,10 +46,21 @@ def _find_other(context: OperationContext, model: Model, schema: str | None) -> 
         return None
     if schema is None:
         clone = observe_clone(reader, table)
-        return clone.origin.model if clone is not None else None
+        return None if clone is None else _check_origin(reader, table, clone.origin.model)
     other = replace(table, schema=schema)
     known = [reader.describe_relation(part.schema, part.name) for part in (table, other)]
     return None if other == table or None in known else other
+
+
+def _check_origin(reader: CatalogReader, table: TableName, origin: TableName) -> TableName:
+    if reader.describe_relation(origin.schema, origin.name) is None:
+        raise ConfigError(
+            f"{table} can't be compared with {origin}, of which it is a clone.",
+            expected="a table or view of that name",
+            actual="none, since it was dropped or renamed",
+            fix="compare with a table of another schema, by `--schema`",
+        )
+    return origin
 
 
 def _compare_all(context: OperationContext, pairs: Iterable[tuple[Model, TableName]]) -> Iterator[TableDiff]:
@@ -58,7 +70,7 @@ def _compare_all(context: OperationContext, pairs: Iterable[tuple[Model, TableNa
         yield compare_with_table(context.open_table(model), other)
 
 
-def _list_exceeded(diff: TableDiff, limits: Iterable[DiffLimit]) -> Iterator[str]:
+def _list_breaches(diff: TableDiff, limits: Iterable[DiffLimit]) -> Iterator[str]:
     for limit in limits:
         if limit.is_exceeded(diff):
             yield str(limit)
@@ -86,24 +98,24 @@ def describe_diff(diff: TableDiff, longest: int) -> Iterator[str]:
 
 
 def _describe_change(change: ValueChange, longest: int) -> str:
-    return f"{_shorten(change.before, longest)} → {_shorten(change.after, longest)} ({change.rows:,})"
+    return f"{_cut_value(change.before, longest)} → {_cut_value(change.after, longest)} ({change.rows:,})"
 
 
 def _describe_example(example: RowExample, longest: int) -> str:
-    key = ", ".join(f"{name}={_shorten(value, longest)}" for name, value in example.key.items())
+    key = ", ".join(f"{name}={_cut_value(value, longest)}" for name, value in example.key.items())
     if example.before is None or example.after is None:
         row = example.after or example.before or {}
-        rest = [f"{name}={_shorten(value, longest)}" for name, value in row.items() if name not in example.key]
+        rest = [f"{name}={_cut_value(value, longest)}" for name, value in row.items() if name not in example.key]
     else:
         rest = [
-            f"{name}: {_shorten(before, longest)} → {_shorten(example.after[name], longest)}"
+            f"{name}: {_cut_value(before, longest)} → {_cut_value(example.after[name], longest)}"
             for name, before in example.before.items()
             if name in example.after and before != example.after[name]
         ]
     return "; ".join([key or "the row", *rest])
 
 
-def _shorten(value: Any, longest: int) -> str:
+def _cut_value(value: Any, longest: int) -> str:
     if value is None:
         return "null"
     text = " ".join(str(value).split())
@@ -119,13 +131,13 @@ def describe_as_markdown(diffs: Sequence[TableDiff], longest: int) -> Iterator[s
     yield "|---|---:|---:|---:|---|"
     for diff in diffs:
         counts = " | ".join(f"{diff.counts[kind]:,}" for kind in KINDS)
-        yield f"| {_escape(diff.table.name)} | {counts} | {_escape(_summarize_columns(diff))} |"
+        yield f"| {_escape_text(diff.table.name)} | {counts} | {_escape_text(_summarize_columns(diff))} |"
     for diff in diffs:
         if diff.differs:
             yield ""
-            yield f"**{_escape(diff.table.name)}**"
+            yield f"**{_escape_text(diff.table.name)}**"
             yield ""
-            yield from (f"- {_escape(line.strip())}" for line in list(describe_diff(diff, longest))[1:])
+            yield from (f"- {_escape_text(line.strip())}" for line in list(describe_diff(diff, longest))[1:])
 
 
 def _summarize_columns(diff: TableDiff) -> str:
@@ -136,7 +148,7 @@ def _summarize_columns(diff: TableDiff) -> str:
     return ", ".join(parts)
 
 
-def _escape(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Escapes what Markdown or HTML would not show as it is."""
     for character in "\\`*_[]|~":
         text = text.replace(character, f"\\{character}")

@@ -26,15 +26,15 @@ def observe_clone(reader: CatalogReader, table: TableName) -> Clone | None:
 
 def observe_clone_tags(reader: CatalogReader, tables: Iterable[TableName]) -> list[CloneTags]:
     """Returns the tags for clones of `tables`, those of a model, with the clones; oldest first."""
-    found: dict[tuple[int, TableName], list[tuple[TableName, str]]] = {}
+    names: dict[tuple[int, TableName], list[tuple[TableName, str]]] = {}
     for name in tables:
         table = _load_table(reader, name)
         for ref in table.metadata.refs if table is not None else ():
             if (tag := parse_clone_tag(ref)) is not None:
-                found.setdefault((tag.at_ms, tag.clone), []).append((name, ref))
+                names.setdefault((tag.at_ms, tag.clone), []).append((name, ref))
     return [
         CloneTags(CloneTag(clone, at_ms), tuple(tags), _observe_clone_made_at(reader, clone, at_ms))
-        for (at_ms, clone), tags in sorted(found.items())
+        for (at_ms, clone), tags in sorted(names.items())
     ]
 
 

@@ -25,8 +25,10 @@ def describe_query_change(model: Model, state: TableState, upstreams: Upstreams,
     origin = read_clone_origin(state.log.properties) if state.log is not None and changed else None
     if origin is None:
         return changed
-    renamed = replace(model, sql=_rename(model.sql, model, origin))
-    views = {_rename(name, model, origin): _rename(sql, model, origin) for name, sql in upstreams.views.items()}
+    renamed = replace(model, sql=_rename_tables(model.sql, model, origin))
+    views = {
+        _rename_tables(name, model, origin): _rename_tables(sql, model, origin) for name, sql in upstreams.views.items()
+    }
     of_origin = compute_fingerprint(renamed, replace(upstreams, views=views))
     return changed if describe_fingerprint_change(then, of_origin) else ""
 
@@ -51,14 +53,14 @@ def check_own_upstreams(
         )
 
 
-def _rename(text: str, model: Model, origin: CloneOrigin) -> str:
+def _rename_tables(text: str, model: Model, origin: CloneOrigin) -> str:
     """Replaces in a SQL text, or in a name, the names of the clone and of its upstreams by those of the origin."""
     for own, theirs in ((model.table, origin.model), *origin.upstreams):
         if text == str(own):
             return str(theirs)
-        text = text.replace(_quote(own), _quote(theirs))
+        text = text.replace(_quote_table(own), _quote_table(theirs))
     return text
 
 
-def _quote(name: TableName) -> str:
+def _quote_table(name: TableName) -> str:
     return ".".join(f"`{part.replace('`', '``')}`" for part in name.parts)

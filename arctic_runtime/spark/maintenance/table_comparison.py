@@ -35,23 +35,23 @@ def compare_with_table(session: TableSession, other: TableName) -> TableDiff:
     columns = _match_columns(model.table, other, key, list_frame_columns(own), list_frame_columns(others))
     keys = _find_changed_keys(session, other)
     pairs = _pair_rows(_select_keys(own, keys, key), _select_keys(others, keys, key), key)
-    differing = pairs.where(F.expr(_write_any_difference(columns.common))).persist()
+    differences = pairs.where(F.expr(_write_any_difference(columns.common))).persist()
     try:
-        counts = differing.agg(*[F.expr(_count(kind)) for kind in _CONDITIONS]).collect()[0].asDict()
+        counts = differences.agg(*[F.expr(_count(kind)) for kind in _CONDITIONS]).collect()[0].asDict()
         return TableDiff(
             model.table,
             other,
             {kind: int(counts[kind]) for kind in _CONDITIONS},
             others.count(),
-            _read_column_diffs(differing, columns.common, limits.diff_values) if counts["changed"] else (),
+            _read_column_diffs(differences, columns.common, limits.diff_values) if counts["changed"] else (),
             columns.added,
             columns.removed,
             tuple((name, before, after) for name, before, after in columns.common if before != after),
-            tuple(_read_examples(differing, key, counts, limits.diff_examples)),
+            tuple(_read_examples(differences, key, counts, limits.diff_examples)),
             reads_changes=keys is not None,
         )
     finally:
-        differing.unpersist()
+        differences.unpersist()
 
 
 _CONDITIONS: Mapping[RowKind, Sql] = {
@@ -82,9 +82,9 @@ def _match_columns(
                 actual=", ".join(column.name for column in others),
                 fix="compare tables with the same primary key",
             )
-    found = [(column, find_column(tuple(others), column.name)) for column in own]
-    common = tuple((column.name, same.type, column.type) for column, same in found if same is not None)
-    added = tuple(column for column, same in found if same is None)
+    matches = [(column, find_column(tuple(others), column.name)) for column in own]
+    common = tuple((column.name, same.type, column.type) for column, same in matches if same is not None)
+    added = tuple(column for column, same in matches if same is None)
     removed = tuple(column for column in others if find_column(tuple(own), column.name) is None)
     return _Columns(common, added, removed)
 
@@ -141,7 +141,7 @@ def _count(kind: RowKind) -> Sql:
 
 
 def _read_column_diffs(
-    differing: DataFrame, common: Sequence[tuple[str, str, str]], most: int
+    differences: DataFrame, common: Sequence[tuple[str, str, str]], most: int
 ) -> tuple[ColumnDiff, ...]:
     """Reads for each column how many values changed, and the `most` most frequent changes of values."""
     cells = [
@@ -155,34 +155,34 @@ def _read_column_diffs(
         for place, column in enumerate(common)
     ]
     exploded = fill_statement("inline(array({cells}))", cells=join_parts(cells))
-    changed = differing.where(F.expr(_CONDITIONS["changed"])).selectExpr(exploded).where("differs")
+    changed = differences.where(F.expr(_CONDITIONS["changed"])).selectExpr(exploded).where("differs")
     counted = changed.groupBy("place", "old", "new").agg(F.count(F.lit(1)).alias("rows"))
     ranked = counted.selectExpr(
         "*",
         "sum(rows) OVER (PARTITION BY place) AS total",
         "row_number() OVER (PARTITION BY place ORDER BY rows DESC, old, new) AS rank",
     )
-    found: dict[int, list[Row]] = {}
+    values: dict[int, list[Row]] = {}
     for row in ranked.where(F.col("rank") <= most).orderBy("place", "rank").collect():
-        found.setdefault(row["place"], []).append(row)
+        values.setdefault(row["place"], []).append(row)
     return tuple(
         ColumnDiff(
             common[place][0],
             int(rows[0]["total"]),
             tuple(ValueChange(row["old"], row["new"], int(row["rows"])) for row in rows),
         )
-        for place, rows in found.items()
+        for place, rows in values.items()
     )
 
 
 def _read_examples(
-    differing: DataFrame, key: Sequence[str], counts: Mapping[str, int], most: int
+    differences: DataFrame, key: Sequence[str], counts: Mapping[str, int], most: int
 ) -> Iterable[RowExample]:
     """Yields the `most` first rows of each kind, in the order of their keys."""
     order = [name_key_column(i) for i in range(len(as_key(key)))]
     for kind, condition in _CONDITIONS.items():
         if counts[kind]:
-            for row in differing.where(F.expr(condition)).orderBy(*order).limit(most).collect():
+            for row in differences.where(F.expr(condition)).orderBy(*order).limit(most).collect():
                 before, after = (_to_texts(row[side]) for side in (_BEFORE, _AFTER))
                 shown = after if after is not None else before
                 assert shown is not None

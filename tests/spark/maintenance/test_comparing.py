@@ -16,6 +16,7 @@ from arctic_runtime.operations.differences import DIFF
 from arctic_runtime.operations.operation import OperationContext
 from arctic_runtime.plan.cloning.clone_plan import CloneRequest
 from arctic_runtime.spark.maintenance.cloning import clone_model
+from arctic_runtime.spark.maintenance.reset import reset_model
 from arctic_runtime.spark.maintenance.table_comparison import compare_with_table
 from tests.spark.warehouse import Warehouse
 
@@ -154,3 +155,6 @@ def test_the_command_compares_clones_and_says_if_limits_are_exceeded(lake: Wareh
         DIFF.run_operation(context, [model], DIFF.read_values({}))
     with pytest.raises(ConfigError, match="nothing to compare"):
         answer(other_schema="nowhere")
+    reset_model(lake.session_of(model))
+    with pytest.raises(ConfigError, match="dropped or renamed"):
+        answer()
