@@ -130,7 +130,7 @@ class TestClone:
         assert f"lake.{dev}.orders: a clone of lake.{prod}.orders" in said
         said = self.arctic(project, capsys, "diff", "--target", "dev", "orders", "log")
         assert f"lake.{dev}.orders beside lake.{prod}.orders" in said
-        assert "  rows: 0 added, 2 removed, 2 changed, of 4" in said
+        assert "  rows: 0 added, 2 removed, 0 changed, of 4" in said
         assert "  column added: more (string)" in said
         said = self.arctic(project, capsys, "diff", "--schema", dev, "log", "--markdown")
         assert "| log | 2 | 0 | 0 |  |" in said

@@ -24,6 +24,7 @@ from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.refresh.run import Refresh
 from tests import java
+from tests.thresholds import STEADY
 
 SETTINGS = {
     **java.INTERPRETED,
@@ -35,7 +36,7 @@ SETTINGS = {
 
 
 def main(warehouse: str, schema: str, name: str, dies_at: str, effect: str, sql: str) -> None:
-    profile = Profile.for_embedded(warehouse, settings=SETTINGS)
+    profile = Profile.for_embedded(warehouse, settings=SETTINGS, thresholds=STEADY)
     files = Path(warehouse) / schema / dies_at / "data"
 
     def watched(reached: str, action: Callable[[], Any]) -> Any:

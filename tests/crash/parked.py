@@ -22,6 +22,7 @@ from arctic_runtime.spark.engine.session import SparkEnvironment
 from tests.crash.child import SETTINGS
 from tests.crash.scenarios import SCENARIOS, namespace_of
 from tests.spark.warehouse import Warehouse
+from tests.thresholds import STEADY
 
 
 class Park:
@@ -56,7 +57,7 @@ class Park:
 
 
 def main(warehouse: str, parks: list[tuple[str, str]]) -> None:
-    environment = SparkEnvironment(Profile.for_embedded(warehouse, settings=SETTINGS))
+    environment = SparkEnvironment(Profile.for_embedded(warehouse, settings=SETTINGS, thresholds=STEADY))
     reader, park = CatalogReader(environment.profile), Park()
     print("java", java_of(environment.new_session()))
     with set_failpoint(park):
