@@ -167,6 +167,7 @@ def test_dead_letters_that_are_repaired_one_after_the_other_keep_their_order(lak
     assert replay_dead(lake, mended, form) == []
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_at_any_effect_applies_dead_letters_once(lake: Warehouse) -> None:
     lake = lake.under(ingest={"lease_seconds": 0})
     died: set[str] = set()

@@ -63,6 +63,7 @@ def versions(lake: Warehouse, name: str = "versions", source: str = "customers",
     return following(lake, name, sql, primary_key="id", sequence_by="lsn", history="scd2", **deleted, **config)
 
 
+@pytest.mark.slow
 def test_rows_made_of_several_events_are_what_the_others_leave(lake: Warehouse) -> None:
     """Partial rows, merge functions that can't take back, all changes with truncations, and bitemporal versions.
 
