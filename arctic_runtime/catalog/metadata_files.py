@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.reader import CatalogReader, find_table
 from arctic_runtime.model.names import TableName
 
 if TYPE_CHECKING:
@@ -16,12 +16,8 @@ if TYPE_CHECKING:
 
 def read_metadata(reader: CatalogReader, name: TableName) -> dict[str, Any] | None:
     """Reads the metadata file of a table's current version; None if there is no such table."""
-    from pyiceberg.exceptions import NoSuchTableError
-
-    try:
-        return read_metadata_file(reader.load_table(name.schema, name.name))
-    except NoSuchTableError:
-        return None
+    table = find_table(reader, name)
+    return None if table is None else read_metadata_file(table)
 
 
 def read_metadata_file(table: Table) -> dict[str, Any]:

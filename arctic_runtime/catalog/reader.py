@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
     from pyiceberg.view.metadata import ViewMetadata
 
+    from arctic_runtime.model.names import TableName
     from arctic_runtime.profile import Profile
     from arctic_runtime.thresholds import Thresholds
 
@@ -410,3 +411,13 @@ def _build_view_info(namespace: str, name: str, metadata: ViewMetadata) -> Relat
         properties=dict(metadata.properties),
         sql=next((r.root.sql for r in version.representations if r.root.dialect == "spark"), None),
     )
+
+
+def find_table(reader: CatalogReader, name: TableName) -> Table | None:
+    """Loads the current version of a table; None if there is none."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        return reader.load_table(name.schema, name.name)
+    except NoSuchTableError:
+        return None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.observation.conflicts import is_kind
-from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.reader import CatalogReader, find_table
 from arctic_runtime.model.clone import Clone, CloneTag, CloneTags, parse_clone_tag, read_clone
 from arctic_runtime.model.names import CHANGES_SUFFIX, TableName
 from arctic_runtime.model.properties import APPENDED_KIND
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def observe_clone(reader: CatalogReader, table: TableName) -> Clone | None:
     """Returns the clone that is the model `table`; None if there is no such model, or if it is no clone."""
     for name, kind in ((table.changes, "changes"), (table, APPENDED_KIND)):
-        log = _load_table(reader, name)
+        log = find_table(reader, name)
         if log is not None and is_kind(log, kind):
             return _read_clone(table, log)
     return None
@@ -28,7 +28,7 @@ def observe_clone_tags(reader: CatalogReader, tables: Iterable[TableName]) -> li
     """Returns the tags for clones of `tables`, those of a model, with the clones; oldest first."""
     names: dict[tuple[int, TableName], list[tuple[TableName, str]]] = {}
     for name in tables:
-        table = _load_table(reader, name)
+        table = find_table(reader, name)
         for ref in table.metadata.refs if table is not None else ():
             if (tag := parse_clone_tag(ref)) is not None:
                 names.setdefault((tag.at_ms, tag.clone), []).append((name, ref))
@@ -50,7 +50,7 @@ def list_clones(reader: CatalogReader) -> list[Clone]:
 
 def _list_clones_of(reader: CatalogReader, name: TableName) -> Iterator[Clone]:
     """Yields the clone that has a table as its change table, or as its table without a key."""
-    table = _load_table(reader, name)
+    table = find_table(reader, name)
     if table is None:
         return
     if is_kind(table, "changes") and name.name.endswith(CHANGES_SUFFIX):
@@ -69,12 +69,3 @@ def _observe_clone_made_at(reader: CatalogReader, table: TableName, at_ms: int) 
 def _read_clone(table: TableName, log: Table) -> Clone | None:
     newest = log.current_snapshot()
     return read_clone(table, log.properties, newest.timestamp_ms if newest is not None else 0)
-
-
-def _load_table(reader: CatalogReader, name: TableName) -> Table | None:
-    from pyiceberg.exceptions import NoSuchTableError
-
-    try:
-        return reader.load_table(name.schema, name.name)
-    except NoSuchTableError:
-        return None

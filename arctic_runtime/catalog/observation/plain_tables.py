@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from arctic_runtime.catalog.observation.columns import UNSORTED, list_columns
-from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.reader import CatalogReader, find_table
 from arctic_runtime.model.baseline import PlainTable
 from arctic_runtime.model.names import TableName
 
 
 def observe_plain_table(reader: CatalogReader, name: TableName) -> PlainTable | None:
     """Returns a table at its newest snapshot; None if there is no such table, or if it has no snapshot."""
-    from pyiceberg.exceptions import NoSuchTableError
-
-    try:
-        table = reader.load_table(name.schema, name.name)
-    except NoSuchTableError:
-        return None
-    snapshot = table.current_snapshot()
-    if snapshot is None:
+    table = find_table(reader, name)
+    snapshot = table.current_snapshot() if table is not None else None
+    if table is None or snapshot is None:
         return None
     summary = snapshot.summary.additional_properties if snapshot.summary else {}
     return PlainTable(

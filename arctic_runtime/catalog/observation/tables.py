@@ -21,7 +21,7 @@ from arctic_runtime.catalog.observation.conflicts import (
     is_unfinished,
 )
 from arctic_runtime.catalog.observation.views import observe_named_views, observe_reader_view
-from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.reader import CatalogReader, find_table
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.baseline import read_baseline
 from arctic_runtime.model.branch import BranchCommit, BranchState, list_abandoned_branches
@@ -75,13 +75,13 @@ def observe_model(reader: CatalogReader, model: Model) -> TableState:
 
     `conflicting` is a relation that has one of the model's names but was not made for it; a run must not overwrite it.
     """
-    changes = _load_table(reader, model.table.changes)
-    own = _load_table(reader, model.table)
+    changes = find_table(reader, model.table.changes)
+    own = find_table(reader, model.table)
     view = observe_reader_view(reader, model.table) if own is None else None
     if model.is_appended:
         return _build_keyless_state(model, own, view, changes)
-    base = own if model.config.merge == "on_write" else _load_table(reader, model.table.base)
-    totals = _load_table(reader, model.table.totals) if model.config.input == "state" else None
+    base = own if model.config.merge == "on_write" else find_table(reader, model.table.base)
+    totals = find_table(reader, model.table.totals) if model.config.input == "state" else None
     unfinished = frozenset(
         name for name, table in ((model.table.changes, changes), (model.base, base)) if is_unfinished(table)
     )
@@ -134,17 +134,17 @@ def observe_key(reader: CatalogReader, table: TableName) -> tuple[str, ...] | No
 
     () if it has no key and events are appended, None if there is no table.
     """
-    changes = _load_table(reader, table.changes)
+    changes = find_table(reader, table.changes)
     if changes is not None and is_kind(changes, "changes"):
         return parse_key(changes.properties.get(PRIMARY_KEY, ""))
-    own = _load_table(reader, table)
+    own = find_table(reader, table)
     return () if own is not None and is_kind(own, APPENDED_KIND) else None
 
 
 def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelation, ...]:
     """Lists all relations that a model has created, also with an earlier configuration; its change table comes last."""
     table = model.table
-    view = observe_reader_view(reader, table) if _load_table(reader, table) is None else None
+    view = observe_reader_view(reader, table) if find_table(reader, table) is None else None
     shown = [ConflictingRelation(table, "view")] if view is not None and view.head is not None else []
     parts = (
         (table, "base"),
@@ -154,7 +154,7 @@ def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelatio
         (table.forget_keys_name, FORGOTTEN_KEYS_KIND),
         (table.changes, "changes"),
     )
-    loaded = [(name, kind, _load_table(reader, name)) for name, kind in parts]
+    loaded = [(name, kind, find_table(reader, name)) for name, kind in parts]
     log = next(
         (_change_table(own_table) for name, _, own_table in loaded if own_table is not None and name == table.changes),
         None,
@@ -198,7 +198,7 @@ def _observe_upstream(reader: CatalogReader, name: TableName) -> tuple[SourceSta
 
     The version is None if it is not known, or for other tables.
     """
-    changes, own = _load_table(reader, name.changes), _load_table(reader, name)
+    changes, own = find_table(reader, name.changes), find_table(reader, name)
     changes, own = (None if is_unfinished(table) else table for table in (changes, own))
     if changes is None or not is_kind(changes, "changes"):
         return (_build_source_state(name, "table", own) if own is not None else None), None
@@ -243,7 +243,7 @@ def observe_columns(reader: CatalogReader, name: TableName) -> dict[int, dict[in
 
     Empty if there is no such table; a snapshot whose schema is not known is left out.
     """
-    table = _load_table(reader, name)
+    table = find_table(reader, name)
     if table is None:
         return {}
     columns = {
@@ -256,7 +256,7 @@ def observe_columns(reader: CatalogReader, name: TableName) -> dict[int, dict[in
 
 def list_later_columns(reader: CatalogReader, name: TableName) -> tuple[str, ...]:
     """Names of the columns that were added after a table's first schema in its metadata; () if there is no table."""
-    table = _load_table(reader, name)
+    table = find_table(reader, name)
     if table is None:
         return ()
     always = set.intersection(*({field.field_id for field in schema.fields} for schema in table.schemas().values()))
@@ -268,7 +268,7 @@ def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | Non
 
     None if there is no such table.
     """
-    table = _load_table(reader, name)
+    table = find_table(reader, name)
     if table is None:
         return None
     behind = [snapshot.snapshot_id for snapshot in _walk_lineage(table)]
@@ -312,7 +312,7 @@ def _get_operation(snapshot: Snapshot) -> str:
 
 def observe_savepoints(reader: CatalogReader, model: Model) -> tuple[Savepoint, ...]:
     """Lists the savepoints of a model, oldest first: tags of its change table, except those that arctic sets itself."""
-    table = _load_table(reader, model.table.changes)
+    table = find_table(reader, model.table.changes)
     if table is None:
         return ()
     savepoints = [Savepoint(name, _build_commit(table, snapshot)) for name, snapshot in _list_tagged(table)]
@@ -332,7 +332,7 @@ def read_last_offsets(reader: CatalogReader, model: TableName) -> dict[str, Vers
     Empty before any run.
     """
     for name, kind in ((model.changes, "changes"), (model, APPENDED_KIND)):
-        log = _load_table(reader, name)
+        log = find_table(reader, name)
         if log is not None and is_kind(log, kind):
             return dict(get_offsets(find_last_run(_change_table(log))))
     return {}
@@ -343,7 +343,7 @@ def observe_progress(reader: CatalogReader, dead_letters: TableName) -> SourcePr
 
     None if there is no such table yet.
     """
-    table = _load_table(reader, dead_letters)
+    table = find_table(reader, dead_letters)
     if table is None:
         return None
     snapshot = table.current_snapshot()
@@ -378,15 +378,6 @@ def _walk_protected(table: Table, behind: frozenset[int]) -> Iterator[int]:
         while at is not None and at not in behind and ref.snapshot_ref_type == "branch":
             yield at
             at = parents.get(at)
-
-
-def _load_table(reader: CatalogReader, name: TableName) -> Table | None:
-    from pyiceberg.exceptions import NoSuchTableError
-
-    try:
-        return reader.load_table(name.schema, name.name)
-    except NoSuchTableError:
-        return None
 
 
 def _find_aggregate_state(table: Table | None, last: RunSummary | None) -> int | None:
@@ -485,7 +476,7 @@ def _with_bases(reader: CatalogReader, source: SourceState | None, key: str, own
     if source is None:
         return None
     keyed = replace(source, key=parse_key(key))
-    name, table = (source.name, own) if own is not None else (source.name.base, _load_table(reader, source.name.base))
+    name, table = (source.name, own) if own is not None else (source.name.base, find_table(reader, source.name.base))
     if table is None or is_unfinished(table) or not is_kind(table, "base"):
         return keyed
     base = _build_base_state(table)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
 from arctic_runtime.catalog.metadata_files import find_schema_location, read_metadata, write_metadata
-from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.reader import CatalogReader, find_table
 from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.clone import CloneOrigin
@@ -174,8 +173,5 @@ def _build_unsupported_error(session: TableSession) -> ConfigError:
 
 
 def _has_uuid(reader: CatalogReader, table: TableName, uuid: str) -> bool:
-    from pyiceberg.exceptions import NoSuchTableError
-
-    with suppress(NoSuchTableError):
-        return str(reader.load_table(table.schema, table.name).metadata.table_uuid) == uuid
-    return False
+    loaded = find_table(reader, table)
+    return loaded is not None and str(loaded.metadata.table_uuid) == uuid
