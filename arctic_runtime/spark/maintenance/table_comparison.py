@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from arctic_runtime.catalog.observation.clones import observe_clone
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import Column, find_column
 from arctic_runtime.model.names import TableName
@@ -16,7 +17,6 @@ from arctic_runtime.model.table_diff import ColumnDiff, RowExample, RowKind, Tab
 from arctic_runtime.spark.changes.equality import write_difference
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_name, quote_number
 from arctic_runtime.spark.maintenance.changes_between import frame_changes_between
-from arctic_runtime.spark.maintenance.clone_tags import find_clone
 from arctic_runtime.spark.tables.rows.frames import as_key, combine_all, list_frame_columns, match_key, name_key_column
 from arctic_runtime.spark.tables.table_session import TableSession
 
@@ -91,7 +91,7 @@ def _match_columns(
 
 def _find_changed_keys(session: TableSession, other: TableName) -> DataFrame | None:
     """Returns the keys that changed in a clone or its origin since the clone was made; None if they aren't known."""
-    model, clone = session.model, find_clone(session, session.observe_state())
+    model, clone = session.model, observe_clone(session.reader, session.model.table)
     if clone is None or clone.origin.model != other:
         return None
     origin = TableSession(replace(model, table=other), session.reader, session.spark, session.now)

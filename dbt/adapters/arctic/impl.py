@@ -28,7 +28,7 @@ from dbt_common.utils import filter_null_values
 from arctic_runtime.catalog.database_catalog import RelationKind
 from arctic_runtime.catalog.reader import CatalogReader, ColumnInfo, RelationInfo, UnsupportedType
 from arctic_runtime.effects import perform_effect
-from arctic_runtime.errors import ArcticError
+from arctic_runtime.errors import ArcticError, ConfigError
 from arctic_runtime.ingest.source import Origin
 from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, list_changes_read
 from arctic_runtime.model.properties import (
@@ -222,15 +222,19 @@ class ArcticAdapter(SparkAdapter):
     ) -> AdapterResponse:
         """Makes an arctic model a clone of another environment's; if `replaces`, drops what has its name first."""
         with self.connections.exception_handler("clone"):
-            return clones.clone_relation(
-                relation,
-                node,
-                maintenance.get_table_name(origin),
-                tuple(cast(Any, self.get_macro_resolver()).nodes.values()),
-                self.catalog_reader,
-                self.spark_session,
-                replaces,
-            )
+            return self._clone_relation(relation, node, origin, replaces)
+
+    def _clone_relation(
+        self,
+        relation: BaseRelation,
+        node: dict[str, Any],
+        origin: BaseRelation,
+        replaces: bool,
+        selected: Sequence[str] | None = None,
+    ) -> AdapterResponse:
+        nodes = tuple(cast(Any, self.get_macro_resolver()).nodes.values())
+        table, reader = maintenance.get_table_name(origin), self.catalog_reader
+        return clones.clone_relation(relation, node, table, nodes, reader, self.spark_session, replaces, selected)
 
     @available.parse_none
     def clone_from_state(
@@ -245,16 +249,12 @@ class ArcticAdapter(SparkAdapter):
             return
         own = (str(relation.database), str(relation.schema), str(relation.identifier))
         if self.get_relation(*own) is None and self.has_arctic_origin(origin):
-            nodes = tuple(cast(Any, self.get_macro_resolver()).nodes.values())
             with self.connections.exception_handler("clone"):
-                clones.clone_if_possible(
-                    relation,
-                    node,
-                    maintenance.get_table_name(origin),
-                    clones.leave_deferred(nodes, selected, self.catalog_reader),
-                    self.catalog_reader,
-                    self.spark_session,
-                )
+                try:
+                    made = self._clone_relation(relation, node, origin, replaces=False, selected=selected)
+                    logger.info(f"{relation.render()} is a {made} now")
+                except ConfigError as error:
+                    logger.info(f"{relation.render()} is built from its query. {str(error).splitlines()[0]}")
 
     @available.parse_none
     def build_maintained_relation(self, relation: BaseRelation, node: dict[str, Any]) -> BaseRelation:

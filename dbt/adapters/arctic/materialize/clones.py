@@ -8,10 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse
-from dbt.adapters.events.logging import AdapterLogger
 from dbt_common.invocation import get_invocation_id
 
-from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import APPENDED_KIND, KIND
 from arctic_runtime.plan.cloning.clone_plan import CloneRequest
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from arctic_runtime.catalog.reader import CatalogReader
-
-logger = AdapterLogger("Arctic")
 
 
 def is_arctic_table(reader: CatalogReader, table: TableName) -> bool:
@@ -43,11 +39,14 @@ def clone_relation(
     reader: CatalogReader,
     session: Callable[[], SparkSession],
     replaces: bool,
+    selected: Collection[str] | None = None,
 ) -> AdapterResponse:
     """Makes the arctic model of `node` a clone of the model whose table is `origin`; no row is copied.
 
     `nodes` are those of the manifest, with their relations in the other environment. If `replaces`, the relation is
-    dropped first.
+    dropped first. `selected` has the unique ids of the nodes that a deferred run builds: it reads all others that do
+    not exist yet in the other environment. None for a command that reads no node there. Raises ConfigError if the model
+    can't be a clone.
     """
     from arctic_runtime.spark.maintenance.cloning import clone_model
     from arctic_runtime.spark.tables.table_session import TableSession
@@ -58,41 +57,10 @@ def clone_relation(
         at_ms=round(1000 * time.time()),
         stamp=get_invocation_id(),
         owner=_get_user(),
-        upstreams=_map_upstreams(node, nodes),
+        upstreams=_map_upstreams(node, nodes, lambda other: _is_read_here(other, selected, reader)),
     )
     made = clone_model(TableSession(model, reader, session), request, replaces)
     return AdapterResponse(_message=f"clone of {made.model}", code="OK", rows_affected=0)
-
-
-def clone_if_possible(
-    relation: BaseRelation,
-    node: Mapping[str, Any],
-    origin: TableName,
-    nodes: Sequence[Any],
-    reader: CatalogReader,
-    session: Callable[[], SparkSession],
-) -> None:
-    """Makes the arctic model of `node` a clone as `clone_relation` does; if it can't be one, logs why."""
-    try:
-        made = clone_relation(relation, node, origin, nodes, reader, session, replaces=False)
-        logger.info(f"{relation.render()} is a {made} now")
-    except ConfigError as error:
-        logger.info(f"{relation.render()} is built from its query. {str(error).splitlines()[0]}")
-
-
-def leave_deferred(nodes: Iterable[Any], selected: Collection[str], reader: CatalogReader) -> tuple[Any, ...]:
-    """Selects the nodes that queries read in this environment: those that this command runs, and those that exist.
-
-    Queries read all others in the other environment.
-    """
-    return tuple(node for node in nodes if node.unique_id in selected or _exists(node, reader))
-
-
-def _exists(node: Any, reader: CatalogReader) -> bool:
-    if getattr(node, "defer_relation", None) is None:
-        return True
-    table = maintain.get_node_table(node)
-    return reader.describe_relation(table.schema, table.name) is not None
 
 
 def _get_user() -> str:
@@ -102,26 +70,42 @@ def _get_user() -> str:
         return ""
 
 
-def _map_upstreams(node: Mapping[str, Any], nodes: Iterable[Any]) -> dict[TableName, TableName]:
-    """Maps the name of each upstream of a node, direct or not, to its name in the other environment if that differs."""
+def _is_read_here(node: Any, selected: Collection[str] | None, reader: CatalogReader) -> bool:
+    """Whether a query reads a node in this environment, and not in the other one."""
+    if selected is None or node.unique_id in selected or getattr(node, "defer_relation", None) is None:
+        return True
+    table = maintain.get_node_table(node)
+    return reader.describe_relation(table.schema, table.name) is not None
+
+
+def _map_upstreams(
+    node: Mapping[str, Any], nodes: Iterable[Any], is_read_here: Callable[[Any], bool]
+) -> dict[TableName, TableName]:
+    """Maps the name of each upstream of a node, direct or not, to its name in the other environment if that differs.
+
+    Upstreams that are read in the other environment are left out, and so is what is read through them.
+    """
     known = {str(other.unique_id): other for other in nodes}
     pairs = (
         (maintain.get_node_table(upstream), _get_deferred_table(upstream))
-        for upstream in _walk_upstreams(node, known)
+        for upstream in _walk_upstreams(node, known, is_read_here)
         if getattr(upstream, "defer_relation", None) is not None
     )
     return {own: theirs for own, theirs in pairs if own != theirs}
 
 
-def _walk_upstreams(node: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[Any]:
-    """Yields the nodes that a node depends on, directly or not, each once."""
+def _walk_upstreams(
+    node: Mapping[str, Any], known: Mapping[str, Any], is_read_here: Callable[[Any], bool]
+) -> Iterator[Any]:
+    """Yields the nodes that a node depends on, directly or not, each once, as far as they are read here."""
     waiting, seen = list(node.get("depends_on", {}).get("nodes", ())), set()
     while waiting:
         name = waiting.pop()
         if name in known and name not in seen:
             seen.add(name)
-            yield known[name]
-            waiting += known[name].depends_on_nodes
+            if is_read_here(known[name]):
+                yield known[name]
+                waiting += known[name].depends_on_nodes
 
 
 def _get_deferred_table(node: Any) -> TableName:
