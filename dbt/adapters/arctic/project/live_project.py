@@ -31,6 +31,7 @@ class _LoadedParts:
         self.loaded = loaded
         self.refresher = DbtRefresher(loaded)
         self.models = self.refresher.list_followed()
+        loaded.prepare_build()
         for schema in sorted({model.table.schema for model in self.models}):
             if not self.refresher.reader.has_namespace(schema):
                 self.refresher.reader.create_namespace(schema)
