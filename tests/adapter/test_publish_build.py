@@ -14,9 +14,15 @@ from dbt.tests.util import run_dbt
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import EFFECTS, set_failpoint
+from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.refreshing.follower import Follower
+from arctic_runtime.service.refreshing.refresh_task import RefreshWorkers, Report
+from arctic_runtime.service.shared_state import SharedState
 from dbt.adapters.arctic import cli
+from dbt.adapters.arctic.project.live_project import LiveProject
+from dbt.adapters.arctic.project.loaded_project import Location
 
-ORDERS = """{{ config(materialized='arctic', primary_key='id') }}
+ORDERS = """{{ config(materialized='arctic', primary_key='id', meta={'arctic': {'test_after_refresh': true}}) }}
 select id, customer, amount from {{ source('raw', 'orders') }}
 """
 BY_CUSTOMER = """{{ config(materialized='arctic', primary_key='customer', merge='on_read') }}
@@ -183,6 +189,33 @@ class TestPublishBuild:
         assert self.rows(project, "by_customer") == [("a", 10), ("b", 20)]
         assert cli.main(["run", "--once", *folders]) == 0
         assert self.rows(project, "by_customer") == [("a", 10), ("b", 20), ("c", 1)]
+
+    def test_refreshes_of_a_service(self, project: Any) -> None:
+        """A model with `test_after_refresh` is visible after its tests, and models below it read what is visible."""
+        warnings: list[str] = []
+        live = LiveProject(Location(Path(project.project_root), Path(project.profiles_dir)), warnings.append)
+        assert live.list_tested_tables() == ()
+        reports: list[Report] = []
+        workers = RefreshWorkers(live.refresh_model, 2, live.prepare_thread)
+        with Follower(SharedState(live.reader), workers, Listeners(warnings.append, reports.append)) as follower:
+            follower.follow_models(live.list_followed())
+            follower.run_once()
+            assert [report.status for report in reports] == ["refreshed", "refreshed"]
+            assert self.rows(project, "by_customer") == [("a", 10), ("b", 20)]
+            self.sql(project, "insert into lake.{schema}.raw_orders values (3, 'a', null)")
+            reports.clear()
+            follower.run_once()
+            assert [report.status for report in reports] == ["failed", "skipped"]
+            assert "1 of 1 tests failed" in reports[0].error
+            assert self.rows(project, "orders") == [(1, "a", 10), (2, "b", 20)]
+        self.sql(project, "update lake.{schema}.raw_orders set amount = 5 where id = 3")
+        reports.clear()
+        with Follower(SharedState(live.reader), workers, Listeners(warnings.append, reports.append)) as follower:
+            follower.follow_models(live.list_followed())
+            follower.run_once()
+            assert [report.status for report in reports] == ["refreshed", "refreshed"]
+        assert self.rows(project, "orders") == [(1, "a", 10), (2, "b", 20), (3, "a", 5)]
+        assert self.rows(project, "by_customer") == [("a", 15), ("b", 20)]
 
     @pytest.mark.slow
     @pytest.mark.parametrize("name", sorted(name for name in EFFECTS if name.startswith("build.")))

@@ -12,7 +12,8 @@ from arctic_runtime.catalog.storage.embedded_warehouse import CATALOG_TABLES
 from arctic_runtime.effects import perform_effect
 from arctic_runtime.model.names import TableName
 
-_START = """create table arctic_start (
+_EMPTY = tuple(f"delete from {table}" for table in ("iceberg_tables", "iceberg_namespace_properties", "arctic_start"))
+_START = """create table if not exists arctic_start (
     table_namespace text not null,
     table_name text not null,
     kind text not null,
@@ -37,13 +38,16 @@ class BranchFile:
         self._wait = lock_wait_seconds
 
     def create(self, pointers: Iterable[Pointer], namespaces: Mapping[str, Mapping[str, str]]) -> None:
-        """Creates the file with these pointers, and with the properties of each namespace, by its name."""
+        """Creates the file with these pointers, and with the properties of each namespace, by its name.
+
+        If the file exists, it has nothing else afterwards.
+        """
         self.file.parent.mkdir(parents=True, exist_ok=True)
         known = list(pointers)
-        with closing(sqlite3.connect(self.file)) as connection:
+        with closing(sqlite3.connect(self.file, timeout=self._wait)) as connection:
             connection.execute("pragma journal_mode=wal")
             with connection:
-                for statement in (*CATALOG_TABLES, _START):
+                for statement in (*CATALOG_TABLES, _START, *_EMPTY):
                     connection.execute(statement)
                 connection.executemany(
                     _INSERT_TABLE, [(self._catalog, *_name(pointer), pointer.file, pointer.kind) for pointer in known]

@@ -51,7 +51,7 @@ class CatalogBranch:
         return CatalogReader(self.origin.profile.with_branch(self.file))
 
     def begin(self) -> None:
-        """Creates the branch, with the tables and views that the catalog has now.
+        """Creates the branch, with the tables and views that the catalog has now; an earlier one is lost.
 
         Raises ConfigError if a catalog of this kind can't have branches, and CatalogError if it does not answer.
         """
@@ -78,10 +78,10 @@ class CatalogBranch:
         """Lists the tables and views that were created, changed or dropped on the branch."""
         return self._pointers.list_changes()
 
-    def complete_tables(self, changes: Iterable[PointerChange], tag: str) -> list[PointerChange]:
-        """Returns changes in which the newest snapshot of each table has the tag `tag`.
+    def complete_tables(self, changes: Iterable[PointerChange], tag: str = "") -> list[PointerChange]:
+        """Returns changes in which the log of each table has no copies, and its newest snapshot has the tag `tag`.
 
-        Iceberg's expiry may drop the tag after the time in the thresholds.
+        Iceberg's expiry may drop the tag after the time in the thresholds. An empty tag sets none.
         """
         copies = {copy: original for original, copy in self._pointers.list_copies().values()}
 

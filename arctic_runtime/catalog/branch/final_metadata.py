@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Cut:
-    """The tag that all tables of a build get, set at the time `at_ms`, in milliseconds since 1970.
+    """The tag that all tables of a build get, set at the time `at_ms`, in milliseconds since 1970; empty for none.
 
     Iceberg's expiry may drop it after `age_ms`.
     """
@@ -31,7 +31,7 @@ def complete_metadata(
     files = [{**entry, "metadata-file": copies.get(entry["metadata-file"], entry["metadata-file"])} for entry in log]
     refs = dict(metadata.get("refs", {}))
     tagged = metadata.get("current-snapshot-id") if snapshot is None else snapshot
-    if tagged in {known["snapshot-id"] for known in metadata.get("snapshots", ())}:
+    if cut.tag and tagged in {known["snapshot-id"] for known in metadata.get("snapshots", ())}:
         refs[cut.tag] = {"snapshot-id": tagged, "type": "tag", "max-ref-age-ms": cut.age_ms}
     updated = max(cut.at_ms, metadata["last-updated-ms"])
     return {**metadata, "refs": refs, "metadata-log": files, "last-updated-ms": updated}

@@ -49,6 +49,7 @@ from arctic_runtime.spark.engine.statement import quote_text
 from dbt.adapters.arctic.connections.debug import report_debug
 from dbt.adapters.arctic.connections.handle import SessionHandle
 from dbt.adapters.arctic.connections.manager import ArcticConnectionManager
+from dbt.adapters.arctic.connections.thread_reader import get_thread_reader
 from dbt.adapters.arctic.materialize import clones, history, python_models, seeds, table_operations
 from dbt.adapters.arctic.materialize import maintain as maintenance
 from dbt.adapters.arctic.materialize.foreign_config import warn_of_ignored_grants
@@ -147,8 +148,13 @@ class ArcticAdapter(SparkAdapter):
         """The target of `profiles.yml` in the form that `arctic_runtime` uses."""
         return self.connections.arctic_profile
 
-    @cached_property
+    @property
     def catalog_reader(self) -> CatalogReader:
+        """Reads the catalog that this thread uses: that of `use_reader`, or the target's."""
+        return get_thread_reader() or self._own_reader
+
+    @cached_property
+    def _own_reader(self) -> CatalogReader:
         return CatalogReader(self.profile)
 
     def spark_session(self) -> SparkSession:
@@ -209,7 +215,7 @@ class ArcticAdapter(SparkAdapter):
 
     def _use_profile(self, profile: Profile) -> None:
         self.connections.change_profile(profile)
-        self.__dict__.pop("catalog_reader", None)
+        self.__dict__.pop("_own_reader", None)
 
     def pre_model_hook(self, config: Any) -> None:
         """Prepares the tables of a node for the branch of a build; dbt calls this before it runs a node."""

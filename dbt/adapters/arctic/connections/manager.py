@@ -28,6 +28,7 @@ from arctic_runtime.spark.engine.session_pool import get_pool
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 from arctic_runtime.spark.engine.warm_server import begin_warm_server
 from dbt.adapters.arctic.connections.handle import Cursor, SessionHandle
+from dbt.adapters.arctic.connections.thread_reader import get_thread_reader
 from dbt.adapters.arctic.publication.build import BRANCH_VARIABLE, open_branch
 
 if TYPE_CHECKING:
@@ -45,14 +46,24 @@ class ArcticConnectionManager(SparkConnectionManager):
 
     def __init__(self, profile: AdapterRequiredConfig, mp_context: SpawnContext) -> None:
         super().__init__(profile, mp_context)
-        self.arctic_profile: Profile = profile.credentials.to_profile(_project_folder(profile))  # type: ignore[attr-defined]
+        self._profile: Profile = profile.credentials.to_profile(_project_folder(profile))  # type: ignore[attr-defined]
         command = getattr(get_flags(), "WHICH", None)
         if branch := os.environ.get(BRANCH_VARIABLE):
-            self.arctic_profile = open_branch(self.arctic_profile, Path(branch), command)
+            self._profile = open_branch(self._profile, Path(branch), command)
         self._is_read_only = False
         if command in _USES_SPARK:
             PROCESS.report = logger.info
-            begin_warm_server(self.arctic_profile)
+            begin_warm_server(self._profile)
+
+    @property
+    def arctic_profile(self) -> Profile:
+        """The profile that this thread's connections use: that of `use_reader`, or the target's."""
+        reader = get_thread_reader()
+        return self._profile if reader is None else reader.profile
+
+    @arctic_profile.setter
+    def arctic_profile(self, profile: Profile) -> None:
+        self._profile = profile
 
     def open(self, connection: Connection) -> Connection:  # type: ignore[override]
         if connection.state != ConnectionState.OPEN:
