@@ -106,11 +106,11 @@ class Build:
 
     def _publish(
         self, changes: Sequence[PointerChange], unchanged: Iterable[TableName], names: Collection[str]
-    ) -> Collection[TableName]:
+    ) -> set[TableName]:
         """Publishes changes of the branch, and tags the tables that it has not changed; returns what was published."""
         if not changes:
             logger.info("Nothing to publish")
-            return ()
+            return set()
         cut = format_cut(round(1000 * time.time()), os.urandom(2).hex())
         try:
             self.branch.publish(self.branch.complete_tables(changes, cut))
@@ -140,7 +140,7 @@ class Build:
         elif name == "LogHookEndLine" and str(message.data.status) != "success":
             self._failed_hook = self._failed_hook or str(message.data.statement)
 
-    def _expire(self, published: Collection[TableName], spark: Callable[[], SparkSession]) -> None:
+    def _expire(self, published: set[TableName], spark: Callable[[], SparkSession]) -> None:
         """Expires old versions of the published models, as their runs would have done."""
         from arctic_runtime.operations.refreshing import expire_after_publication, format_upkeep_warning
 
