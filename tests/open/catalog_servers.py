@@ -26,6 +26,7 @@ ALL = Capabilities(
     table_transactions=False,
     conditional_writes=True,
 )
+WITH_TRANSACTIONS = replace(ALL, table_transactions=True)
 WITHOUT_VIEWS = replace(ALL, views=False)
 
 
@@ -64,10 +65,10 @@ CATALOGS = {
     "jdbc_postgresql": ServedCatalog(run_postgres_catalog),
     "glue": ServedCatalog(run_glue_catalog, WITHOUT_VIEWS),
     "hive": ServedCatalog(run_hive_catalog, WITHOUT_VIEWS),
-    "rest": ServedCatalog(serve_rest()),
-    "iceberg_rest": ServedCatalog(run_iceberg_rest_catalog, replace(ALL, table_transactions=True)),
+    "rest": ServedCatalog(serve_rest(), WITH_TRANSACTIONS),
+    "iceberg_rest": ServedCatalog(run_iceberg_rest_catalog, WITH_TRANSACTIONS),
     "rest_that_stages_nothing": ServedCatalog(
-        serve_rest(stages=False),
+        serve_rest(stages=False, has_transactions=False),
         replace(ALL, staged_creation=False),
     ),
 }

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from dbt_common.exceptions import DbtRuntimeError
 
+from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange, sort_changes
+from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.credentials import ArcticCredentials
+from dbt.adapters.arctic.publication.blockers import BuildNode, sort_nodes
 from dbt.adapters.arctic.publication.build import BRANCH_COMMANDS, open_branch, remove_old_branches
 
 
@@ -53,8 +56,24 @@ def test_unknown_publish(tmp_path: Path) -> None:
         ArcticCredentials(database="lake", schema="dws", warehouse=str(tmp_path), publish="all")
 
 
+REST = {"type": "rest", "uri": "http://x"}
+HADOOP = {"type": "hadoop", "warehouse": "/w"}
+
+
 def test_publish_with_another_catalog() -> None:
+    ArcticCredentials(database="lake", schema="dws", catalog_config=REST, publish="build")
     with pytest.raises(DbtRuntimeError, match="publish: build"):
-        ArcticCredentials(
-            database="lake", schema="dws", catalog_config={"type": "rest", "uri": "http://x"}, publish="build"
-        )
+        ArcticCredentials(database="lake", schema="dws", catalog_config=HADOOP, publish="build")
+
+
+def test_changes_are_published_in_the_order_of_the_graph() -> None:
+    graph = {name: BuildNode(name, parents) for name, parents in (("b", ("a",)), ("a", ()), ("c", ("a", "b", "x")))}
+    assert sort_nodes(graph) == ["a", "b", "c"]
+    tables = {name: TableName("lake", "dwd", name) for name in ("a", "b", "b__changes", "b__base", "hooked")}
+    changes = [
+        PointerChange(table, None, Pointer(table, "VIEW" if name == "b" else "TABLE", "f"))
+        for name, table in tables.items()
+    ]
+    places = {tables["a"]: 0, **{tables[name]: 1 for name in ("b", "b__changes", "b__base")}}
+    ordered = [change.table.name for change in sort_changes(changes, places)]
+    assert ordered == ["hooked", "a", "b__changes", "b__base", "b"]
