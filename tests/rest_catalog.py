@@ -156,7 +156,7 @@ class Catalog:
             UPDATES[update["action"]](changed, update)
         changed.pop(ADDED_SCHEMA, None)
         if kind == "tables":
-            changed["last-updated-ms"] = now()
+            check_time(changed, base, asked["updates"], is_new)
             if not self.keeps_branches:
                 changed["refs"] = {name: ref for name, ref in changed["refs"].items() if name == "main"}
         return changed
@@ -262,6 +262,14 @@ def check(requirement: Json, base: Json, kind: str) -> None:
         snapshot, wanted = base[COUNTERS.get(key, key)], requirement[key]
     if snapshot != wanted:
         raise Refused(409, "CommitFailedException", f"Requirement failed: {what}: expected {wanted}, found {snapshot}")
+
+
+def check_time(changed: Json, base: Json, updates: list[Json], is_new: bool) -> None:
+    """A table is as old as the last snapshot that was added; as in Iceberg, that is not long before its last commit."""
+    added = [update["snapshot"]["timestamp-ms"] for update in updates if update["action"] == "add-snapshot"]
+    changed["last-updated-ms"] = added[-1] if added else now()
+    if not is_new and changed["last-updated-ms"] < base["last-updated-ms"] - 60_000:
+        raise Refused(400, "ValidationException", "Invalid update timestamp: before the last commit")
 
 
 def add_schema(base: Json, update: Json) -> None:

@@ -20,11 +20,16 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from arctic_runtime.catalog.branch.branch_file import BranchFile, remove_branch_file
-from arctic_runtime.catalog.branch.catalog_pointers import BranchScope, CatalogPointers
+from arctic_runtime.catalog.branch.catalog_pointers import BranchScope, CatalogPointers, ChangeRefused
 from arctic_runtime.catalog.branch.final_metadata import Cut, complete_metadata
 from arctic_runtime.catalog.branch.kinds import check_branches, open_pointers
 from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange, sort_changes
-from arctic_runtime.catalog.branch.publication_record import list_records, remove_record, write_record
+from arctic_runtime.catalog.branch.publication_record import (
+    PublicationRecord,
+    list_records,
+    remove_record,
+    write_record,
+)
 from arctic_runtime.catalog.branch.warehouse_root import choose_root, find_location, get_table_folder
 from arctic_runtime.catalog.metadata_files import (
     name_metadata_file,
@@ -88,7 +93,7 @@ class CatalogBranch:
             for step in self._catalog.plan_steps(record.changes):
                 try:
                     others = self._apply_step(step)
-                except FileNotFoundError:  # Upkeep has deleted the files of an old build.
+                except (ChangeRefused, FileNotFoundError):  # Upkeep has deleted the files of an old build.
                     break
                 if others:
                     break
@@ -170,16 +175,23 @@ class CatalogBranch:
         if others:
             raise _build_conflict(others, [])
         record = write_record(self.origin, changes) if later else None
-        for number, step in enumerate(steps):
-            others = self._apply_step(step)
-            if others:
-                if record is not None:
-                    remove_record(self.origin, record)
-                raise _build_conflict(others, [change.table for earlier in steps[:number] for change in earlier])
-        if record is not None:
-            remove_record(self.origin, record)
+        done: list[TableName] = []
+        try:
+            for step in steps:
+                others = self._apply_step(step)
+                if others:
+                    raise _build_conflict(others, done)
+                done += [change.table for change in step]
+        except (ChangeRefused, CommitConflict):
+            self._remove_record(record)
+            raise
+        self._remove_record(record)
         self._remove_written_files(changes)
         return len(steps) < 2
+
+    def _remove_record(self, record: PublicationRecord | None) -> None:
+        if record is not None:
+            remove_record(self.origin, record)
 
     def _apply_step(self, step: Sequence[PointerChange]) -> list[TableName]:
         return self.origin.perform_change(

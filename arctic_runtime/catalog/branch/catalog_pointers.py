@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange
+from arctic_runtime.errors import CatalogError
 from arctic_runtime.model.names import TableName
 
 
@@ -26,6 +27,10 @@ class BranchScope:
     @property
     def schemas(self) -> list[str]:
         return sorted({relation.schema for relation in self.relations}.union(self.target_schemas))
+
+
+class ChangeRefused(CatalogError):
+    """Raised if a catalog refuses a change for a reason that will be the same when it is repeated."""
 
 
 class CatalogPointers(Protocol):
@@ -63,5 +68,5 @@ class CatalogPointers(Protocol):
         """Carries out one step, and returns the tables and views that another writer has changed.
 
         If there are any, nothing was changed. What is as after its change already is left alone, so a call can be
-        repeated if its result was lost.
+        repeated if its result was lost. Raises ChangeRefused if the catalog does not take a change.
         """

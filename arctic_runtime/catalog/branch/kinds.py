@@ -7,11 +7,16 @@ from collections.abc import Callable, Mapping
 from arctic_runtime.catalog.branch.catalog_pointers import CatalogPointers
 from arctic_runtime.catalog.branch.database_pointers import DatabasePointers
 from arctic_runtime.catalog.branch.rest_pointers import RestPointers
+from arctic_runtime.catalog.branch.table_swaps import GluePointers, HivePointers
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import Profile
 
-_POINTERS: Mapping[str, Callable[[CatalogReader], CatalogPointers]] = {"rest": RestPointers}
+_POINTERS: Mapping[str, Callable[[CatalogReader], CatalogPointers]] = {
+    "glue": GluePointers,
+    "hive": HivePointers,
+    "rest": RestPointers,
+}
 """The class for each kind of catalog that is not in a database."""
 
 

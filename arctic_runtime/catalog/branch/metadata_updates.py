@@ -101,26 +101,12 @@ def count_skipped_rows(before: Metadata | None, after: Metadata) -> int:
     return int(after.get("next-row-id", 0) - known - sum(added))
 
 
-def strip_rows(metadata: Metadata) -> Json:
-    """Returns the metadata of a table without its snapshots, and so without rows."""
-    without: Json = {key: value for key, value in metadata.items() if key not in _OF_SNAPSHOTS}
-    lineage = {"next-row-id": 0} if metadata["format-version"] >= 3 else {}
-    return {**without, "current-snapshot-id": -1, "snapshots": [], "refs": {}, "last-sequence-number": 0, **lineage}
+def hide_rows(metadata: Metadata) -> Json:
+    """Returns the metadata of a table without its branches and tags: it has all snapshots, and its readers see no rows.
 
-
-_OF_SNAPSHOTS = frozenset(
-    {
-        "current-snapshot-id",
-        "last-sequence-number",
-        "metadata-log",
-        "next-row-id",
-        "partition-statistics",
-        "refs",
-        "snapshot-log",
-        "snapshots",
-        "statistics",
-    }
-)
+    A later commit only has to set the branches. Iceberg refuses to add a snapshot that is older than the table.
+    """
+    return {**metadata, "current-snapshot-id": -1, "refs": {}}
 
 
 def compute_view_updates(before: Metadata, after: Metadata) -> list[Json]:

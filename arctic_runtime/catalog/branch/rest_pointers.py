@@ -2,7 +2,7 @@
 
 The server writes metadata files itself. So it is told by which updates the metadata of a table at the beginning of a
 branch becomes the metadata on the branch. Iceberg's transactions over tables neither create tables nor concern views:
-new tables are created without rows before the transaction, which adds their rows; views, and tables that were dropped
+new tables are created before the transaction, which makes their rows visible; views, and tables that were dropped
 and created again, follow one by one.
 """
 
@@ -13,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Literal
 
-from arctic_runtime.catalog.branch.catalog_pointers import BranchScope
+from arctic_runtime.catalog.branch.catalog_pointers import BranchScope, ChangeRefused
 from arctic_runtime.catalog.branch.listing import list_scope, load_namespaces
 from arctic_runtime.catalog.branch.metadata_updates import (
+    MAIN,
     Json,
     build_table_change,
     compute_updates,
@@ -23,8 +24,8 @@ from arctic_runtime.catalog.branch.metadata_updates import (
     count_skipped_rows,
     find_ref,
     get_view_version,
+    hide_rows,
     list_requirements,
-    strip_rows,
 )
 from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange
 from arctic_runtime.catalog.branch.rest_requests import Loaded, RestRequests, is_credential
@@ -113,6 +114,9 @@ class RestPointers:
                 return []
             self._drop_empty_tables(changes)
             return self.list_conflicts(changes) or [change.table for change in changes]
+        except ChangeRefused:
+            self._drop_empty_tables(changes)
+            raise
         except CommitUnknown:
             if not self._is_complete(changes):
                 raise
@@ -141,16 +145,16 @@ class RestPointers:
             self._requests.commit_transaction(list(commits.values()))
 
     def _create_new_table(self, change: PointerChange) -> Loaded | None:
-        """Creates a table without its rows, and loads it.
+        """Creates a table whose rows are not visible yet, and loads it.
 
-        If there are no transactions, it gets its rows at once, and None is returned.
+        If there are no transactions, they are visible at once, and None is returned.
         """
         assert change.after is not None
         after = self._read(change.after.file)
         if not self._requests.has_transactions:
             self._create_table(change.table, after)
             return None
-        self._create_table(change.table, strip_rows(after))
+        self._create_table(change.table, hide_rows(after))
         return self._load(change.table)
 
     def _build_commit(self, change: PointerChange, current: Loaded) -> Json | None:
@@ -241,11 +245,11 @@ class RestPointers:
         return cuts[0] if cuts else ""
 
     def _is_created(self, change: PointerChange, current: Loaded) -> bool:
-        """Whether a new table is there without rows, as it is created before a transaction."""
+        """Whether a new table is there without visible rows, as it is created before a transaction."""
         if change.after is None or (change.after.kind, current.kind) != ("TABLE", "TABLE"):
             return False
         uuid: str = self._read(change.after.file)["table-uuid"]
-        return uuid == current.metadata["table-uuid"] and not current.metadata.get("snapshots")
+        return uuid == current.metadata["table-uuid"] and find_ref(current.metadata, MAIN) is None
 
     def _is_commit(self, change: PointerChange) -> bool:
         """Whether a change is that of a table which stays the same one, or is new."""

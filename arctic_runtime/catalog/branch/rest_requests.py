@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from arctic_runtime.catalog.branch.catalog_pointers import ChangeRefused
 from arctic_runtime.catalog.branch.metadata_updates import Json
 from arctic_runtime.errors import CatalogError, CommitConflict, CommitUnknown
 from arctic_runtime.model.names import TableName
@@ -20,6 +21,17 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 _PATHS = {"TABLE": "namespaces/{namespace}/tables", "VIEW": "namespaces/{namespace}/views"}
+_FINAL = frozenset(
+    {
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.FORBIDDEN,
+        HTTPStatus.NOT_ACCEPTABLE,
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        HTTPStatus.NOT_IMPLEMENTED,
+    }
+)
+"""Answers that are the same when a request is repeated."""
+
 _LOST = frozenset(
     {
         HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -50,7 +62,7 @@ class RestRequests:
     """Sends requests to the server of pyiceberg's catalog, which `open_catalog` returns.
 
     Raises CommitConflict if the server refuses a change because something else was changed, CommitUnknown if it may
-    have carried out a change, and CatalogError if it refuses or fails for another reason.
+    have carried out a change, ChangeRefused if it refuses one for another reason, and CatalogError if it fails.
     """
 
     def __init__(self, open_catalog: Callable[[], Catalog]) -> None:
@@ -164,4 +176,5 @@ def _read_refusal(method: str, path: str, response: Any) -> Exception:
         return CommitConflict(text)
     if response.status_code in _LOST and method != "GET":
         return CommitUnknown(text)
-    return CatalogError(text)
+    is_final = response.status_code in _FINAL and method != "GET"
+    return ChangeRefused(text) if is_final else CatalogError(text)
