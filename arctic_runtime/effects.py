@@ -125,6 +125,9 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "build.remove_copies": Effect("repeatable", "Deletes copies of metadata files that no table has."),
         "build.tag": Effect("repeatable", "Tags the version of a table that a build has not changed."),
         "build.publish": Effect("repeatable", "Makes tables and views of a build visible in one transaction."),
+        "build.drop": Effect(
+            "repeatable", "Drops a table that a build has dropped, in a catalog without transactions."
+        ),
         "build.write_record": Effect("repeatable", "Writes down what a publication in several steps changes."),
         "build.note_record": Effect("repeatable", "Notes in a namespace where the record of a publication is."),
         "build.remove_record": Effect("repeatable", "Removes the record of a publication that is complete."),

@@ -61,8 +61,8 @@ def serve_rest(**lacks: bool) -> Callable[[Path], AbstractContextManager[Propert
 
 
 CATALOGS = {
-    "embedded": ServedCatalog(run_embedded),
-    "jdbc_postgresql": ServedCatalog(run_postgres_catalog),
+    "embedded": ServedCatalog(run_embedded, WITH_TRANSACTIONS),
+    "jdbc_postgresql": ServedCatalog(run_postgres_catalog, WITH_TRANSACTIONS),
     "glue": ServedCatalog(run_glue_catalog, WITHOUT_VIEWS),
     "hive": ServedCatalog(run_hive_catalog, WITHOUT_VIEWS),
     "rest": ServedCatalog(serve_rest(), WITH_TRANSACTIONS),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -84,12 +85,14 @@ class TableSwaps(ABC):
         return swapped or self.find_pointer(change.table) == change.after
 
     def _drop(self, table: TableName) -> None:
+        """Drops a table, and leaves its files; does nothing if it does not exist."""
         from pyiceberg.exceptions import NoSuchTableError
 
-        try:
-            self._catalog.drop_table((table.schema, table.name))
-        except NoSuchTableError:
-            return
+        def drop_if_there() -> None:
+            with suppress(NoSuchTableError):
+                self._catalog.drop_table((table.schema, table.name))
+
+        self._reader.perform_change("build.drop", f"drop {table}", drop_if_there)
 
     def _create(self, table: Table) -> bool:
         """Creates a table from its metadata file; returns whether there was none."""

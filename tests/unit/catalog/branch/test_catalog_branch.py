@@ -320,6 +320,7 @@ def test_effects_are_registered() -> None:
     assert {name for name in EFFECTS if name.startswith("build.")} == {
         "build.begin",
         "build.copy_metadata",
+        "build.drop",
         "build.note_record",
         "build.publish",
         "build.remove",
