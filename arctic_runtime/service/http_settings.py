@@ -59,6 +59,9 @@ class OpenIdSettings:
     seconds: float = 5.0
     """Maximum time to wait for the provider."""
 
+    pause_seconds: float = 30.0
+    """Minimum time between two reads of the provider's keys."""
+
     def __post_init__(self) -> None:
         parts = urlsplit(self.issuer)
         if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK_NAMES):

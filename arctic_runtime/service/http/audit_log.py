@@ -11,7 +11,7 @@ from typing import Any
 
 from arctic_runtime.errors import ConfigError
 
-LOG = logging.getLogger("arctic.audit")
+LOG = logging.getLogger("arctic_runtime.audit_log")
 
 
 class AuditLog:

@@ -15,7 +15,6 @@ import jwt
 from arctic_runtime.service.http_settings import ROLES, OpenIdSettings, Role
 
 _LOG = logging.getLogger(__name__)
-_PAUSE_SECONDS = 30.0
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Algorithms of signatures with a public key; a token that is signed with a shared secret is refused."""
 
@@ -23,7 +22,7 @@ _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "E
 class OpenIdProvider:
     """An OpenID provider, whose tokens name users and their roles.
 
-    Its keys are read again if a token names another one, but no more often than every `_PAUSE_SECONDS`, so that false
+    Its keys are read again if a token names another one, but not before the pause of the settings is over. So false
     tokens neither reach the provider nor delay others.
     """
 
@@ -31,10 +30,10 @@ class OpenIdProvider:
         self._settings = settings
         self._reading = threading.Lock()
         self._keys: Mapping[str, Any] = {}
-        self._read_at = -_PAUSE_SECONDS
+        self._read_at = -settings.pause_seconds
 
     def read_token(self, token: str) -> tuple[str, Role] | None:
-        """Returns name and role of a token's user; None if the token is not valid for this service, or gives no role."""
+        """Returns name and role of a token's user; None if the token is not valid here, or gives no role."""
         try:
             key = self._find_key(str(jwt.get_unverified_header(token).get("kid", "")))
             if key is None:
@@ -64,7 +63,7 @@ class OpenIdProvider:
         """Returns the provider's key with this name; None if it has none, or if it does not answer."""
         with self._reading:
             now = time.monotonic()
-            if name not in self._keys and now >= self._read_at + _PAUSE_SECONDS:
+            if name not in self._keys and now >= self._read_at + self._settings.pause_seconds:
                 self._read_at = now
                 self._keys = self._read_keys() or self._keys
             return self._keys.get(name)

@@ -144,7 +144,7 @@ def test_every_request_for_a_change_is_in_the_audit_log(serve: Serve, fake: Fake
 
 
 def test_the_log_of_the_process_without_a_file(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", "arctic.audit"):
+    with caplog.at_level("INFO", "arctic_runtime.audit_log"):
         serve().post("/api/pause", {})
     assert [json.loads(record.message)["user"] for record in caplog.records] == ["anybody"]
 
