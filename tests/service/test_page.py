@@ -271,6 +271,35 @@ def test_a_job_is_cancelled(page: Shown, fake: FakeService) -> None:
     expect(shown.locator(".job-cancelled")).to_have_count(1)
 
 
+def test_jobs_are_found_by_text_kind_and_state_and_their_durations_are_drawn(page: Shown, fake: FakeService) -> None:
+    shown = page.open("jobs")
+    jobs = shown.locator(".job")
+    expect(jobs).to_have_count(8)
+    expect(shown.get_by_role("img", name="6 ended jobs took")).to_be_visible()
+    expect(shown.locator(".job-done .time").first).to_contain_text("ended")
+    full = "in full: so many rows have changed that a full computation is cheaper"
+    expect(shown.get_by_text(full)).to_be_visible()
+    shown.get_by_role("searchbox").fill("a full computation")
+    expect(jobs).to_have_count(1)
+    shown.get_by_role("searchbox").fill("")
+    shown.get_by_label("Kind").select_option("Upkeep")
+    expect(jobs).to_have_count(2)
+    shown.get_by_role("button", name="waiting 1").click()
+    expect(jobs).to_have_count(1)
+    expect(jobs).to_contain_text("212 snapshots are older than 5 days")
+    shown.get_by_label("Kind").select_option("Refreshes")
+    expect(shown.get_by_text("No job has this text, kind and state.")).to_be_visible()
+    assert page.broken_rules() == []
+
+
+def test_what_rewrites_or_alters_a_table_is_apart_from_its_refresh(page: Shown) -> None:
+    shown = page.open(view_of(FLIGHTS))
+    head = shown.locator(".page-head .actions button")
+    expect(head).to_have_text(["Refresh now", "Pause", "Pause upkeep"])
+    far = shown.get_by_role("region", name="Files, rows and versions")
+    expect(far.get_by_role("button")).to_have_text(["Compact…", "Expire…", "Split nodes…", "Change…"])
+
+
 def test_a_thousand_tables_are_a_few_rows_and_found_by_name_and_state(show: Show) -> None:
     fake = FakeService(overviews(1000))
     with HttpServer(fake, HttpSettings(port=0)) as server:

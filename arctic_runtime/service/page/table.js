@@ -1,12 +1,13 @@
 // One table: its state with the reason, its readers, sources and files, and its operations.
 
 import { html } from "./vendor/htm/preact.js";
-import { Actions } from "./actions.js";
+import { Actions, Changes, isOwn as isOwnTable } from "./actions.js";
 import { buildUrl, get } from "./api.js";
 import { Chart } from "./chart.js";
 import { describeFreshness, describeState, formatAge, formatBytes, formatCount, formatDuration, formatTime, getLeafName, shortenCount } from "./format.js";
 import { Job, sortJobs } from "./jobs.js";
 import { Failure, Figure, State, TableLink, useAnswer, useSlowly } from "./parts.js";
+import { explainReason, nameMode } from "./reasons.js";
 import { store } from "./store.js";
 import { Tree } from "./tree.js";
 import { UpkeepTable } from "./upkeep.js";
@@ -118,12 +119,15 @@ function NextRefresh({ table, explain }) {
   if (table.kind === "scheduled") return html`<p>dbt runs it on the schedule <code>${table.schedule}</code>.</p>`;
   if (table.kind !== "model") return html`<p>It is not refreshed: its rows come from outside.</p>`;
   if (explain.error) return html`<${Failure} error=${explain.error} />`;
-  const lines = explain.answer?.lines.slice(1).map((line) => line.trim());
-  return html`<pre>${lines?.join("\n") ?? "Planning…"}</pre>`;
+  if (!explain.answer) return html`<p>Planning…</p>`;
+  const { mode, reason, because } = explain.answer.data.decision;
+  const lines = explain.answer.lines.slice(2).map((line) => line.trim());
+  return html`<p><b>${nameMode(mode)}</b>: ${explainReason(reason)}${because ? ` (${because})` : ""}.</p>
+    ${lines.length ? html`<details><summary>Plan</summary><pre>${lines.join("\n")}</pre></details>` : null}`;
 }
 
 export function TablePage({ name, table, now }) {
-  const isOwn = table?.kind === "model" || table?.kind === "ingested";
+  const isOwn = Boolean(table) && isOwnTable(table);
   const getOwn = (path) => (isOwn ? get(path) : Promise.resolve(null));
   const version = useSlowly(table?.version ?? "", 5);
   const status = useAnswer(`${name} ${version}`, () => getOwn(buildUrl("/api/operations/status", [name])));
@@ -172,7 +176,7 @@ export function TablePage({ name, table, now }) {
       <section class="panel full" aria-labelledby="upkeep-title">
         <h2 id="upkeep-title">Upkeep</h2>
         ${upkeep.error ? html`<${Failure} error=${upkeep.error} />` : null}
-        ${planned.length ? html`<${UpkeepTable} plans=${planned} />` : html`<p>None is planned${table.waste_bytes ? `: ${formatBytes(table.waste_bytes)} of waste per read cost less than a rewrite of its files would` : ": its files are in order"}. ${isOwn ? "“Compact…” shows why each node is skipped." : ""}</p>`}
+        ${planned.length ? html`<${UpkeepTable} plans=${planned} />` : html`<p>None is planned${table.waste_bytes ? `: ${formatBytes(table.waste_bytes)} of waste per read cost less than a rewrite of its files would` : ": its files are in order"}. ${isOwn ? "“Compact…” below shows why each node is skipped." : ""}</p>`}
       </section>
       ${tree || picture.error
         ? html`<section class="panel full" aria-labelledby="tree-title">
@@ -182,6 +186,7 @@ export function TablePage({ name, table, now }) {
         : null}
       ${status.error ? html`<${Failure} error=${status.error} />` : null}
       ${isOwn ? html`<${Versions} name=${name} version=${version} hasKey=${details?.has_key !== false} />` : null}
+      ${isOwn ? html`<${Changes} table=${table} />` : null}
       ${jobs.length ? html`<section class="panel full" aria-labelledby="own-jobs-title"><h2 id="own-jobs-title">Jobs</h2><ul class="jobs">${jobs.map((job) => html`<${Job} key=${job.number} job=${job} now=${now} />`)}</ul></section>` : null}
     </div>
   </article>`;

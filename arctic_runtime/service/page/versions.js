@@ -4,6 +4,7 @@ import { html, useState } from "./vendor/htm/preact.js";
 import { buildUrl, get, post } from "./api.js";
 import { formatCount, formatTime } from "./format.js";
 import { Failure, useAction, useAnswer } from "./parts.js";
+import { explainReason, nameMode } from "./reasons.js";
 import { store } from "./store.js";
 
 const MOST_ROWS = 200;
@@ -60,7 +61,7 @@ export function Versions({ name, version, hasKey }) {
                   (entry) => html`<tr key=${entry.version}>
                     <td>${pick("from", entry)}</td><td>${pick("to", entry)}</td>
                     <td>${entry.version}${entry.savepoints.map((label) => html` <span class="tag">${label}</span>`)}</td>
-                    <td title=${entry.at}>${formatTime(entry.at.replace(" ", "T"))}</td><td>${entry.mode}</td><td>${entry.reason}</td><td class="number">${formatCount(entry.rows)}</td>
+                    <td title=${entry.at}>${formatTime(entry.at.replace(" ", "T"))}</td><td>${nameMode(entry.mode)}</td><td class="text" title=${entry.reason}>${explainReason(entry.reason)}</td><td class="number">${formatCount(entry.rows)}</td>
                   </tr>`,
                 )}
               </tbody>

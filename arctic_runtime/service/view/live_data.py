@@ -47,7 +47,8 @@ class Lag:
 class IngestionState:
     """Progress of an ingested table, as `arctic status` shows it; see `Ingestion` in operations/inspect.py.
 
-    `error` is the reason why ingestion fails; it is kept until a batch succeeds.
+    `position` is in the terms of the source, such as `LSN 0/16B3748`, and has at most 80 characters. `error` is the
+    reason why ingestion fails; it is kept until a batch succeeds.
     """
 
     source: str
