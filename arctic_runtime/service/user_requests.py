@@ -8,17 +8,23 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.change_rows.read import ChangeRows
+from arctic_runtime.catalog.observation.tables import observe_readable
 from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.columns import strip_change_columns
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.change_export import open_changes
 from arctic_runtime.operations.looking import CHANGES
 from arctic_runtime.operations.operation import Answer, Operation, OperationContext
 from arctic_runtime.service.activity import Activity
 from arctic_runtime.service.project import Project
+from arctic_runtime.service.table_docs import list_newest_results
+from arctic_runtime.service.telemetry.lineage.observed import observe_lineage
 from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.service.view.live_data import Job
+from arctic_runtime.service.view.table_details import DetailInputs, TableDetails, build_table_details
 from arctic_runtime.service.warehouse import Warehouse
 from arctic_runtime.spark.engine.jobs import describe_jobs, make_cancellable
 from arctic_runtime.spark.engine.messages import get_error_details, get_message
@@ -56,6 +62,22 @@ class UserRequests:
         values = operation.read_values(given_arguments)
         models = self._choose_models(operation, tables)
         return operation.run_operation(self._build_context(_refuse_spark), models, values, plan)
+
+    def describe_table(self, table: TableName) -> TableDetails:
+        reader, shared = self._warehouse.reader, self._shared
+        docs, model = self._project.describe_table(table), shared.models.get(table)
+        followed = next((known for known in shared.followed if known.table == table), None)
+        state = observe_readable(reader, table)
+        inputs = DetailInputs(
+            table,
+            followed.model.sql if followed is not None else docs.sql,
+            model.config.primary_key if model is not None else (),
+            strip_change_columns(state.columns) if state is not None else (),
+            docs,
+            list_newest_results(docs.tests, shared.test_runs.get(table)),
+            observe_lineage(reader, followed).columns if followed is not None else None,
+        )
+        return build_table_details(inputs, reader.thresholds.service)
 
     def open_changes(self, table: str, start: str | None, end: str | None) -> ChangeRows:
         models = self._choose_models(CHANGES, [table])

@@ -21,8 +21,10 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.operations.operation import Answer, Operation
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http_settings import HttpSettings
+from arctic_runtime.service.table_docs import LastDataTest
 from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.service.view.live_data import IngestionState, Job, Lag, ServiceState, TableOverview, Upkeep
+from arctic_runtime.service.view.table_details import ColumnDetails, ColumnOrigin, TableDetails
 
 HOSTILE = (
     "<img src=x onerror=document.title='owned'>",
@@ -226,6 +228,12 @@ class FakeService:
         if operation.name in answers:
             return answers[operation.name](tables_known, given_arguments)
         return Answer({"row": {"id": 1, "note": "<b>"}, "files_opened": 1, "bytes_read": 1234}, ("id: 1",))
+
+    def describe_table(self, table: TableName) -> TableDetails:
+        self.asked.append(("describe", str(table)))
+        if self.failure is not None:
+            raise self.failure
+        return _details(self._by_name[str(table)])
 
     def open_changes(self, table: str, start: str | None, end: str | None) -> ChangeRows:
         """As many batches of two rows as `batches` has, each of which may be an error to raise."""
@@ -453,6 +461,40 @@ def _explained(tables: Sequence[TableOverview], given: Mapping[str, Any]) -> Ans
         *(f"  reads {above}: nothing new" for above in table.reads),
     )
     return Answer({"decision": {"mode": "incremental", "reason": "CHANGES", "because": ""}}, lines)
+
+
+def _details(overview: TableOverview) -> TableDetails:
+    above = overview.reads[0] if overview.reads else None
+    columns = [("flight_id", "bigint"), ("carrier", "string"), ("email", "string"), ("delay", "decimal(18,2)")]
+    use = {"flight_id": "identity", "carrier": "transformation", "email": "identity", "delay": "aggregation"}
+    made = tuple(
+        ColumnDetails(
+            column,
+            kind,
+            column == "flight_id",
+            column == "email",
+            "Minutes, <b>late</b> is positive" if column == "delay" else "",
+            (ColumnOrigin(above, column, (use[column],)),) if above else (),
+        )
+        for column, kind in columns
+    )
+    tests = (
+        LastDataTest(f"accepted_values_{overview.table.name}_carrier", "fail", "Got 3 results", now() - 90 * SECONDS),
+        LastDataTest(f"unique_{overview.table.name}_flight_id"),
+        LastDataTest(f"not_null_{overview.table.name}_flight_id", "pass", "", now() - 90 * SECONDS),
+    )
+    select = "select flight_id, upper(carrier) as carrier, email, sum(delay) as delay"
+    sql = f"{select}\nfrom {above}\nwhere day >= '2013-01-01'"
+    rows = (ColumnOrigin(above, "day", ("filter",)),) if above else ()
+    return TableDetails(
+        overview.table,
+        "Flights as they are known now.",
+        sql if above else "",
+        made,
+        rows,
+        above is not None,
+        tests if above else (),
+    )
 
 
 def main() -> None:

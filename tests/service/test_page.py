@@ -300,6 +300,24 @@ def test_what_rewrites_or_alters_a_table_is_apart_from_its_refresh(page: Shown) 
     expect(far.get_by_role("button")).to_have_text(["Compact…", "Expire…", "Split nodes…", "Change…"])
 
 
+def test_a_table_has_its_query_columns_with_origins_and_tests_with_results(page: Shown) -> None:
+    shown = page.open(view_of(FLIGHTS))
+    columns = shown.get_by_role("region", name="Columns", exact=True)
+    rows = columns.locator("tbody tr")
+    expect(rows).to_have_count(4)
+    expect(rows.first).to_contain_text("key")
+    # A description is text, whatever it says.
+    expect(rows.last).to_contain_text("Minutes, <b>late</b> is positive")
+    expect(rows.last).to_contain_text(".delay aggregation")
+    columns.get_by_text("SQL", exact=True).click()
+    expect(columns.locator("pre")).to_contain_text("sum(delay) as delay")
+    tests = shown.get_by_role("region", name="Tests", exact=True)
+    expect(tests).to_contain_text("1 of 3 fail.")
+    expect(tests.locator("li").first).to_contain_text("Got 3 results")
+    expect(tests.locator("li").nth(1)).to_contain_text("no result yet")
+    assert page.broken_rules() == []
+
+
 def test_a_thousand_tables_are_a_few_rows_and_found_by_name_and_state(show: Show) -> None:
     fake = FakeService(overviews(1000))
     with HttpServer(fake, HttpSettings(port=0)) as server:

@@ -95,9 +95,14 @@ def _add_tables(router: APIRouter, service: LiveService, thresholds: HttpThresho
     async def one_table(table: Annotated[str, Path(min_length=1)]) -> Response:
         overview = service.find_table(table)
         if overview is None:
-            error = ArcticError(f"There is no table {table!r}.", fix="see /api/tables for those there are")
-            return build_problem(404, error)
+            return build_unknown_table(table)
         return as_json({"event": service.events.last, "table": overview})
+
+    async def details(table: Annotated[str, Path(min_length=1)]) -> Response:
+        overview = service.find_table(table)
+        if overview is None:
+            return build_unknown_table(table)
+        return await run_in_thread(as_json, await run_in_thread(service.requests.describe_table, overview.table))
 
     async def whole_graph(request: Request) -> Response:
         return answer_request(request, graph.get_body())
@@ -116,7 +121,20 @@ def _add_tables(router: APIRouter, service: LiveService, thresholds: HttpThresho
     _add_get_route(
         router, "/tables/{table}", one_table, "One table", build_record_schema(event=_NUMBER, table=overview)
     )
+    _add_get_route(
+        router,
+        "/tables/{table}/details",
+        details,
+        "Query, columns with their origins, and data tests of one table",
+        build_reference("TableDetails"),
+    )
     _add_get_route(router, "/graph", whole_graph, "Which table reads which", all_nodes)
+
+
+def build_unknown_table(table: str) -> Response:
+    """Builds the response for a table that the service does not know."""
+    error = ArcticError(f"There is no table {table!r}.", fix="see /api/tables for those there are")
+    return build_problem(404, error)
 
 
 def _build_graph(service: LiveService, number: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import { html } from "./vendor/htm/preact.js";
 import { Actions, Changes, isOwn as isOwnTable } from "./actions.js";
 import { buildUrl, get } from "./api.js";
 import { Chart } from "./chart.js";
+import { Columns, DetailsFailure, Tests } from "./details.js";
 import { describeFreshness, describeState, formatAge, formatBytes, formatCount, formatDuration, formatTime, getLeafName, shortenCount } from "./format.js";
 import { Job, sortJobs } from "./jobs.js";
 import { Failure, Figure, State, TableLink, useAnswer, useSlowly } from "./parts.js";
@@ -134,6 +135,9 @@ export function TablePage({ name, table, now }) {
   // Reads all manifests.
   const picture = useAnswer(`${name} ${useSlowly(table?.version ?? "", 60)}`, () => getOwn(buildUrl("/api/operations/status", [name], { tree: true })));
   const explain = useAnswer(`${name} ${version} ${useSlowly(table?.state, 5)}`, () => (table?.kind === "model" ? get(buildUrl("/api/operations/explain", [name])) : Promise.resolve(null)));
+  // Read anew with each version, and after tests of this table have ended.
+  const tested = sortJobs(store.jobs).find((job) => job.kind === "test" && job.ended_at && job.tables.includes(name))?.number ?? "";
+  const described = useAnswer(`${name} ${useSlowly(table?.version ?? "", 60)} ${tested}`, () => (table ? get(`/api/tables/${encodeURIComponent(name)}/details`) : Promise.resolve(null)));
   const upkeep = useAnswer(`${name} ${version}`, () => get("/api/upkeep"));
   if (!table) return html`<div class="page"><p class="empty">There is no table <b>${name}</b>. <a href="#/tables">All tables</a></p></div>`;
   const details = status.answer?.data?.[0];
@@ -172,7 +176,9 @@ export function TablePage({ name, table, now }) {
           <h2 id="next-title">Next refresh</h2>
           <${NextRefresh} table=${table} explain=${explain} />
         </section>
+        ${described.answer && (described.answer.tests.length || table.kind === "model") ? html`<${Tests} tests=${described.answer.tests} now=${now} />` : null}
       </div>
+      ${described.answer ? html`<${Columns} key=${name} details=${described.answer} />` : html`<${DetailsFailure} error=${described.error} />`}
       <section class="panel full" aria-labelledby="upkeep-title">
         <h2 id="upkeep-title">Upkeep</h2>
         ${upkeep.error ? html`<${Failure} error=${upkeep.error} />` : null}

@@ -12,6 +12,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness
 from arctic_runtime.operations.operation import Answer, Operation
 from arctic_runtime.service.view.event_log import EventLog
+from arctic_runtime.service.view.table_details import TableDetails
 
 TableKind = Literal["model", "scheduled", "ingested", "landing", "source"]
 """Writer of a table: an arctic model, a model that dbt runs, ingestion, programs that append events, or others."""
@@ -229,6 +230,9 @@ class Requests(Protocol):
 
         Raises the same errors as `Operation.run_operation`.
         """
+
+    def describe_table(self, table: TableName) -> TableDetails:
+        """Returns the details of a table: its query, columns and data tests; reads the catalog, without Spark."""
 
     def open_changes(self, table: str, start: str | None, end: str | None) -> ChangeRows:
         """Opens the change rows of a table after version `start` and up to version `end`, without Spark.

@@ -15,6 +15,7 @@ from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.service.refreshing.refresh_task import Done, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
+from arctic_runtime.service.table_docs import TableDocs
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.project.dbt_work import DbtWork
 from dbt.adapters.arctic.project.left_to_dbt import list_parts_run_by_dbt
@@ -22,6 +23,7 @@ from dbt.adapters.arctic.project.loaded_project import LoadedProject, Location, 
 from dbt.adapters.arctic.project.model_refresh import DbtRefresher
 from dbt.adapters.arctic.project.project_files import ProjectFiles
 from dbt.adapters.arctic.project.sources import ingest_sources, list_ingested_models, list_landing_tables
+from dbt.adapters.arctic.project.table_docs import describe_table
 
 
 class _LoadedParts:
@@ -140,6 +142,9 @@ class LiveProject:
 
     def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
         return self._parts.dbt_work.test_table(table)
+
+    def describe_table(self, table: TableName) -> TableDocs:
+        return describe_table(self.loaded, table)
 
     # Tables
 

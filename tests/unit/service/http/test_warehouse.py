@@ -17,6 +17,7 @@ from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.service import Service
+from arctic_runtime.service.table_docs import ColumnDocs, LastDataTest, TableDocs
 from arctic_runtime.service.warehouse import Warehouse
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from tests.unit.service.http.client import Client
@@ -35,6 +36,10 @@ class Project:
 
     def list_models(self) -> tuple[Model, ...]:
         return MODELS
+
+    def describe_table(self, table: TableName) -> TableDocs:
+        tests = (LastDataTest("unique_dwd_id"), LastDataTest("not_null_dwd_id", "pass"))
+        return TableDocs("Orders <of> all shops", "", {"note": ColumnDocs("What was said", is_masked=True)}, tests)
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +98,21 @@ def test_a_service_that_stands_by_says_so(warehouse: Client) -> None:
     refused = warehouse.post("/api/refresh", {"tables": ["dwd"]})
     assert refused.status == 422
     assert "stands by" in refused.json["detail"]
+
+
+def test_a_table_has_its_query_its_columns_with_their_origins_and_its_tests(warehouse: Client) -> None:
+    details = warehouse.get("/api/tables/dwd/details").json
+    assert details["sql"] == MODELS[1].sql
+    assert details["description"] == "Orders <of> all shops"
+    columns = {column["name"]: column for column in details["columns"]}
+    assert (columns["id"]["is_key"], columns["note"]["is_key"]) == (True, False)
+    assert (columns["note"]["is_masked"], columns["note"]["description"]) == (True, "What was said")
+    assert columns["note"]["origins"] == [{"table": "lake.dwd.ods", "column": "note", "uses": ["identity"]}]
+    assert [(test["name"], test["status"]) for test in details["tests"]] == [
+        ("unique_dwd_id", "unknown"),
+        ("not_null_dwd_id", "pass"),
+    ]
+    plain = warehouse.get("/api/tables/lake.dwd.plain/details").json
+    assert (plain["sql"], plain["has_lineage"]) == ("", False)
+    assert "id" in [column["name"] for column in plain["columns"]]
+    assert warehouse.get("/api/tables/nothing/details").status == 404
