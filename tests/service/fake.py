@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from arctic_runtime.catalog.change_rows.read import ChangeRows
+from arctic_runtime.catalog.table_samples import TableSample
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness, FreshnessState
@@ -25,6 +26,8 @@ from arctic_runtime.service.table_docs import LastDataTest
 from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.service.view.live_data import IngestionState, Job, Lag, ServiceState, TableOverview, Upkeep
 from arctic_runtime.service.view.table_details import ColumnDetails, ColumnOrigin, TableDetails
+from arctic_runtime.service.view.table_rows import TableRows, build_table_rows
+from arctic_runtime.service.view.table_trend import TableTrend, build_table_trend
 
 HOSTILE = (
     "<img src=x onerror=document.title='owned'>",
@@ -234,6 +237,19 @@ class FakeService:
         if self.failure is not None:
             raise self.failure
         return _details(self._by_name[str(table)])
+
+    def read_trend(self, table: TableName) -> TableTrend:
+        self.asked.append(("trend", str(table)))
+        if self.failure is not None:
+            raise self.failure
+        return _trend(self._by_name[str(table)])
+
+    def read_rows(self, table: TableName, most: int) -> TableRows:
+        self.asked.append(("rows", str(table), most))
+        if self.failure is not None:
+            raise self.failure
+        rows = [{"flight_id": n, "note": f"<b>{n}</b>", "email": f"{n}@x", "gone": None} for n in range(min(most, 5))]
+        return build_table_rows(table, rows, {"email"}, b"secret", 500, self._by_name[str(table)].unmerged_rows)
 
     def open_changes(self, table: str, start: str | None, end: str | None) -> ChangeRows:
         """As many batches of two rows as `batches` has, each of which may be an error to raise."""
@@ -495,6 +511,19 @@ def _details(overview: TableOverview) -> TableDetails:
         above is not None,
         tests if above else (),
     )
+
+
+def _trend(overview: TableOverview) -> TableTrend:
+    """Five days, in which the table was once behind for some hours."""
+    chance, many = random.Random(overview.rows), 5 * 96
+    samples = []
+    for n in range(many):
+        late = 900.0 * (n - 300) if 300 < n < 310 else 0.0
+        rows = overview.rows - 120 * (many - n)
+        at = now() - 900 * (many - n) * SECONDS
+        state = "behind" if late else "fresh"
+        samples.append(TableSample(at, str(overview.table), rows, late + chance.uniform(1, 60), state))
+    return build_table_trend(overview.table, samples)
 
 
 def main() -> None:

@@ -318,6 +318,14 @@ def test_a_table_has_its_query_columns_with_origins_and_tests_with_results(page:
     assert page.broken_rules() == []
 
 
+def test_a_table_has_its_freshness_and_its_rows_over_days(page: Shown) -> None:
+    shown = page.open(view_of(FLIGHTS))
+    history = shown.get_by_role("region", name="History", exact=True)
+    expect(history).to_contain_text("It was late or failing for 2 h")
+    expect(history.get_by_role("img", name="Age over time, at most 2 h")).to_be_visible()
+    expect(history.get_by_role("img", name="Rows over time")).to_be_visible()
+
+
 def test_a_thousand_tables_are_a_few_rows_and_found_by_name_and_state(show: Show) -> None:
     fake = FakeService(overviews(1000))
     with HttpServer(fake, HttpSettings(port=0)) as server:
@@ -382,9 +390,23 @@ def test_a_token_is_asked_for_and_kept_in_the_tab_alone(show: Show) -> None:
         field.fill(token)
         shown.keyboard.press("Enter")
         expect(shown.get_by_text("live", exact=True)).to_be_visible()
+        page.open(view_of(FLIGHTS))
+        shown.get_by_role("button", name="Show 20 rows").click()
+        rows = shown.get_by_role("region", name="Sample rows of the table")
+        expect(rows.locator("tbody tr")).to_have_count(5)
+        expect(rows.locator("tbody tr").first).to_contain_text("<b>0</b>")
+        expect(rows).not_to_contain_text("0@x")
+        assert page.broken_rules() == []
         assert shown.evaluate("({...localStorage})") == {}
         assert shown.evaluate("document.cookie") == ""
         assert token not in shown.url
+
+
+def test_a_service_without_a_token_shows_no_rows_and_says_how_it_would(page: Shown, fake: FakeService) -> None:
+    shown = page.open(view_of(FLIGHTS))
+    shown.get_by_role("button", name="Show 20 rows").click()
+    expect(shown.get_by_role("alert")).to_contain_text("Rows are only shown by a service that has a token.")
+    assert not [asked for asked in fake.asked if asked[0] == "rows"]
 
 
 @pytest.mark.slow

@@ -49,6 +49,7 @@ def build_service_routes(
     """Builds all routes below /api except those of operations and of change rows."""
     router = APIRouter(prefix="/api")
     _add_tables(router, service, thresholds)
+    _add_table_parts(router, service, settings)
     _add_jobs(router, service)
     _add_changes(router, service)
     _add_events(router, feed, settings)
@@ -98,12 +99,6 @@ def _add_tables(router: APIRouter, service: LiveService, thresholds: HttpThresho
             return build_unknown_table(table)
         return as_json({"event": service.events.last, "table": overview})
 
-    async def details(table: Annotated[str, Path(min_length=1)]) -> Response:
-        overview = service.find_table(table)
-        if overview is None:
-            return build_unknown_table(table)
-        return await run_in_thread(as_json, await run_in_thread(service.requests.describe_table, overview.table))
-
     async def whole_graph(request: Request) -> Response:
         return answer_request(request, graph.get_body())
 
@@ -121,6 +116,32 @@ def _add_tables(router: APIRouter, service: LiveService, thresholds: HttpThresho
     _add_get_route(
         router, "/tables/{table}", one_table, "One table", build_record_schema(event=_NUMBER, table=overview)
     )
+    _add_get_route(router, "/graph", whole_graph, "Which table reads which", all_nodes)
+
+
+def _add_table_parts(router: APIRouter, service: LiveService, settings: HttpSettings) -> None:
+    async def details(table: Annotated[str, Path(min_length=1)]) -> Response:
+        overview = service.find_table(table)
+        if overview is None:
+            return build_unknown_table(table)
+        return await run_in_thread(as_json, await run_in_thread(service.requests.describe_table, overview.table))
+
+    async def trend(table: Annotated[str, Path(min_length=1)]) -> Response:
+        overview = service.find_table(table)
+        if overview is None:
+            return build_unknown_table(table)
+        return await run_in_thread(as_json, await run_in_thread(service.requests.read_trend, overview.table))
+
+    async def rows(
+        table: Annotated[str, Path(min_length=1)], limit: Annotated[int, Query(ge=1, le=1000)] = 20
+    ) -> Response:
+        if not settings.token:
+            return build_problem(403, _NO_TOKEN)
+        overview = service.find_table(table)
+        if overview is None:
+            return build_unknown_table(table)
+        return await run_in_thread(as_json, await run_in_thread(service.requests.read_rows, overview.table, limit))
+
     _add_get_route(
         router,
         "/tables/{table}/details",
@@ -128,7 +149,29 @@ def _add_tables(router: APIRouter, service: LiveService, thresholds: HttpThresho
         "Query, columns with their origins, and data tests of one table",
         build_reference("TableDetails"),
     )
-    _add_get_route(router, "/graph", whole_graph, "Which table reads which", all_nodes)
+    _add_get_route(
+        router,
+        "/tables/{table}/trend",
+        trend,
+        "Freshness and rows of one table over the last days",
+        build_reference("TableTrend"),
+    )
+    _add_get_route(
+        router,
+        "/tables/{table}/rows",
+        rows,
+        "A few rows of one table; only from a service with a token",
+        build_reference("TableRows"),
+    )
+
+
+_NO_TOKEN = ArcticError(
+    "Rows are only shown by a service that has a token.",
+    where="`serve.http.token` of the target in profiles.yml",
+    expected="a token of 16 characters or more",
+    actual="none",
+    fix="set a token and start the service again, or read the rows by a query",
+)
 
 
 def build_unknown_table(table: str) -> Response:

@@ -8,9 +8,11 @@ import { Columns, DetailsFailure, Tests } from "./details.js";
 import { describeFreshness, describeState, formatAge, formatBytes, formatCount, formatDuration, formatTime, getLeafName, shortenCount } from "./format.js";
 import { Job, sortJobs } from "./jobs.js";
 import { Failure, Figure, State, TableLink, useAnswer, useSlowly } from "./parts.js";
+import { SampleRows } from "./rows.js";
 import { explainReason, nameMode } from "./reasons.js";
 import { store } from "./store.js";
 import { Tree } from "./tree.js";
+import { Trend } from "./trend.js";
 import { UpkeepTable } from "./upkeep.js";
 import { Versions } from "./versions.js";
 
@@ -178,7 +180,9 @@ export function TablePage({ name, table, now }) {
         </section>
         ${described.answer && (described.answer.tests.length || table.kind === "model") ? html`<${Tests} tests=${described.answer.tests} now=${now} />` : null}
       </div>
+      ${table.freshness ? html`<${Trend} key=${name} name=${name} table=${table} now=${now} />` : null}
       ${described.answer ? html`<${Columns} key=${name} details=${described.answer} />` : html`<${DetailsFailure} error=${described.error} />`}
+      ${table.state === "missing" ? null : html`<${SampleRows} key=${name} name=${name} />`}
       <section class="panel full" aria-labelledby="upkeep-title">
         <h2 id="upkeep-title">Upkeep</h2>
         ${upkeep.error ? html`<${Failure} error=${upkeep.error} />` : null}

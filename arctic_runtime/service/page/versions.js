@@ -55,13 +55,13 @@ export function Versions({ name, version, hasKey }) {
     ${entries.length
       ? html`<div class="scroll" tabindex="0" role="region" aria-label="List of versions">
             <table>
-              <thead><tr><th scope="col">From</th><th scope="col">To</th><th scope="col">Version</th><th scope="col">At</th><th scope="col">How</th><th scope="col">Why</th><th scope="col" class="number">Change rows</th></tr></thead>
+              <thead><tr><th scope="col">From</th><th scope="col">To</th><th scope="col">Version</th><th scope="col">At</th><th scope="col">How</th><th scope="col" class="wide">Why</th><th scope="col" class="number">Change rows</th></tr></thead>
               <tbody>
                 ${entries.slice(0, 50).map(
                   (entry) => html`<tr key=${entry.version}>
                     <td>${pick("from", entry)}</td><td>${pick("to", entry)}</td>
                     <td>${entry.version}${entry.savepoints.map((label) => html` <span class="tag">${label}</span>`)}</td>
-                    <td title=${entry.at}>${formatTime(entry.at.replace(" ", "T"))}</td><td>${nameMode(entry.mode)}</td><td class="text" title=${entry.reason}>${explainReason(entry.reason)}</td><td class="number">${formatCount(entry.rows)}</td>
+                    <td title=${entry.at}>${formatTime(entry.at.replace(" ", "T"))}</td><td>${nameMode(entry.mode)}</td><td class="text wide" title=${entry.reason}>${explainReason(entry.reason)}</td><td class="number">${formatCount(entry.rows)}</td>
                   </tr>`,
                 )}
               </tbody>
