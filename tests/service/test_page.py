@@ -405,7 +405,7 @@ def test_a_token_is_asked_for_and_kept_in_the_tab_alone(show: Show) -> None:
 def test_a_service_without_a_token_shows_no_rows_and_says_how_it_would(page: Shown, fake: FakeService) -> None:
     shown = page.open(view_of(FLIGHTS))
     shown.get_by_role("button", name="Show 20 rows").click()
-    expect(shown.get_by_role("alert")).to_contain_text("Rows are only shown by a service that has a token.")
+    expect(shown.get_by_role("alert")).to_contain_text("Rows are only shown by a service that needs a token.")
     assert not [asked for asked in fake.asked if asked[0] == "rows"]
 
 

@@ -135,7 +135,7 @@ def _add_table_parts(router: APIRouter, service: LiveService, settings: HttpSett
     async def rows(
         table: Annotated[str, Path(min_length=1)], limit: Annotated[int, Query(ge=1, le=1000)] = 20
     ) -> Response:
-        if not settings.token:
+        if not settings.has_users:
             return build_problem(403, _NO_TOKEN)
         overview = service.find_table(table)
         if overview is None:
@@ -166,9 +166,9 @@ def _add_table_parts(router: APIRouter, service: LiveService, settings: HttpSett
 
 
 _NO_TOKEN = ArcticError(
-    "Rows are only shown by a service that has a token.",
-    where="`serve.http.token` of the target in profiles.yml",
-    expected="a token of 16 characters or more",
+    "Rows are only shown by a service that needs a token.",
+    where="`serve.http` of the target in profiles.yml",
+    expected="a `token`, `users` or `open_id`",
     actual="none",
     fix="set a token and start the service again, or read the rows by a query",
 )
