@@ -279,6 +279,11 @@ class FakeService:
                 for n, action in enumerate(("insert", "update", "update", "delete"))
             ]
             job = self._put(replace(job, state="done", answer=rows, ended_at=now(), seconds=0.4))
+        if operation.name == "diff":
+            diffs = [_diff(self._known(name).table, n) for n, name in enumerate(tables or list(self._by_name)[:300])]
+            job = self._put(replace(job, state="done", answer=diffs, ended_at=now(), seconds=0.4))
+        if operation.name == "why":
+            job = self._put(replace(job, state="done", answer=_trail(), ended_at=now(), seconds=0.4))
         return job
 
     def refresh_tables(self, tables: Sequence[str]) -> None:
@@ -506,11 +511,52 @@ def _details(overview: TableOverview) -> TableDetails:
         overview.table,
         "Flights as they are known now.",
         sql if above else "",
+        ("flight_id",),
         made,
         rows,
         above is not None,
         tests if above else (),
     )
+
+
+def _diff(table: TableName, n: int) -> dict[str, Any]:
+    """As `arctic diff --json` has it; each second table is the same on both sides."""
+    examples = [
+        {"kind": "changed", "key": {"id": 7}, "before": {"id": 7, "delay": "4", "note": None}, "after": _AFTER},
+        {"kind": "changed", "key": {"id": 8}, "before": {"id": 8, "delay": "1", "note": "a"}, "after": _NOTED},
+        {"kind": "added", "key": {"id": 9}, "before": None, "after": {"id": 9, "delay": "0", "note": "<b>new</b>"}},
+        {"kind": "removed", "key": {"id": 5}, "before": {"id": 5, "delay": "2", "note": "old"}, "after": None},
+    ]
+    columns = [
+        {"name": "delay", "rows": 31, "values": [{"before": "4", "after": "<i>5</i>", "rows": 30}]},
+        {"name": "note", "rows": 2, "values": [{"before": None, "after": "b", "rows": 2}]},
+    ]
+    differs = n % 2 == 0
+    return {
+        "table": str(table),
+        "other": str(replace(table, schema="prod")),
+        "counts": {"added": 1, "removed": 1, "changed": 32} if differs else {"added": 0, "removed": 0, "changed": 0},
+        "other_rows": 12_345,
+        "columns": columns if differs else [],
+        "added_columns": [{"name": "gate", "type": "string"}] if differs else [],
+        "removed_columns": [],
+        "retyped_columns": [["delay", "int", "bigint"]] if differs else [],
+        "examples": examples if differs else [],
+        "reads_changes": True,
+        "differs": differs,
+        "breaches": [],
+    }
+
+
+_AFTER = {"id": 7, "delay": "<i>5</i>", "note": None}
+_NOTED = {"id": 8, "delay": "1", "note": "b"}
+
+
+def _trail() -> dict[str, Any]:
+    transaction = {"source": "shop", "operation": "update", "position": "LSN 0/16B3748", "at": "2026-01-01 12:00:00"}
+    upstream = {"table": "lake.ods.ods_flights", "action": "update", "transaction": transaction, "upstreams": []}
+    changes = [{"table": "lake.dwd.dwd_flights", "action": "update", "upstreams": [{"changes": [upstream]}]}]
+    return {"table": "lake.dwd.dwd_flights", "key": {"id": "<7>"}, "changes": changes * 60, "left_out": 0}
 
 
 def _trend(overview: TableOverview) -> TableTrend:

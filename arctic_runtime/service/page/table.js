@@ -15,6 +15,7 @@ import { Tree } from "./tree.js";
 import { Trend } from "./trend.js";
 import { UpkeepTable } from "./upkeep.js";
 import { Versions } from "./versions.js";
+import { Why as WhyRow } from "./why.js";
 
 const KINDS = {
   model: "maintained by a model",
@@ -196,8 +197,9 @@ export function TablePage({ name, table, now }) {
         : null}
       ${status.error ? html`<${Failure} error=${status.error} />` : null}
       ${isOwn ? html`<${Versions} name=${name} version=${version} hasKey=${details?.has_key !== false} />` : null}
-      ${isOwn ? html`<${Changes} table=${table} />` : null}
+      ${isOwn && described.answer?.key.length ? html`<${WhyRow} key=${name} name=${name} columns=${described.answer.key} />` : null}
       ${jobs.length ? html`<section class="panel full" aria-labelledby="own-jobs-title"><h2 id="own-jobs-title">Jobs</h2><ul class="jobs">${jobs.map((job) => html`<${Job} key=${job.number} job=${job} now=${now} />`)}</ul></section>` : null}
+      ${isOwn ? html`<${Changes} table=${table} />` : null}
     </div>
   </article>`;
 }

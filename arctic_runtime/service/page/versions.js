@@ -68,7 +68,7 @@ export function Versions({ name, version, hasKey }) {
             </table>
           </div>
           ${hasKey
-            ? html`<p class="row"><button type="button" disabled=${!from || !to || from === to || action.busy !== ""} onClick=${compare}>Compare the two</button></p>`
+            ? html`<p class="row"><button type="button" disabled=${!from || !to || from === to || action.busy !== ""} onClick=${compare}>Compare the two</button> <a class="button" href=${`#/diff/${encodeURIComponent(name)}`}>Compare with another schema</a></p>`
             : null}`
       : null}
     <${Failure} error=${action.error || job?.error} fix=${job?.error_details.fix} />

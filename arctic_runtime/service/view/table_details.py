@@ -48,6 +48,9 @@ class TableDetails:
     sql: str
     """Query of the model, compiled if the service refreshes it, with secrets masked; empty for a table without one."""
 
+    key: tuple[str, ...]
+    """Columns of the primary key in their order; empty without one."""
+
     columns: tuple[ColumnDetails, ...]
     row_origins: tuple[ColumnOrigin, ...]
     """Columns that only decide which rows the table has, as in joins and filters."""
@@ -84,6 +87,7 @@ def build_table_details(inputs: DetailInputs, thresholds: ServiceThresholds) -> 
         inputs.table,
         inputs.docs.description,
         sql[: thresholds.shown_sql_characters],
+        inputs.key,
         tuple(
             _build_column(column, inputs, by_column[column.name][:most])
             for column in inputs.columns[: thresholds.shown_columns]
