@@ -56,7 +56,7 @@ class Project(Protocol):
         """Runs the dbt data tests of a table in the calling thread; returns their outcomes."""
 
     def describe_table(self, table: TableName) -> TableDocs:
-        """Returns the project's description of a table, with its data tests as dbt last ran them; reads few files."""
+        """Returns the project's description of a table, with its data tests as the service or dbt last ran them."""
 
     # Tables
 

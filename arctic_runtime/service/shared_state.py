@@ -18,7 +18,6 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.service.refreshing.source_relations import FollowedModel, Readings
 from arctic_runtime.service.schedules.cron_schedules import Scheduled
-from arctic_runtime.service.table_docs import DataTestRun
 from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.service.view.job_board import JobBoard
 from arctic_runtime.service.view.live_data import ServiceState
@@ -47,7 +46,6 @@ class SharedState:
         self.scheduled: tuple[Scheduled, ...] = ()
         self.paused = Paused()
         self.readable: Collection[TableName] = ()
-        self.test_runs: dict[TableName, DataTestRun] = {}
         self._expected: frozenset[TableName] = frozenset()
         self._read: tuple[tuple[FollowedModel, ...], Readings] | None = None
 

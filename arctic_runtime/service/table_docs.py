@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
+from arctic_runtime.model.names import TableName
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome
 
 LastStatus = Literal["pass", "warn", "fail", "error", "unknown"]
@@ -47,28 +48,38 @@ class TableDocs:
 
 
 @dataclass(frozen=True)
-class DataTestRun:
-    """Outcomes of a run of a table's data tests by the service, and its end."""
+class _Run:
+    """A run of a table's data tests: its end, and the outcomes by the tests' names."""
 
     at: datetime
-    outcomes: tuple[DataTestOutcome, ...]
+    outcomes: Mapping[str, DataTestOutcome]
 
 
-def list_newest_results(known: Iterable[LastDataTest], run: DataTestRun | None) -> tuple[LastDataTest, ...]:
-    """Lists tests with their newest results, failures first: those of the service's `run`, or `known` from dbt's runs.
+class DataTestRuns:
+    """The last run of each table's data tests by the service; may be used by any thread."""
 
-    A test that the service has run and that is no longer among `known` is left out.
-    """
-    by_service = {outcome.name: outcome for outcome in run.outcomes} if run is not None else {}
+    def __init__(self) -> None:
+        self._runs: dict[TableName, _Run] = {}
 
-    def choose_newest(test: LastDataTest) -> LastDataTest:
-        outcome = by_service.get(test.name)
-        if outcome is None or run is None or (test.at is not None and test.at > run.at):
-            return test
-        return LastDataTest(test.name, outcome.status, outcome.message, run.at)
+    def record_run(self, table: TableName, outcomes: Iterable[DataTestOutcome], at: datetime) -> None:
+        """Records a run that ended at the time `at`."""
+        self._runs[table] = _Run(at, {outcome.name: outcome for outcome in outcomes})
 
-    newest = (choose_newest(test) for test in known)
-    return tuple(sorted(newest, key=lambda test: (_RANK[test.status], test.name)))
+    def add_results(self, table: TableName, docs: TableDocs) -> TableDocs:
+        """Returns `docs`, which have the results of dbt, with those of the service where they are newer.
+
+        Failing tests come first.
+        """
+        run = self._runs.get(table)
+        newest = docs.tests if run is None else tuple(_choose_newest(test, run) for test in docs.tests)
+        return replace(docs, tests=tuple(sorted(newest, key=lambda test: (_RANK[test.status], test.name))))
+
+
+def _choose_newest(test: LastDataTest, run: _Run) -> LastDataTest:
+    outcome = run.outcomes.get(test.name)
+    if outcome is None or (test.at is not None and test.at > run.at):
+        return test
+    return LastDataTest(test.name, outcome.status, outcome.message, run.at)
 
 
 _RANK: Mapping[LastStatus, int] = {"error": 0, "fail": 0, "warn": 1, "unknown": 2, "pass": 3}

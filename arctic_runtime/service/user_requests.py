@@ -25,7 +25,6 @@ from arctic_runtime.operations.looking import CHANGES
 from arctic_runtime.operations.operation import Answer, Operation, OperationContext
 from arctic_runtime.service.activity import Activity
 from arctic_runtime.service.project import Project
-from arctic_runtime.service.table_docs import list_newest_results
 from arctic_runtime.service.telemetry.lineage.observed import observe_lineage
 from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.service.view.live_data import Job
@@ -87,7 +86,6 @@ class UserRequests:
             model.config.primary_key if model is not None else (),
             strip_change_columns(state.columns) if state is not None else (),
             docs,
-            list_newest_results(docs.tests, shared.test_runs.get(table)),
             observe_lineage(reader, followed).columns if followed is not None else None,
         )
         return build_table_details(inputs, reader.thresholds.service)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-from datetime import datetime, timezone
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.project import Project
 from arctic_runtime.service.shared_state import SharedState
-from arctic_runtime.service.table_docs import DataTestRun
 from arctic_runtime.spark.engine.messages import get_error_details, get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
@@ -58,7 +56,6 @@ class DataTests:
             self._shared.jobs.end_job(job.number, "failed", error=message, error_details=get_error_details(cause))
             self._show_failures(table, message)
             return
-        self._shared.test_runs[table] = DataTestRun(datetime.now(timezone.utc), tuple(outcomes))
         lines, failed = tuple(map(str, outcomes)), [outcome for outcome in outcomes if outcome.has_failed]
         if not failed:
             self._shared.jobs.end_job(job.number, "done", lines=lines)

@@ -71,7 +71,6 @@ class DetailInputs:
     key: tuple[str, ...]
     columns: tuple[Column, ...]
     docs: TableDocs
-    tests: tuple[LastDataTest, ...]
     lineage: ColumnLineage | None = None
 
 
@@ -79,7 +78,7 @@ def build_table_details(inputs: DetailInputs, thresholds: ServiceThresholds) -> 
     """Builds the details of a table, cut to the limits in `thresholds`."""
     lineage = inputs.lineage or ColumnLineage({}, {})
     own = {name.lower(): uses for name, uses in lineage.columns.items()}
-    sql = mask_text(inputs.sql.strip())
+    sql, tests = mask_text(inputs.sql.strip()), inputs.docs.tests
     rows = _list_origins(lineage.rows)
     by_column = {column.name: _list_origins(own.get(column.name.lower(), {})) for column in inputs.columns}
     most = thresholds.shown_origins
@@ -94,9 +93,9 @@ def build_table_details(inputs: DetailInputs, thresholds: ServiceThresholds) -> 
         ),
         rows[:most],
         inputs.lineage is not None,
-        inputs.tests[: thresholds.shown_columns],
+        tests[: thresholds.shown_columns],
         len(sql) > thresholds.shown_sql_characters
-        or max(len(inputs.columns), len(inputs.tests)) > thresholds.shown_columns
+        or max(len(inputs.columns), len(tests)) > thresholds.shown_columns
         or any(len(origins) > most for origins in (rows, *by_column.values())),
     )
 

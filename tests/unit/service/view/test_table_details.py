@@ -8,7 +8,7 @@ from typing import Any
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome
-from arctic_runtime.service.table_docs import ColumnDocs, DataTestRun, LastDataTest, TableDocs, list_newest_results
+from arctic_runtime.service.table_docs import ColumnDocs, DataTestRuns, LastDataTest, TableDocs
 from arctic_runtime.service.telemetry.lineage.columns import ColumnLineage, Origin, Use
 from arctic_runtime.service.view.table_details import DetailInputs, build_table_details
 from arctic_runtime.thresholds import ServiceThresholds
@@ -19,7 +19,7 @@ COLUMNS = (Column("Id", "bigint"), Column("total", "decimal(18,2)"))
 
 
 def make_inputs(**changed: Any) -> DetailInputs:
-    given = {"sql": "select 1", "key": ("id",), "columns": COLUMNS, "docs": TableDocs(), "tests": (), "lineage": None}
+    given = {"sql": "select 1", "key": ("id",), "columns": COLUMNS, "docs": TableDocs(), "lineage": None}
     return DetailInputs(DWD, **{**given, **changed})
 
 
@@ -66,19 +66,21 @@ def test_a_test_has_its_newest_result_whether_dbt_or_the_service_ran_it() -> Non
         LastDataTest("older_by_dbt", "pass", "", NOW - timedelta(hours=1)),
         LastDataTest("newer_by_dbt", "pass", "", NOW + timedelta(hours=1)),
     )
-    run = DataTestRun(
-        NOW,
+    runs = DataTestRuns()
+    runs.record_run(
+        DWD,
         (
             DataTestOutcome("older_by_dbt", "fail", "Got 2 results"),
             DataTestOutcome("newer_by_dbt", "fail", "Got 3 results"),
             DataTestOutcome("gone", "fail"),
         ),
+        NOW,
     )
-    results = list_newest_results(known, run)
+    results = runs.add_results(DWD, TableDocs("All orders", tests=known)).tests
     assert [(test.name, test.status, test.at) for test in results] == [
         ("older_by_dbt", "fail", NOW),
         ("only_dbt", "warn", NOW),
         ("not_run", "unknown", None),
         ("newer_by_dbt", "pass", NOW + timedelta(hours=1)),
     ]
-    assert [test.name for test in list_newest_results(known[:1], None)] == ["not_run"]
+    assert runs.add_results(ODS, TableDocs(tests=known[:1])).tests == known[:1]
