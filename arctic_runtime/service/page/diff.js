@@ -83,7 +83,7 @@ function TableDiff({ diff, canAskForColumn, ask }) {
   const changes = listColumnChanges(diff);
   return html`<section class="panel full" aria-labelledby="one-diff-title">
     <h2 id="one-diff-title">${getShortName(diff.table)} beside ${getShortName(diff.other)}</h2>
-    <p>${formatCount(diff.counts.added)} rows came, ${formatCount(diff.counts.removed)} went, ${formatCount(diff.counts.changed)} changed, of ${formatCount(diff.other_rows)}. ${diff.reads_changes ? "Only keys that changed since the two were one table were compared." : "All rows were compared."}</p>
+    <p>${formatCount(diff.counts.added)} ${diff.counts.added === 1 ? "row" : "rows"} came, ${formatCount(diff.counts.removed)} went, ${formatCount(diff.counts.changed)} changed, of ${formatCount(diff.other_rows)}. ${diff.reads_changes ? "Only keys that changed since the two were one table were compared." : "All rows were compared."}</p>
     ${diff.breaches.length ? html`<p class="bad">More than allowed: ${diff.breaches.join(", ")}</p>` : null}
     ${changes.length ? html`<p>Columns: ${changes.join("; ")}</p>` : null}
     ${diff.columns.length
