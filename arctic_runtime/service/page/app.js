@@ -160,8 +160,11 @@ function App() {
       const isTyping = event.target.closest?.("input, textarea, select, dialog");
       if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
         event.preventDefault();
-        if (!field.current) location.hash = "#/tables";
-        setTimeout(() => field.current?.focus());
+        if (field.current) field.current.focus();
+        else {
+          location.hash = "#/tables";
+          setTimeout(() => field.current?.focus());
+        }
       }
       if (event.key === "Escape" && !event.target.closest?.("dialog")) {
         if (document.activeElement === field.current) field.current.blur();
