@@ -23,9 +23,12 @@ from arctic_runtime.service.http.schema import build_reference, build_schemas
 from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.view.live_data import Job, LiveService, ServiceState, TableOverview, Upkeep
+from arctic_runtime.service.view.table_details import TableDetails
+from arctic_runtime.service.view.table_rows import TableRows
+from arctic_runtime.service.view.table_trend import TableTrend
 from arctic_runtime.thresholds import SHIPPED, HttpThresholds
 
-SCHEMA_CLASSES = (Answer, Job, ServiceState, TableOverview, Upkeep)
+SCHEMA_CLASSES = (Answer, Job, ServiceState, TableDetails, TableOverview, TableRows, TableTrend, Upkeep)
 
 ReadMetrics = Callable[[str], tuple[bytes, str]]
 """Function that takes an Accept header, and returns the service's metrics in that format and their content type."""
