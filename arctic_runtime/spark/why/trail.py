@@ -1,0 +1,280 @@
+"""Follows the changes of one row through the runs that wrote them to the changes of upstreams that made them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from arctic_runtime.catalog.observation.tables import observe_source
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.algebra.tree import list_columns, list_scans
+from arctic_runtime.ivm.frontend.analyse import Analysed
+from arctic_runtime.ivm.provenance.causes import Causes, Limits, find_causes
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.row_trail import RowChange, RowTrail, Transaction, UpstreamChanges
+from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, is_run
+from arctic_runtime.model.sources.ingestion import time_of
+from arctic_runtime.model.state import Commit
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version, Window
+from arctic_runtime.plan.refresh.fingerprint import is_same_query
+from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
+from arctic_runtime.refresh_planner import RefreshPlanner
+from arctic_runtime.spark.why.engine import SparkEngine
+from arctic_runtime.spark.why.upstream_rows import ChangeRow, Key, TraceableTable, show_values
+
+_ENDS = {
+    "RESTORED": "a restore wrote it, not a run of the query",
+    "OVERWRITTEN": "an overwrite wrote it, not a run of the query",
+    "ADOPTED": "it was adopted with the table",
+    "FORGOTTEN": "its row was computed again after other rows were forgotten",
+}
+
+
+@dataclass
+class RowSearch:
+    """Follows rows of a project's tables; `depth` is the number of layers of upstreams, None for all."""
+
+    reader: CatalogReader
+    spark: SparkSession
+    models: Mapping[TableName, Model]
+    depth: int | None = None
+    _tables: dict[TableName, TraceableTable | None] = field(default_factory=dict)
+    _upstreams: dict[TableName, Upstreams] = field(default_factory=dict)
+    _known: dict[tuple[TableName, str, int], RowChange] = field(default_factory=dict)
+
+    def trace_row(self, model: Model, values: Sequence[str], version: str | None = None) -> RowTrail:
+        """Follows the changes of the row with the primary key `values`, as texts in the key's order.
+
+        In a table with history, the key without its times means all versions of the row. `version`, a snapshot id,
+        selects the changes of one version of the table. Raises ConfigError for a wrong number of values, and if there
+        is no table or no such version.
+        """
+        table = self._open_table(model.table)
+        if table is None or table.state.kind != "changes":
+            raise ConfigError(f"{model.table} has not been built yet; run the model first")
+        key = table.state.key or ()
+        names = key if len(values) == len(key) else model.config.entity_key
+        if len(values) != len(names):
+            raise ConfigError(
+                f"{model.table}: the number of key values is wrong.",
+                expected=f"one value for each of {', '.join(key) or 'no column'}",
+                actual=f"{len(values)} value(s)",
+            )
+        rows = table.read_row_changes(values, names)
+        if version is not None:
+            rows = [row for row in rows if row.change.run is not None and str(row.change.run.version) == version]
+            if not rows:
+                raise ConfigError(
+                    f"{model.table}: version {version} has no change of this row, or has expired.",
+                    fix="leave the version out, to see all changes of the row",
+                )
+        most = self.reader.thresholds.why.versions
+        shown = rows[-most:]
+        changes = tuple(self._follow(table, row, self.depth) for row in reversed(shown))
+        trimmed = table.state.trimmed
+        ends = f"change rows up to commit {trimmed} may have been deleted" if trimmed else ""
+        return RowTrail(model.table, dict(zip(names, values, strict=True)), changes, len(rows) - len(shown), ends)
+
+    def _open_table(self, name: TableName) -> TraceableTable | None:
+        if name not in self._tables:
+            state = observe_source(self.reader, name)
+            self._tables[name] = None if state is None else TraceableTable(self.spark, state, self.reader.thresholds)
+        return self._tables[name]
+
+    def _follow(self, table: TraceableTable, row: ChangeRow, depth: int | None) -> RowChange:
+        """Returns a change with what made it; changes that were followed before are not followed again."""
+        name = (table.state.name, repr(row.key), row.sequence)
+        if name not in self._known:
+            if len(self._known) >= self.reader.thresholds.why.nodes:
+                return replace(row.change, ends="the trail has too many changes; ask for this row alone")
+            self._known[name] = row.change
+            self._known[name] = self._explain(table, row, depth)
+        return self._known[name]
+
+    def _explain(self, table: TraceableTable, row: ChangeRow, depth: int | None) -> RowChange:
+        commit, change = table.commits.get(row.sequence), row.change
+        model = self.models.get(table.state.name)
+        if commit is None:
+            return replace(change, ends="the version in which it was written has expired")
+        run = RunSummary.decode(commit.summary)
+        if run.position is not None or (model is not None and model.ingested_from is not None):
+            return replace(change, transaction=_build_transaction(model, run, change))
+        if model is None:
+            return replace(change, ends=f"no model of this project makes {table.state.name}")
+        if depth == 0:
+            return replace(change, ends="deeper layers were not asked for")
+        if run.reason in _ENDS:
+            return replace(change, ends=_ENDS[run.reason])
+        step = _RunStep.find(table, model, commit, run)
+        if step.ends:
+            return replace(change, ends=step.ends)
+        return self._explain_run(step, row, None if depth is None else depth - 1)
+
+    def _explain_run(self, step: _RunStep, row: ChangeRow, depth: int | None) -> RowChange:
+        model = step.model
+        upstreams = self._observe_upstreams(model)
+        if not is_same_query(model, upstreams, step.run.query):
+            return replace(row.change, ends="the model's query has changed since this run")
+        try:
+            analysed, names = analyse_model(model, upstreams)
+        except NotMaintained as refused:
+            return replace(row.change, ends=f"the query can't be followed: {refused.reason}: {refused.because}")
+        windows: dict[TableName, Window] = {}
+        for source in dict.fromkeys(scan.source for scan in list_scans(analysed.tree)):
+            window = step.find_window(source)
+            upstream = self._open_table(source)
+            if window is None or upstream is None:
+                return replace(row.change, ends=f"the run has not recorded which version of {source} it read")
+            if why := upstream.find_unreadable(window):
+                return replace(row.change, ends=why)
+            windows[source] = window
+        causes = self._find_causes(step, row, analysed, names, windows)
+        found = tuple(
+            self._follow_upstream(source, window, causes, depth)
+            for source, window in windows.items()
+            if any(unit.source == source for unit in causes.units) or source in causes.unread
+        )
+        return self._judge(step, replace(row.change, upstreams=found), analysed, causes)
+
+    def _find_causes(
+        self,
+        step: _RunStep,
+        row: ChangeRow,
+        analysed: Analysed,
+        names: tuple[str, ...],
+        windows: Mapping[TableName, Window],
+    ) -> Causes:
+        key = step.table.state.key or ()
+        entity = step.model.config.entity_key
+        limits = self.reader.thresholds.why
+        places = [next(i for i, part in enumerate(key) if part.lower() == own.lower()) for own in entity]
+        engine = SparkEngine(
+            self.spark,
+            {source: self._require_table(source).open_rows(window) for source, window in windows.items()},
+            limits,
+            step.table.find_key_schema(entity),
+        )
+        values = tuple(row.key[place] for place in places)
+        return find_causes(engine, analysed.tree, names, values, Limits(limits.units, limits.batch))
+
+    def _require_table(self, name: TableName) -> TraceableTable:
+        table = self._open_table(name)
+        assert table is not None
+        return table
+
+    def _follow_upstream(self, source: TableName, window: Window, causes: Causes, depth: int | None) -> UpstreamChanges:
+        upstream = self._require_table(source)
+        start = None if window.start is None else window.start.snapshot
+        units = [unit for unit in causes.units if unit.source == source]
+        named = UpstreamChanges(source, start, window.end.snapshot)
+        if source in causes.unread:
+            return replace(named, among=upstream.state.count_rows_in(window))
+        most = self.reader.thresholds.why.changes
+        if upstream.state.kind != "changes":
+            shown = tuple(_build_plain_change(upstream, window, unit.key) for unit in units[:most])
+            return replace(named, changes=shown, left_out=len(units) - len(shown))
+        rows = upstream.read_changes(window, [unit.key for unit in units]) if not window.is_empty else []
+        if window.start is None:
+            rows = list({repr(row.key): row for row in rows}.values())
+        shown = tuple(self._follow(upstream, row, depth) for row in rows[:most])
+        return replace(named, changes=shown, left_out=len(rows) - len(shown))
+
+    def _judge(self, step: _RunStep, change: RowChange, analysed: Analysed, causes: Causes) -> RowChange:
+        """Adds whether the row that was computed again is the one of the change row."""
+        if not causes.is_proven:
+            return change
+        if not causes.is_changed:
+            note = "computed again, the row does not change in this run: its trail is not known"
+            return replace(change, ends=note)
+        if step.model.config.has_history:
+            return replace(change, is_proven=True)
+        is_same = all(
+            _is_same_row(rows, values, analysed)
+            for rows, values in ((causes.before, change.before), (causes.after, change.after))
+        )
+        return replace(change, is_proven=is_same)
+
+    def _observe_upstreams(self, model: Model) -> Upstreams:
+        if model.table not in self._upstreams:
+            self._upstreams[model.table] = RefreshPlanner(model, self.reader).observe_upstreams()
+        return self._upstreams[model.table]
+
+
+@dataclass(frozen=True)
+class _RunStep:
+    """A run of a model, and the one before it; `ends` says why what it read is not known, empty if it is."""
+
+    table: TraceableTable
+    model: Model
+    run: RunSummary
+    previous: RunSummary | None
+    ends: str = ""
+
+    @classmethod
+    def find(cls, table: TraceableTable, model: Model, commit: Commit, run: RunSummary) -> _RunStep:
+        commits = table.state.commits
+        earlier = [
+            RunSummary.decode(other.summary)
+            for other in commits
+            if is_run(other) and other.version.sequence < commit.version.sequence
+        ]
+        loads = [other for other in earlier if other.mode != SCHEMA_ONLY]
+        previous = loads[-1] if loads else None
+        step = cls(table, model, run, previous)
+        if run.offsets is None:
+            return replace(step, ends="its commit does not record what the run read")
+        if previous is None:
+            begins = not commits or commits[0].parent is None
+            return step if begins or run.mode == "create" else replace(step, ends="the run before it has expired")
+        if run.mode == "full" and run.reason in ("QUERY_CHANGED", "FULL_REFRESH"):
+            return replace(step, ends=f"the run computed the whole query ({run.reason})")
+        return step
+
+    def find_window(self, source: TableName) -> Window | None:
+        """Returns the versions of a source between those of the run before and those of the run; None if not known."""
+        end = (self.run.offsets or {}).get(str(source))
+        start: Version | None = None
+        if self.previous is not None:
+            start = (self.previous.offsets or {}).get(str(source))
+            if start is None:
+                return None
+        return None if end is None else Window(str(source), start, end)
+
+
+def _build_transaction(model: Model | None, run: RunSummary, change: RowChange) -> Transaction:
+    ingested_from = model.ingested_from if model is not None else None
+    at = "" if run.source_time_ms is None else time_of(run.source_time_ms).isoformat()
+    return Transaction(ingested_from or str(change.table), change.action, run.position or "", change.at or at)
+
+
+def _build_plain_change(upstream: TraceableTable, window: Window, values: Key) -> RowChange:
+    """Describes a changed row of a table that is no arctic model, by the values that the query reads of it."""
+    commits = upstream.state.list_commits_between(window)
+    run = upstream.find_run(commits[0].version.sequence) if len(commits) == 1 else None
+    at = "" if run is None else run.at.isoformat()
+    row = show_values({str(place): value for place, value in enumerate(values)})
+    transaction = Transaction(str(upstream.state.name), "write", at=at)
+    return RowChange(upstream.state.name, {}, "write", None, row, at, run, transaction)
+
+
+def _is_same_row(rows: Sequence[Sequence[Any]], values: Any, analysed: Analysed) -> bool:
+    """Whether `rows`, computed by the tree of a query, are the stored row with `values`, or none if that is None."""
+    if values is None or not rows:
+        return values is None and not rows
+    names = list_columns(analysed.tree)
+    known = {name.lower(): value for name, value in values.items()}
+    made = {output.lower(): rows[0][names.index(column)] for output, column in analysed.outputs}
+    return len(rows) == 1 and all(is_equal(value, known.get(name)) for name, value in made.items() if name in known)
+
+
+def is_equal(one: Any, other: Any) -> bool:
+    """Whether two values are equal; sums of floats may differ in their last digits."""
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or repr(one) == repr(other) or abs(one - other) <= 1e-9 * max(abs(one), abs(other))
+    return bool(one == other)
