@@ -118,7 +118,7 @@ def describe_trail(trail: RowTrail, longest: int) -> Iterator[str]:
 
 def _draw_change(change: RowChange, first: str, rest: str, longest: int) -> Iterator[str]:
     yield f"{first}{_describe_change(change, longest)}"
-    lines = [line for line in _list_remarks(change) if line]
+    lines = list(_list_remarks(change))
     parts: list[UpstreamChanges | str] = [*lines, *change.upstreams]
     for place, part in enumerate(parts):
         is_last = place == len(parts) - 1
@@ -205,9 +205,7 @@ WHY = Operation(
     needs_query=True,
     needs_queries=True,
     arguments=(
-        Argument(
-            "key", "a value per key column", read_texts, "array", is_required=True, option="--key", metavar="VALUE"
-        ),
+        Argument("key", "a value per key column", read_texts, "array", is_required=True, metavar="VALUE"),
         Argument("version", "only the changes of this version", metavar="V"),
         Argument("depth", "layers of upstreams that are followed (default: all)", read_count, "integer", metavar="N"),
     ),

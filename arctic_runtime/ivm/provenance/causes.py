@@ -9,7 +9,14 @@ from arctic_runtime.ivm.algebra.conditions import build_conjunction, build_equal
 from arctic_runtime.ivm.algebra.tree import Node, SemiJoin, SpoolScan
 from arctic_runtime.ivm.provenance.contributing_rows import ContributingRows
 from arctic_runtime.ivm.provenance.restrictions import restrict_columns
-from arctic_runtime.ivm.provenance.source_rows import Engine, LocalTables, Row, TooManyRows, Unit
+from arctic_runtime.ivm.provenance.source_rows import (
+    Engine,
+    EvaluationFailed,
+    LocalTables,
+    Row,
+    TooManyRows,
+    Unit,
+)
 from arctic_runtime.model.names import TableName
 
 Rows = tuple[Row, ...]
@@ -36,13 +43,13 @@ class Causes:
     units: tuple[Unit, ...]
     """Changes that, taken back together, give the row as it was before; all that may matter if not `is_proven`."""
 
-    without_effect: int
-    """Number of other changed units that the row is computed from, without which it would be the same."""
+    without_effect: tuple[Unit, ...] = ()
+    """Other changed units that the row is computed from, without which it would be the same."""
 
-    before: Rows
+    before: Rows = ()
     """The rows with the key as of the window's start; none if the row did not exist. Empty if not `is_proven`."""
 
-    after: Rows
+    after: Rows = ()
     """The same as of the window's end."""
 
     unread: tuple[TableName, ...] = ()
@@ -63,7 +70,9 @@ def find_causes(engine: Engine, tree: Node, names: Sequence[str], key: Row, limi
     try:
         reading.read(tables.tree, (restrict_columns(names, [key]),))
     except TooManyRows as error:
-        return Causes(tables.list_units(), 0, (), (), _list_unread(tables, error), is_proven=False)
+        return Causes(tables.list_units(), unread=_list_unread(tables, error), is_proven=False)
+    except EvaluationFailed:
+        return Causes(tables.list_units(), unread=_list_unread(tables), is_proven=False)
     engine.load_key(KEY, key)
     return _Worlds(tables, tuple(names), limits).select_causes(reading.is_closed)
 
@@ -76,9 +85,19 @@ def _select_key(tree: Node, names: Sequence[str]) -> Node:
     return SemiJoin("semi", tree, keys, on) if names else tree
 
 
-def _list_unread(tables: LocalTables, error: TooManyRows) -> tuple[TableName, ...]:
-    rest = (scan.source for name, scan in tables.scans.items() if name not in tables.changed)
-    return tuple(dict.fromkeys((error.source, *rest)))
+def find_contributors(engine: Engine, tree: Node, names: Sequence[str], key: Row) -> tuple[Unit, ...]:
+    """Finds the changed units that the rows of `tree` whose columns `names` have the values `key` are computed from.
+
+    Raises TooManyRows.
+    """
+    tables = LocalTables.from_tree(engine, tree)
+    ContributingRows(tables).read(tables.tree, (restrict_columns(names, [key]),))
+    return tables.list_units()
+
+
+def _list_unread(tables: LocalTables, error: TooManyRows | None = None) -> tuple[TableName, ...]:
+    rest = [scan.source for name, scan in tables.scans.items() if name not in tables.changed]
+    return tuple(dict.fromkeys([*([error.source] if error else []), *rest]))
 
 
 @dataclass(frozen=True)
@@ -97,21 +116,32 @@ class _Worlds:
         """
         units = self.tables.list_units()
         numbers = frozenset(unit.number for unit in units)
-        before, after = self._compute_rows([numbers, frozenset()])
-        whole = Causes(units, 0, before, after)
+        try:
+            before, after = self._compute_rows([numbers, frozenset()])
+        except EvaluationFailed:
+            return Causes(units, is_proven=False)
+        whole = Causes(units, (), before, after)
         if before == after:
-            return Causes((), len(units), before, after)
+            return Causes((), units, before, after)
         if len(units) <= 1 or len(units) > self.limits.units or not is_closed:
             return whole
+        try:
+            return self._narrow_causes(whole)
+        except EvaluationFailed:
+            return whole
+
+    def _narrow_causes(self, whole: Causes) -> Causes:
+        """Leaves out the units without which the row is the same."""
+        units, before, after = whole.units, whole.before, whole.after
+        numbers = frozenset(unit.number for unit in units)
         without = self._compute_rows([frozenset((number,)) for number in sorted(numbers)])
         alone = self._compute_rows([numbers - {number} for number in sorted(numbers)])
         named = tuple(
-            unit
-            for unit, rows, other in zip(_sort_units(units), without, alone, strict=True)
-            if rows != after or other != before
+            unit for unit, rows, other in zip(units, without, alone, strict=True) if rows != after or other != before
         )
         (taken_back,) = self._compute_rows([frozenset(unit.number for unit in named)])
-        return Causes(named, len(units) - len(named), before, after) if taken_back == before else whole
+        rest = tuple(unit for unit in units if unit not in named)
+        return Causes(named, rest, before, after) if taken_back == before else whole
 
     def _compute_rows(self, taken_back: Sequence[Collection[int]]) -> list[Rows]:
         """Computes the rows in worlds without the changes of the units `taken_back`, one world for each element."""
@@ -122,7 +152,3 @@ class _Worlds:
             trees = [_select_key(world, self.names) for world in worlds]
             answers += self.tables.engine.evaluate(trees)
         return [tuple(sorted(rows, key=repr)) for rows in answers]
-
-
-def _sort_units(units: Sequence[Unit]) -> list[Unit]:
-    return sorted(units, key=lambda unit: unit.number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Scan,
     SpoolScan,
     list_columns,
+    list_scans,
     map_children,
 )
 from arctic_runtime.ivm.provenance.restrictions import Restriction
@@ -58,6 +59,10 @@ class TooManyRows(Exception):
         self.source = source
 
 
+class EvaluationFailed(Exception):
+    """Raised if an engine can't evaluate a tree, such as for a division by zero in a mixture of old and new rows."""
+
+
 class Engine(Protocol):
     """Reads rows of sources, and evaluates trees over local tables."""
 
@@ -78,7 +83,7 @@ class Engine(Protocol):
         ...
 
     def evaluate(self, trees: Sequence[Node]) -> list[list[Row]]:
-        """Evaluates trees that read local tables; returns the rows of each."""
+        """Evaluates trees that read local tables; returns the rows of each. Raises EvaluationFailed."""
         ...
 
 
@@ -92,6 +97,11 @@ class Unit:
     number: int
     source: TableName
     key: Key
+    was_there: bool
+    """Whether a row of it was there before the change."""
+
+    is_there: bool
+    """Whether a row of it is there after the change."""
 
 
 @dataclass
@@ -104,7 +114,9 @@ class LocalTables:
     engine: Engine
     tree: Node
     scans: dict[str, Scan]
-    units: dict[tuple[TableName, str], Unit] = field(default_factory=dict)
+    numbers: dict[tuple[TableName, str], int] = field(default_factory=dict)
+    keys: dict[int, tuple[TableName, Key]] = field(default_factory=dict)
+    sides: dict[int, set[Side]] = field(default_factory=dict)
     changed: dict[str, frozenset[int]] = field(default_factory=dict)
     """Numbers of the units that have rows in each table; a table that was not read is missing."""
 
@@ -142,24 +154,25 @@ class LocalTables:
             yield from [(*row, 0, int(Side.BOTH))] * both
             for side, copies in ((Side.OLD, old[identity] - both), (Side.NEW, new[identity] - both)):
                 if copies:
-                    number = self._get_unit(source, key).number
+                    number = self._get_number(source, key)
+                    self.sides.setdefault(number, set()).add(side)
                     yield from [(*row, number, int(side))] * copies
 
-    def _get_unit(self, source: TableName, key: Key) -> Unit:
-        name = (source, repr(key))
-        if name not in self.units:
-            self.units[name] = Unit(len(self.units) + 1, source, key)
-        return self.units[name]
+    def _get_number(self, source: TableName, key: Key) -> int:
+        number = self.numbers.setdefault((source, repr(key)), len(self.numbers) + 1)
+        self.keys[number] = (source, key)
+        return number
 
     def list_fields(self, source: TableName) -> tuple[str, ...]:
         """Lists the columns of a source that any scan reads."""
-        scans = (scan for scan in self.scans.values() if scan.source == source)
-        return tuple(dict.fromkeys(field for scan in scans for _, field in scan.fields))
+        return _list_fields(self.scans.values(), source)
 
     def list_units(self) -> tuple[Unit, ...]:
         """Lists the changed units that have rows in a table, by number."""
-        numbers = frozenset().union(*self.changed.values())
-        return tuple(unit for unit in self.units.values() if unit.number in numbers)
+        return tuple(
+            Unit(number, *self.keys[number], Side.OLD in self.sides[number], Side.NEW in self.sides[number])
+            for number in sorted(frozenset().union(*self.changed.values()))
+        )
 
     def at_old(self, node: Node) -> Node:
         return _at_sides(node, exp.NEQ(this=build_column(SIDE), expression=_number(Side.NEW)))
@@ -177,6 +190,15 @@ class LocalTables:
         is_back = exp.In(this=build_column(UNIT), expressions=[_number(number) for number in sorted(taken_back)])
         side = exp.case().when(is_back, _number(Side.NEW)).else_(_number(Side.OLD))
         return _at_sides(node, exp.NEQ(this=build_column(SIDE), expression=side))
+
+
+def list_fields(tree: Node, source: TableName) -> tuple[str, ...]:
+    """Lists the columns of a source that any scan of a tree reads; they are the key of units without another key."""
+    return _list_fields(list_scans(tree), source)
+
+
+def _list_fields(scans: Iterable[Scan], source: TableName) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(field for scan in scans if scan.source == source for _, field in scan.fields))
 
 
 def _identify(key: Key, row: Row) -> str:

@@ -6,17 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row as SparkRow
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from arctic_runtime.ivm.algebra.tree import Node, Scan
 from arctic_runtime.ivm.provenance.restrictions import Restriction
-from arctic_runtime.ivm.provenance.source_rows import SIDE, UNIT, Images, Row, TooManyRows
+from arctic_runtime.ivm.provenance.source_rows import SIDE, UNIT, EvaluationFailed, Images, Row, TooManyRows
 from arctic_runtime.ivm.render import render_sql
 from arctic_runtime.model.names import TableName
+from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 from arctic_runtime.spark.engine.statement import (
+    Sql,
     alias_as,
     fill_statement,
     join_parts,
@@ -137,10 +142,18 @@ class SparkEngine:
         ]
         together = join_parts(parts, " UNION ALL ")
         answers: list[list[Row]] = [[] for _ in trees]
-        for row in self.spark.sql(fill_statement("SELECT * FROM ({parts})", parts=together)).collect():
+        for row in self._run_query(together):
             number, *values = row
             answers[number].append(tuple(values))
         return answers
+
+    def _run_query(self, together: Sql) -> list[SparkRow]:
+        try:
+            return self.spark.sql(fill_statement("SELECT * FROM ({parts})", parts=together)).collect()
+        except PySparkException as error:
+            if (ended := to_spark_ended(error)) is not None:
+                raise ended from error
+            raise EvaluationFailed(get_message(error)) from error
 
 
 def _is_among(expression: Expression, values: Sequence[Any]) -> Expression:

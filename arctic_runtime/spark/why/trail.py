@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,8 +14,9 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import list_columns, list_scans
 from arctic_runtime.ivm.frontend.analyse import Analysed
-from arctic_runtime.ivm.provenance.causes import Causes, Limits, find_causes
-from arctic_runtime.model.names import TableName
+from arctic_runtime.ivm.provenance.causes import Causes, Limits, find_causes, find_contributors
+from arctic_runtime.ivm.provenance.source_rows import TooManyRows, list_fields
+from arctic_runtime.model.names import TableName, list_changes_read
 from arctic_runtime.model.row_trail import RowChange, RowTrail, Transaction, UpstreamChanges
 from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, is_run
 from arctic_runtime.model.sources.ingestion import time_of
@@ -23,10 +24,11 @@ from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.refresh.fingerprint import is_same_query
-from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
+from arctic_runtime.plan.refresh.increment import Upstreams, analyse_events, analyse_model
 from arctic_runtime.refresh_planner import RefreshPlanner
-from arctic_runtime.spark.why.engine import SparkEngine
-from arctic_runtime.spark.why.upstream_rows import ChangeRow, Key, TraceableTable, show_values
+from arctic_runtime.spark.refresh.clock import pin_time
+from arctic_runtime.spark.why.engine import ReadableSource, SparkEngine
+from arctic_runtime.spark.why.upstream_rows import ChangeRow, Key, TraceableTable
 
 _ENDS = {
     "RESTORED": "a restore wrote it, not a run of the query",
@@ -34,6 +36,8 @@ _ENDS = {
     "ADOPTED": "it was adopted with the table",
     "FORGOTTEN": "its row was computed again after other rows were forgotten",
 }
+
+_EARLIER_EVENTS = "values that these events do not give are those of earlier events of the key"
 
 
 @dataclass
@@ -121,26 +125,89 @@ class RowSearch:
         upstreams = self._observe_upstreams(model)
         if not is_same_query(model, upstreams, step.run.query):
             return replace(row.change, ends="the model's query has changed since this run")
+        if model.config.input == "changes":
+            return self._explain_events(step, row, upstreams, depth)
         try:
             analysed, names = analyse_model(model, upstreams)
         except NotMaintained as refused:
             return replace(row.change, ends=f"the query can't be followed: {refused.reason}: {refused.because}")
+        sources = dict.fromkeys(scan.source for scan in list_scans(analysed.tree))
+        windows, ends = self._list_windows(step, sources)
+        if ends:
+            return replace(row.change, ends=ends)
+        if upstreams.reads.clocks and step.run.clock is None:
+            return replace(row.change, ends="the time with which the run computed the query is not known")
+        causes = self._find_causes(step, row, analysed, names, windows)
+        fields = {source: list_fields(analysed.tree, source) for source in windows}
+        found = tuple(
+            self._follow_upstream(source, window, causes, fields[source], depth)
+            for source, window in windows.items()
+            if any(unit.source == source for unit in (*causes.units, *causes.without_effect))
+            or (source in causes.unread and not window.is_empty)
+        )
+        return self._judge(step, replace(row.change, upstreams=found), analysed, causes)
+
+    def _list_windows(self, step: _RunStep, sources: Iterable[TableName]) -> tuple[Mapping[TableName, Window], str]:
+        """Returns the windows of sources that a run read, and why one of them can't be read, empty if all can."""
         windows: dict[TableName, Window] = {}
-        for source in dict.fromkeys(scan.source for scan in list_scans(analysed.tree)):
+        for source in sources:
             window = step.find_window(source)
             upstream = self._open_table(source)
             if window is None or upstream is None:
-                return replace(row.change, ends=f"the run has not recorded which version of {source} it read")
+                return {}, f"the run has not recorded which version of {source} it read"
             if why := upstream.find_unreadable(window):
-                return replace(row.change, ends=why)
+                return {}, why
             windows[source] = window
-        causes = self._find_causes(step, row, analysed, names, windows)
-        found = tuple(
-            self._follow_upstream(source, window, causes, depth)
-            for source, window in windows.items()
-            if any(unit.source == source for unit in causes.units) or source in causes.unread
-        )
-        return self._judge(step, replace(row.change, upstreams=found), analysed, causes)
+        return windows, ""
+
+    def _explain_events(self, step: _RunStep, row: ChangeRow, upstreams: Upstreams, depth: int | None) -> RowChange:
+        """Returns a change of a table of change events with the events of its key in the window of its run."""
+        model = step.model
+        windows, ends = self._list_windows(step, list_changes_read(model.sql))
+        if ends:
+            return replace(row.change, ends=ends)
+        try:
+            analysed, names, read = analyse_events(model, upstreams)
+            engine = self._build_engine(
+                step, {name: self._require_table(own).open_events(windows[own]) for name, own in read.items()}
+            )
+            units = find_contributors(engine, analysed.tree, names, self._get_entity(step, row))
+        except (NotMaintained, TooManyRows) as refused:
+            among = tuple(
+                replace(_name_upstream(own, window), among=self._require_table(own).state.count_rows_in(window))
+                for own, window in windows.items()
+            )
+            return replace(row.change, upstreams=among, notes=(f"the events of its key are not known: {refused}",))
+        events = {own: [unit.key for unit in units if unit.source == name] for name, own in read.items()}
+        found = tuple(self._follow_events(own, windows[own], keys, depth) for own, keys in events.items() if keys)
+        if not found:
+            return replace(row.change, ends="no event of its key is among those that the run read")
+        notes = (_EARLIER_EVENTS,) if _reads_earlier_events(model) else ()
+        return replace(row.change, upstreams=found, is_proven=True, notes=notes)
+
+    def _follow_events(
+        self, source: TableName, window: Window, keys: Sequence[Key], depth: int | None
+    ) -> UpstreamChanges:
+        upstream, named = self._require_table(source), _name_upstream(source, window)
+        most = self.reader.thresholds.why.changes
+        if upstream.state.kind != "changes":
+            events = [upstream.build_event(window, key) for key in keys]
+            events.sort(key=lambda event: event.run.sequence if event.run else 0)
+            return replace(named, changes=tuple(events[:most]), left_out=max(0, len(events) - most))
+        wanted = {repr(key) for key in keys}
+        rows = upstream.read_changes(window, list(dict.fromkeys(key[:-1] for key in keys)))
+        rows = [row for row in rows if repr((*row.key, row.sequence)) in wanted]
+        shown = tuple(self._follow(upstream, row, depth) for row in rows[:most])
+        return replace(named, changes=shown, left_out=len(rows) - len(shown))
+
+    def _build_engine(self, step: _RunStep, sources: Mapping[TableName, ReadableSource]) -> SparkEngine:
+        schema = step.table.find_key_schema(step.model.config.entity_key)
+        return SparkEngine(self.spark, sources, self.reader.thresholds.why, schema)
+
+    def _get_entity(self, step: _RunStep, row: ChangeRow) -> Key:
+        """Returns the values of the key that a row of the query has; a table with history adds times to it."""
+        key = [part.lower() for part in step.table.state.key or ()]
+        return tuple(row.key[key.index(part.lower())] for part in step.model.config.entity_key)
 
     def _find_causes(
         self,
@@ -150,34 +217,32 @@ class RowSearch:
         names: tuple[str, ...],
         windows: Mapping[TableName, Window],
     ) -> Causes:
-        key = step.table.state.key or ()
-        entity = step.model.config.entity_key
         limits = self.reader.thresholds.why
-        places = [next(i for i, part in enumerate(key) if part.lower() == own.lower()) for own in entity]
-        engine = SparkEngine(
-            self.spark,
-            {source: self._require_table(source).open_rows(window) for source, window in windows.items()},
-            limits,
-            step.table.find_key_schema(entity),
+        engine = self._build_engine(
+            step, {source: self._require_table(source).open_rows(window) for source, window in windows.items()}
         )
-        values = tuple(row.key[place] for place in places)
-        return find_causes(engine, analysed.tree, names, values, Limits(limits.units, limits.batch))
+        if step.run.clock is not None:
+            pin_time(self.spark, step.run.clock.micros, step.previous.clock if step.previous else None)
+        key = self._get_entity(step, row)
+        return find_causes(engine, analysed.tree, names, key, Limits(limits.units, limits.batch))
 
     def _require_table(self, name: TableName) -> TraceableTable:
         table = self._open_table(name)
         assert table is not None
         return table
 
-    def _follow_upstream(self, source: TableName, window: Window, causes: Causes, depth: int | None) -> UpstreamChanges:
-        upstream = self._require_table(source)
-        start = None if window.start is None else window.start.snapshot
+    def _follow_upstream(
+        self, source: TableName, window: Window, causes: Causes, fields: Sequence[str], depth: int | None
+    ) -> UpstreamChanges:
+        upstream, named = self._require_table(source), _name_upstream(source, window)
         units = [unit for unit in causes.units if unit.source == source]
-        named = UpstreamChanges(source, start, window.end.snapshot)
+        dropped = sum(1 for unit in causes.without_effect if unit.source == source)
+        named = replace(named, without_effect=dropped)
         if source in causes.unread:
             return replace(named, among=upstream.state.count_rows_in(window))
         most = self.reader.thresholds.why.changes
         if upstream.state.kind != "changes":
-            shown = tuple(_build_plain_change(upstream, window, unit.key) for unit in units[:most])
+            shown = tuple(upstream.build_plain_change(window, fields, unit) for unit in units[:most])
             return replace(named, changes=shown, left_out=len(units) - len(shown))
         rows = upstream.read_changes(window, [unit.key for unit in units]) if not window.is_empty else []
         if window.start is None:
@@ -190,15 +255,16 @@ class RowSearch:
         if not causes.is_proven:
             return change
         if not causes.is_changed:
-            note = "computed again, the row does not change in this run: its trail is not known"
-            return replace(change, ends=note)
+            passed = step.describe_time()
+            return replace(change, ends=passed or "computed again, the row does not change in this run")
         if step.model.config.has_history:
             return replace(change, is_proven=True)
         is_same = all(
             _is_same_row(rows, values, analysed)
             for rows, values in ((causes.before, change.before), (causes.after, change.after))
         )
-        return replace(change, is_proven=is_same)
+        passed = "" if is_same else step.describe_time()
+        return replace(change, is_proven=is_same, notes=(passed,) if passed else ())
 
     def _observe_upstreams(self, model: Model) -> Upstreams:
         if model.table not in self._upstreams:
@@ -236,6 +302,15 @@ class _RunStep:
             return replace(step, ends=f"the run computed the whole query ({run.reason})")
         return step
 
+    def describe_time(self) -> str:
+        """Describes how far the time moved between the two runs, if the query reads it; else empty."""
+        now, then = self.run.clock, self.previous.clock if self.previous else None
+        if now is None or then is None or now == then:
+            return ""
+        return (
+            f"the query reads the time, which went from {_format_micros(then.micros)} to {_format_micros(now.micros)}"
+        )
+
     def find_window(self, source: TableName) -> Window | None:
         """Returns the versions of a source between those of the run before and those of the run; None if not known."""
         end = (self.run.offsets or {}).get(str(source))
@@ -253,14 +328,19 @@ def _build_transaction(model: Model | None, run: RunSummary, change: RowChange) 
     return Transaction(ingested_from or str(change.table), change.action, run.position or "", change.at or at)
 
 
-def _build_plain_change(upstream: TraceableTable, window: Window, values: Key) -> RowChange:
-    """Describes a changed row of a table that is no arctic model, by the values that the query reads of it."""
-    commits = upstream.state.list_commits_between(window)
-    run = upstream.find_run(commits[0].version.sequence) if len(commits) == 1 else None
-    at = "" if run is None else run.at.isoformat()
-    row = show_values({str(place): value for place, value in enumerate(values)})
-    transaction = Transaction(str(upstream.state.name), "write", at=at)
-    return RowChange(upstream.state.name, {}, "write", None, row, at, run, transaction)
+def _name_upstream(source: TableName, window: Window) -> UpstreamChanges:
+    return UpstreamChanges(source, None if window.start is None else window.start.snapshot, window.end.snapshot)
+
+
+def _reads_earlier_events(model: Model) -> bool:
+    """Whether a row follows from several events of its key, not from the newest one alone."""
+    config = model.config
+    is_partial = config.has_partial_events or bool(config.merge_columns) or bool(config.sequence_groups)
+    return is_partial or config.on_match != "replace"
+
+
+def _format_micros(micros: int) -> str:
+    return time_of(micros // 1000).isoformat(" ", "seconds")
 
 
 def _is_same_row(rows: Sequence[Sequence[Any]], values: Any, analysed: Analysed) -> bool:

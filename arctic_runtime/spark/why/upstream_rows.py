@@ -12,8 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampType
 
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ivm.provenance.source_rows import Unit
 from arctic_runtime.model.columns import ACTION, BEFORE, CHANGE_COLUMNS, SEQUENCE, TIMESTAMP, strip_change_columns
-from arctic_runtime.model.row_trail import CommittedRun, RowChange, Values
+from arctic_runtime.model.row_trail import CommittedRun, RowChange, Transaction, Values
 from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import DELETE
 from arctic_runtime.model.sources.ingestion import time_of
@@ -85,14 +87,36 @@ class TraceableTable:
         rows = read_rows_at(self.spark, self.state, version, self.thresholds.pruning)
         return conform_frame(rows, strip_change_columns(self.state.columns))
 
+    def open_events(self, window: Window) -> ReadableSource:
+        """Opens the change rows, or the appended rows, of a window as events; nothing was there before.
+
+        The key of an event is that of its row and the sequence number of its commit, or in a table that is no arctic
+        model, all of its values and that number.
+        """
+        names = tuple(column.name for column in self.state.columns)
+        key = self.state.key if self.state.kind == "changes" and self.state.key is not None else names
+        return ReadableSource((*key, *self._list_lineage()), None, partial(self._read_events, window))
+
+    def _read_events(self, window: Window) -> DataFrame:
+        rows = self._read_log(window)
+        return rows.select("*", *[F.col(name).alias(name) for name in self._list_lineage()])
+
+    def _list_lineage(self) -> tuple[str, ...]:
+        """Lists the column with the number of a row's commit; none if the table has no row lineage."""
+        return (COMMIT_ORDER,) if self.state.format_version >= 3 else ()
+
+    def _read_log(self, window: Window) -> DataFrame:
+        if window.start is None:
+            return read_until(self.spark, self.state, window.end)
+        return read_appended_rows(self.spark, self.state, window)
+
     def read_changes(self, window: Window, keys: Sequence[Key]) -> list[ChangeRow]:
         """Reads the change rows of `keys` in a window, oldest first."""
         rows = (
-            read_until(self.spark, self.state, window.end)
-            if window.start is None
-            else read_appended_rows(self.spark, self.state, window)
+            self._read_log(window)
+            .where(_match_keys(self.state.key or (), keys))
+            .select("*", F.col(COMMIT_ORDER).alias(COMMIT_ORDER))
         )
-        rows = rows.where(_match_keys(self.state.key or (), keys)).select("*", F.col(COMMIT_ORDER).alias(COMMIT_ORDER))
         collected = rows.orderBy(F.col(COMMIT_ORDER), F.col(SEQUENCE)).limit(self.thresholds.why.rows).collect()
         return [self._build_change_row(row.asDict(recursive=True), rows.schema) for row in collected]
 
@@ -106,15 +130,25 @@ class TraceableTable:
         return read_until(self.spark, self.state, self.state.version)
 
     def read_row_changes(self, texts: Sequence[str], names: Sequence[str]) -> list[ChangeRow]:
-        """Reads all change rows of the row whose columns `names` have the values that `texts` are, oldest first."""
-        rows = self._read_log_columns()
+        """Reads all change rows of the row whose columns `names` have the values that `texts` are, oldest first.
+
+        Raises ConfigError for a text that is no value of its column.
+        """
         kinds = self.find_key_schema(names)
-        conditions = [
-            to_column(name) == F.lit(text).cast(field.dataType)
-            for name, text, field in zip(names, texts, kinds.fields, strict=True)
-        ]
-        rows = rows.where(combine_all(conditions)).select("*", F.col(COMMIT_ORDER).alias(COMMIT_ORDER))
+        values = [F.lit(text).try_cast(field.dataType) for text, field in zip(texts, kinds.fields, strict=True)]
+        conditions = [to_column(name) == value for name, value in zip(names, values, strict=True)]
+        rows = (
+            self._read_log_columns().where(combine_all(conditions)).select("*", F.col(COMMIT_ORDER).alias(COMMIT_ORDER))
+        )
         ordered = rows.orderBy(F.col(COMMIT_ORDER), F.col(SEQUENCE)).collect()
+        if not ordered and values:
+            (known,) = self.spark.range(1).select(*[value.isNotNull() for value in values]).collect()
+            for text, field, is_valid in zip(texts, kinds.fields, known, strict=True):
+                if not is_valid:
+                    raise ConfigError(
+                        f"{text!r} is not a valid value of the key column `{field.name}`.",
+                        expected=f"a value of type {field.dataType.simpleString()}",
+                    )
         return [self._build_change_row(row.asDict(recursive=True), rows.schema) for row in ordered]
 
     def _build_change_row(self, row: dict[str, Any], schema: StructType) -> ChangeRow:
@@ -139,6 +173,30 @@ class TraceableTable:
             run=self.find_run(sequence),
         )
         return ChangeRow(tuple(key_values.values()), sequence, change)
+
+    def build_event(self, window: Window, key: Key) -> RowChange:
+        """Describes an event of a landing table, given by its key as of `open_events`."""
+        names = [column.name for column in self.state.columns]
+        sequence = key[len(names)] if len(key) > len(names) else None
+        run = self._find_only_run(window) if sequence is None else self.find_run(sequence)
+        return self._build_outside_change(dict(zip(names, key, strict=False)), "event", run)
+
+    def build_plain_change(self, window: Window, fields: Sequence[str], unit: Unit) -> RowChange:
+        """Describes a changed row of a table that is no arctic model, by its columns `fields`, which a query reads."""
+        action = "update" if unit.was_there and unit.is_there else "delete" if unit.was_there else "insert"
+        values = dict(zip(fields, unit.key, strict=True))
+        return self._build_outside_change(values, action, self._find_only_run(window))
+
+    def _find_only_run(self, window: Window) -> CommittedRun | None:
+        commits = self.state.list_commits_between(window)
+        return self.find_run(commits[0].version.sequence) if len(commits) == 1 else None
+
+    def _build_outside_change(self, values: Values, action: str, run: CommittedRun | None) -> RowChange:
+        at = "" if run is None else _format_time(run.at)
+        row = show_values(values, frozenset(part.name for part in self.state.columns if part.type == "timestamp"))
+        before, after = (row, None) if action == "delete" else (None, row)
+        transaction = Transaction(str(self.state.name), action, at=at)
+        return RowChange(self.state.name, {}, action, before, after, at, run, transaction)
 
     def find_run(self, sequence: int) -> CommittedRun | None:
         commit = self.commits.get(sequence)
