@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from arctic_runtime.catalog.observation.tables import observe_source
 from arctic_runtime.catalog.reader import CatalogReader
@@ -350,11 +352,18 @@ def _is_same_row(rows: Sequence[Sequence[Any]], values: Any, analysed: Analysed)
     names = list_columns(analysed.tree)
     known = {name.lower(): value for name, value in values.items()}
     made = {output.lower(): rows[0][names.index(column)] for output, column in analysed.outputs}
-    return len(rows) == 1 and all(is_equal(value, known.get(name)) for name, value in made.items() if name in known)
+    return len(rows) == 1 and all(_is_equal(value, known.get(name)) for name, value in made.items() if name in known)
 
 
-def is_equal(one: Any, other: Any) -> bool:
-    """Whether two values are equal; sums of floats may differ in their last digits."""
-    if isinstance(one, float) and isinstance(other, float):
-        return one == other or repr(one) == repr(other) or abs(one - other) <= 1e-9 * max(abs(one), abs(other))
-    return bool(one == other)
+def _is_equal(computed: Any, stored: Any) -> bool:
+    """Whether a computed value is the stored one, as a trail shows it; floats may differ in their last digits."""
+    match computed, stored:
+        case float(), float():
+            return repr(computed) == repr(stored) or math.isclose(computed, stored)
+        case datetime(), datetime() if computed.tzinfo is None and stored.tzinfo is not None:
+            return computed.astimezone(stored.tzinfo) == stored
+        case Row(), dict():
+            return bool(computed.asDict(recursive=True) == stored)
+        case list(), list():
+            return len(computed) == len(stored) and all(map(_is_equal, computed, stored))
+    return bool(computed == stored)

@@ -181,7 +181,8 @@ def test_a_trail_ends_at_the_transaction_of_an_ingested_source(lake: Warehouse) 
 
 def test_a_trail_says_where_it_ends(lake: Warehouse) -> None:
     lake.append("rows", [(1, 1), (2, 2)], "id int, n int")
-    model = lake.model("m", "select id, n from {rows}", primary_key="id")
+    sql = "select id, n, timestamp_seconds(id) as at, named_struct('a', n, 'b', array(n)) as parts from {rows}"
+    model = lake.model("m", sql, primary_key="id")
     top = lake.model("top", "select id, n, sum(n) over (order by id) as run from {m}", primary_key="id")
     lake.run(model)
     lake.run(top)
@@ -193,6 +194,7 @@ def test_a_trail_says_where_it_ends(lake: Warehouse) -> None:
     change = trace(lake, [model, top], top, 3).changes[0]
     assert list_named(change) == [("m", {"id": 3}, "insert")]
     (row,) = change.upstreams[0].changes
+    assert row.is_proven
     assert [one.after for one in row.upstreams[0].changes] == [{"id": 3, "n": 3}]
     small = lake.under(why={"rows": 1})
     change = trace(small, [model, top], top, 3).changes[0]
