@@ -434,12 +434,12 @@ def analyse_model(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[s
 
 
 def analyse_events(
-    model: Model, upstreams: Upstreams
+    model: Model, upstreams: Upstreams, joined: Iterable[SourceState] = ()
 ) -> tuple[Analysed, tuple[str, ...], Mapping[TableName, TableName]]:
     """Analyses a query of change events; also returns the columns of the tree that are the columns of the entity key.
 
-    The third element maps what the query reads in the place of `changes(…)` to the sources of the events. Raises
-    NotMaintained if the query is not supported, such as one that joins further tables.
+    `joined` are the states of tables that the query reads beside its events. The third element maps what the query
+    reads in the place of `changes(…)` to the sources of the events. Raises NotMaintained if the query is not supported.
     """
     table = model.table
     views = {
@@ -447,7 +447,10 @@ def analyse_events(
         for state in upstreams.states.values()
         if state is not None
     }
-    relations = tuple((str(name), Relation(state.columns)) for name, state in views.items())
+    relations = (
+        *((str(name), Relation(state.columns)) for name, state in views.items()),
+        *((str(state.name), _build_relation(state)) for state in joined),
+    )
     with refuse_on_error():
         declared = frozenset(name.lower() for name in model.config.deterministic_functions)
         analysed = _analyse_query(model.sql, relations, (), table.catalog, table.schema, declared)

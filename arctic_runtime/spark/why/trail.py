@@ -16,9 +16,10 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import list_columns, list_scans
 from arctic_runtime.ivm.frontend.analyse import Analysed
+from arctic_runtime.ivm.frontend.reads import find_reads
 from arctic_runtime.ivm.provenance.causes import Causes, Limits, find_causes, find_contributors
 from arctic_runtime.ivm.provenance.source_rows import TooManyRows, list_fields
-from arctic_runtime.model.names import TableName, list_changes_read
+from arctic_runtime.model.names import TableName, format_changes_view, list_changes_read
 from arctic_runtime.model.row_trail import RowChange, RowTrail, Transaction, UpstreamChanges
 from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, is_run
 from arctic_runtime.model.sources.ingestion import time_of
@@ -169,10 +170,11 @@ class RowSearch:
         if ends:
             return replace(row.change, ends=ends)
         try:
-            analysed, names, read = analyse_events(model, upstreams)
-            engine = self._build_engine(
-                step, {name: self._require_table(own).open_events(windows[own]) for name, own in read.items()}
-            )
+            joined = self._list_joined(model)
+            analysed, names, read = analyse_events(model, upstreams, [table.state for table in joined])
+            events = {name: self._require_table(own).open_events(windows[own]) for name, own in read.items()}
+            rows = {table.state.name: table.open_current_rows() for table in joined}
+            engine = self._build_engine(step, {**events, **rows})
             units = find_contributors(engine, analysed.tree, names, self._get_entity(step, row))
         except (NotMaintained, TooManyRows) as refused:
             among = tuple(
@@ -180,12 +182,23 @@ class RowSearch:
                 for own, window in windows.items()
             )
             return replace(row.change, upstreams=among, notes=(f"the events of its key are not known: {refused}",))
-        events = {own: [unit.key for unit in units if unit.source == name] for name, own in read.items()}
-        found = tuple(self._follow_events(own, windows[own], keys, depth) for own, keys in events.items() if keys)
+        keys = {own: [unit.key for unit in units if unit.source == name] for name, own in read.items()}
+        found = tuple(self._follow_events(own, windows[own], part, depth) for own, part in keys.items() if part)
         if not found:
             return replace(row.change, ends="no event of its key is among those that the run read")
-        notes = (_EARLIER_EVENTS,) if _reads_earlier_events(model) else ()
+        notes = (
+            *((_EARLIER_EVENTS,) if _reads_earlier_events(model) else ()),
+            *(f"{table.state.name} is joined as it is now" for table in joined),
+        )
         return replace(row.change, upstreams=found, is_proven=True, notes=notes)
+
+    def _list_joined(self, model: Model) -> list[TraceableTable]:
+        """Lists the tables that a query of change events reads beside its events."""
+        home = model.table
+        events = {home.with_name(format_changes_view(source)) for source in list_changes_read(model.sql)}
+        names = [name for name in find_reads(model.sql, home.catalog, home.schema).tables if name not in events]
+        tables = [self._open_table(name) for name in names]
+        return [table for table in tables if table is not None]
 
     def _follow_events(
         self, source: TableName, window: Window, keys: Sequence[Key], depth: int | None

@@ -87,6 +87,11 @@ class TraceableTable:
         rows = read_rows_at(self.spark, self.state, version, self.thresholds.pruning)
         return conform_frame(rows, strip_change_columns(self.state.columns))
 
+    def open_current_rows(self) -> ReadableSource:
+        """Opens the newest rows, as if they had been the same before."""
+        new = partial(self._read_rows_at, self.state.version)
+        return ReadableSource(self.state.key, new, new)
+
     def open_events(self, window: Window) -> ReadableSource:
         """Opens the change rows, or the appended rows, of a window as events; nothing was there before.
 

@@ -118,7 +118,15 @@ def test_a_trail_ends_at_the_event_of_a_landing_table(lake: Warehouse) -> None:
     history = lake.model(
         "history", "select id, amount from {orders} where amount > 0", primary_key="id", history="scd2"
     )
-    models = [orders, partial, history]
+    lake.load("names", [(7, "ann")], "customer int, name string")
+    joined = lake.model(
+        "joined",
+        "select e.id, n.name, e.amount, e.seq, e.op"
+        " from {changes(landed)} e left join {names} n on n.customer = e.customer",
+        **EVENTS,
+        **STORED,
+    )
+    models = [orders, partial, history, joined]
     lake.append("landed", [(1, 7, 10, 1, "c"), (2, 7, 5, 1, "c")], ORDERS)
     for model in models:
         lake.run(model)
@@ -136,6 +144,11 @@ def test_a_trail_ends_at_the_event_of_a_landing_table(lake: Warehouse) -> None:
     assert [event.after["seq"] for event in landed.changes if event.after] == [2, 3]
     assert [event.transaction.operation for event in landed.changes if event.transaction] == ["event", "event"]
     assert [event.after["seq"] for event in first.upstreams[0].changes if event.after] == [1]
+
+    (last, _) = trace(lake, models, joined, 1).changes
+    assert last.after == {"id": 1, "name": None, "amount": 12}
+    assert [one.after["seq"] for one in last.upstreams[0].changes if one.after] == [2, 3]
+    assert last.notes == (f"{lake.table('names')} is joined as it is now",)
 
     versions = trace(lake, models, history, 1).changes
     assert [(change.action, dict(change.key)["id"]) for change in versions] == [

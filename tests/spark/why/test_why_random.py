@@ -42,7 +42,8 @@ MIDDLE = {
 TOPS = {
     "totals": (
         "customer",
-        "select customer, sum(amount) as total, count(*) as n, max(region) as region from {middle} group by customer",
+        "select customer, sum(amount) as total, count(*) as n, max(region) as region from {middle}"
+        " where customer is not null group by customer",
     ),
     "many": (
         "region",
