@@ -149,6 +149,15 @@ class Table:
         row: Mapping[str, Any] | None = self._run("lookup", key=key).data["row"]
         return row
 
+    def why(self, *key: object, version: int | str | None = None, depth: int | None = None) -> Answer:
+        """Follows the changes of the row with a primary key to the changes of upstream rows that made them.
+
+        `key` has one value for each column of the primary key, in their order. `version` selects the changes of one
+        version; None means the newest ones. `depth` is the number of layers of upstreams; None means all. `differs` of
+        the answer is True if no change row has this key.
+        """
+        return self._run("why", key=key, version=version, depth=depth)
+
     def compact(
         self,
         mode: CompactionMode = "auto",
