@@ -22,6 +22,7 @@ from arctic_runtime.catalog.observation.conflicts import (
 )
 from arctic_runtime.catalog.observation.views import observe_named_views, observe_reader_view
 from arctic_runtime.catalog.reader import CatalogReader, find_table
+from arctic_runtime.catalog.table_refs import read_table_refs
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.baseline import read_baseline
 from arctic_runtime.model.branch import BranchCommit, BranchState, list_abandoned_branches
@@ -286,6 +287,8 @@ def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | Non
 
 def observe_branch(reader: CatalogReader, name: TableName, branch: str) -> BranchState:
     """Returns the heads of the main branch and of `branch`, and the attempt that wrote each snapshot of the table."""
+    if reader.is_database:
+        return read_table_refs(reader, name).read_state(branch)
     table = reader.load_table(name.schema, name.name)
     tips = {ref: ref_found.snapshot_id for ref, ref_found in table.metadata.refs.items()}
     commits = {snapshot.snapshot_id: _branch_commit(snapshot) for snapshot in table.metadata.snapshots}
