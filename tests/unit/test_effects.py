@@ -262,6 +262,8 @@ def names_used(tree: ast.AST) -> Iterator[str]:
                 "SetProperties",
                 "set_tag",
                 "drop_tag",
+                "create_branch",
+                "_change_refs",
                 "create_table",
                 "write_internal_table",
                 "_drop_branch",

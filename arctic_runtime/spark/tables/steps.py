@@ -63,7 +63,7 @@ def perform_step(step: Step, context: Context) -> None:  # noqa: C901 - one case
         case DropTable(table):
             perform_statement("relation.drop", context.spark, _drop_statement(table, "table"))
         case DropBranches(table, branches):
-            drop_branches(context.spark, table, branches)
+            drop_branches(context.spark, context.reader, table, branches)
         case CreateChangeTable():
             create_change_table(step, context)
         case CreateAppended():
