@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -39,7 +39,7 @@ def commit_metadata(reader: CatalogReader, name: TableName, edit: Callable[[Meta
     If another writer commits at the same time, calls `edit` again with the new metadata, as often as the table's
     properties allow. Raises CommitConflict if others were faster each time, or if there is no such table.
     """
-    lost = 0
+    waits: Iterator[float] | None = None
     while True:
         current = reader.read_metadata_file(name.schema, name.name)
         if current is None:
@@ -49,10 +49,22 @@ def commit_metadata(reader: CatalogReader, name: TableName, edit: Callable[[Meta
         edited = edit(metadata)
         if edited == metadata or _swap_file(reader, name, file, metadata, edited):
             return
-        if lost >= _read_number(metadata, _RETRIES, _RETRIES_DEFAULT):
+        waits = compute_retry_waits(metadata["properties"]) if waits is None else waits
+        wait = next(waits, None)
+        if wait is None:
             raise CommitConflict(f"Another writer committed first.\n  while: change the metadata of {name}")
-        time.sleep(_compute_wait_seconds(metadata, lost))
-        lost += 1
+        time.sleep(wait)
+
+
+def compute_retry_waits(properties: Mapping[str, str]) -> Iterator[float]:
+    """Yields the seconds to wait before each further try of a commit to a table with these properties.
+
+    Each pause is twice as long as the one before, up to the longest.
+    """
+    shortest = _read_number(properties, _SHORTEST_WAIT, _SHORTEST_WAIT_DEFAULT)
+    longest = _read_number(properties, _LONGEST_WAIT, _LONGEST_WAIT_DEFAULT)
+    for lost in range(_read_number(properties, _RETRIES, _RETRIES_DEFAULT)):
+        yield min(shortest << lost, longest) / 1000
 
 
 def _swap_file(reader: CatalogReader, name: TableName, file: str, metadata: Metadata, edited: Metadata) -> bool:
@@ -85,7 +97,7 @@ def build_next_metadata(metadata: Metadata, edited: Metadata, file: str, now_ms:
     now = max(now_ms, metadata["last-updated-ms"], *(entry["timestamp-ms"] for entry in history[-1:]))
     if edited.get("current-snapshot-id") != metadata.get("current-snapshot-id"):
         history.append({"timestamp-ms": now, "snapshot-id": edited["current-snapshot-id"]})
-    most = max(1, _read_number(edited, _MOST_FILES, _MOST_FILES_DEFAULT))
+    most = max(1, _read_number(edited["properties"], _MOST_FILES, _MOST_FILES_DEFAULT))
     former = {"timestamp-ms": metadata["last-updated-ms"], "metadata-file": file}
     files = [*metadata.get("metadata-log", ()), former][-most:]
     return {**edited, "last-updated-ms": now, "snapshot-log": history, "metadata-log": files}
@@ -97,15 +109,8 @@ def _parse_number(file: str) -> int:
     return int(match[1]) if match else -1
 
 
-def _read_number(metadata: Metadata, key: str, default: int) -> int:
-    return int(metadata["properties"].get(key, default))
-
-
-def _compute_wait_seconds(metadata: Metadata, lost: int) -> float:
-    """Returns the pause after `lost` earlier pauses, each twice as long as the one before."""
-    shortest = _read_number(metadata, _SHORTEST_WAIT, _SHORTEST_WAIT_DEFAULT)
-    longest = _read_number(metadata, _LONGEST_WAIT, _LONGEST_WAIT_DEFAULT)
-    return float(min(shortest << lost, longest)) / 1000
+def _read_number(properties: Mapping[str, str], key: str, default: int) -> int:
+    return int(properties.get(key, default))
 
 
 def _delete_files(storage: FileIO, paths: Iterable[str]) -> None:

@@ -109,7 +109,7 @@ class CatalogReader:
     @property
     def can_change_refs(self) -> bool:
         """Whether branches and tags can be changed without Spark, whose next statement sees the change."""
-        return self.is_database and not self.profile.caches_tables
+        return self.can_edit_metadata and not self.profile.caches_tables
 
     @cached_property
     def capabilities(self) -> Capabilities:
