@@ -7,14 +7,14 @@ attempt, whose summaries have the attempt's token: if another process dropped th
 created it again on top of the current main. A table that is overwritten as a whole needs no branch: Iceberg itself
 checks that it is unchanged.
 
-Where it can, the catalog's client creates, publishes and drops branches, in milliseconds; statements of Spark do the
-same in other catalogs.
+For catalogs in a database or with a server, the catalog's client changes branches and tags, in milliseconds. For
+others, statements of Spark do the same.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -156,7 +156,7 @@ def publish_branch(attempt: Attempt, branch: WriterBranch) -> None:
     tip = _check_publishable(state, branch)
     try:
         if reader is not None and reader.can_change_refs:
-            _publish_in_metadata(attempt, reader, branch, tip)
+            _publish_by_client(attempt, reader, branch, tip)
         else:
             fast_forward(spark, branch.table, branch.name)
     except (ArcticError, *SPARK_ERRORS) as error:
@@ -164,7 +164,7 @@ def publish_branch(attempt: Attempt, branch: WriterBranch) -> None:
             raise
 
 
-def _publish_in_metadata(attempt: Attempt, reader: CatalogReader, branch: WriterBranch, tip: int) -> None:
+def _publish_by_client(attempt: Attempt, reader: CatalogReader, branch: WriterBranch, tip: int) -> None:
     """Moves main to the head of a branch and drops the branch, in one commit, which has `tip` or commits on top of it.
 
     What is known of the branch is checked again at the commit. Spark then computes anew what it keeps of the table.
@@ -284,29 +284,29 @@ def read_branch_state(spark: SparkSession, reader: CatalogReader | None, table: 
 def drop_branches(
     spark: SparkSession, reader: CatalogReader | None, table: TableName, branches: tuple[str, ...]
 ) -> None:
-    """Drops branches of a table; it is no error if some do not exist."""
-    for branch in branches:
-        _drop_branch("commit.drop_abandoned", spark, reader, table, branch)
+    """Drops branches of a table, if possible in one commit; it is no error if some do not exist."""
+    _drop_branches("commit.drop_abandoned", spark, reader, table, branches)
 
 
 def clear_away(attempt: Attempt, table: TableName, branch: str) -> None:
     """Drops a branch that is no longer needed; raises no error if this fails, since a later run drops it."""
     for _ in range(attempt.thresholds.drop_branch_attempts):
         with suppress(ArcticError, *SPARK_ERRORS):
-            _drop_branch("commit.drop_branch", attempt.spark, attempt.reader, table, branch)
+            _drop_branches("commit.drop_branch", attempt.spark, attempt.reader, table, (branch,))
             return
 
 
-def _drop_branch(
-    effect_name: str, spark: SparkSession, reader: CatalogReader | None, table: TableName, branch: str
+def _drop_branches(
+    effect_name: str, spark: SparkSession, reader: CatalogReader | None, table: TableName, branches: tuple[str, ...]
 ) -> None:
     if reader is not None and reader.can_change_refs:
-        _change_refs(effect_name, reader, table, partial(refs.remove_refs, names=(branch,), kind="branch"))
+        if branches:
+            _change_refs(effect_name, reader, table, partial(refs.remove_refs, names=branches, kind="branch"))
         return
-    drop = fill_statement(
-        "ALTER TABLE {table} DROP BRANCH IF EXISTS {branch}", table=quote_name(*table.parts), branch=quote_name(branch)
-    )
-    perform_statement(effect_name, spark, drop)
+    for branch in branches:
+        parts = {"table": quote_name(*table.parts), "branch": quote_name(branch)}
+        drop = fill_statement("ALTER TABLE {table} DROP BRANCH IF EXISTS {branch}", **parts)
+        perform_statement(effect_name, spark, drop)
 
 
 def _change_refs(effect_name: str, reader: CatalogReader, table: TableName, change: refs.RefChange) -> None:
@@ -338,14 +338,26 @@ def set_properties(effect_name: str, spark: SparkSession, table: TableName, valu
     perform_statement(effect_name, spark, fill_statement("ALTER TABLE {table} SET TBLPROPERTIES ({values})", **parts))
 
 
-def set_tag(effect_name: str, spark: SparkSession, table: TableName, tag: str, snapshot: int) -> None:
+def set_tag(
+    effect_name: str, spark: SparkSession, reader: CatalogReader, table: TableName, tag: str, snapshot: int
+) -> None:
     """Sets a tag of a table to a snapshot; if the tag exists at another snapshot, moves it."""
+    if reader.can_change_refs:
+        _change_refs(effect_name, reader, table, partial(refs.set_tag, tag=tag, snapshot=snapshot))
+        return
     parts = {"table": quote_name(*table.parts), "tag": quote_name(tag), "v": quote_number(snapshot)}
     template = "ALTER TABLE {table} CREATE OR REPLACE TAG {tag} AS OF VERSION {v}"
     perform_statement(effect_name, spark, fill_statement(template, **parts))
 
 
-def drop_tag(effect_name: str, spark: SparkSession, table: TableName, tag: str) -> None:
-    """Drops a tag of a table; does nothing if the tag does not exist."""
-    parts = {"table": quote_name(*table.parts), "tag": quote_name(tag)}
-    perform_statement(effect_name, spark, fill_statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", **parts))
+def drop_tags(
+    effect_name: str, spark: SparkSession, reader: CatalogReader, table: TableName, tags: Sequence[str]
+) -> None:
+    """Drops tags of a table, if possible in one commit; it is no error if some do not exist."""
+    if reader.can_change_refs:
+        if tags:
+            _change_refs(effect_name, reader, table, partial(refs.remove_refs, names=tags, kind="tag"))
+        return
+    for tag in tags:
+        parts = {"table": quote_name(*table.parts), "tag": quote_name(tag)}
+        perform_statement(effect_name, spark, fill_statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", **parts))
