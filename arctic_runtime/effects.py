@@ -117,6 +117,14 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "clone.remove_files": Effect("repeatable", "Deletes own files of a clone that belong to no snapshot."),
         "clone.note_use": Effect("repeatable", "Notes that a clone is in use, although its run changed nothing."),
         "clone.drop_tag": Effect("repeatable", "Drops a tag of the origin of a clone that is gone."),
+        # Builds that are published as a whole.
+        "build.begin": Effect("once", "Creates the file of a branch, with the tables that the catalog has."),
+        "build.remove": Effect("repeatable", "Removes the file of a branch."),
+        "build.copy_metadata": Effect("repeatable", "Copies the metadata file of a table that a branch may change."),
+        "build.write_metadata": Effect("repeatable", "Writes a metadata file in which a table has the tag of a build."),
+        "build.remove_copies": Effect("repeatable", "Deletes copies of metadata files that no table has."),
+        "build.tag": Effect("repeatable", "Tags the version of a table that a build has not changed."),
+        "build.publish": Effect("repeatable", "Makes all tables and views of a build visible in one transaction."),
         # Rows are forgotten.
         "forget.keys": Effect("repeatable", "Creates or replaces the table of keys that are being forgotten."),
         "forget.mark": Effect("repeatable", "Notes up to where change rows are about to be forgotten."),

@@ -110,6 +110,9 @@ class Profile:
     clone_ttl_seconds: float | None = field(default=14 * 86_400.0, compare=False)
     """Time after its last use at which a clone of a model in this environment is dropped; None for never."""
 
+    is_branch: bool = False
+    """Whether the catalog is a branch: others still read the files that its tables had at its beginning."""
+
     thresholds: Thresholds = field(default=Thresholds(), compare=False)
     """Thresholds of all work with this profile; they are ignored when profiles are compared."""
 
@@ -201,6 +204,14 @@ class Profile:
         if store is not None and not any(store.bundle in self.settings.get(key, "") for key in places):
             named.append(store.jar_group)
         return tuple(dict.fromkeys([*named, *self.catalog_kind.list_jar_groups(self.catalog_properties)]))
+
+    def with_branch(self, file: Path) -> Profile:
+        """Returns this profile with the branch in the SQLite file `file` in the place of its catalog."""
+        own = build_embedded_properties(
+            file, self.catalog_properties.get("warehouse", ""), self.thresholds.commits.lock_wait_seconds
+        )
+        stored = {key: value for key, value in self.catalog_properties.items() if not key.startswith("jdbc.")}
+        return replace(self, catalog_properties={**stored, **own}, is_branch=True)
 
     def with_jars(self, group: str) -> Profile:
         """Returns this profile with one more group of further JARs for Spark, such as `kafka`."""

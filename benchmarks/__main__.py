@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks import (
     analysis,
+    builds,
     clone,
     compaction,
     flatness,
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "partial": lambda options: partial.measure(options.rows),
     "lookup": lambda options: lookup.measure(options.rows),
     "flatness": lambda options: flatness.measure(options.rows),
+    "builds": lambda _: builds.measure(),
     "clone": lambda options: clone.measure(options.rows),
     "forget": lambda options: forget.measure(options.rows),
     "compaction": lambda options: compaction.measure(options.rows),

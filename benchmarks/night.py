@@ -50,15 +50,15 @@ def measure(rounds: int = 3) -> list[Measurement]:
         _write_project(folder)
         reader = CatalogReader(Profile.for_embedded(folder / "warehouse"))
         reader.create_namespace("landing")
-        orders = reader.catalog.create_table(("landing", "orders"), _orders(0, ROWS).schema)
-        orders.append(_orders(0, ROWS))
-        customers = _customers()
+        orders = reader.catalog.create_table(("landing", "orders"), build_orders(0, ROWS).schema)
+        orders.append(build_orders(0, ROWS))
+        customers = build_customers()
         reader.catalog.create_table(("landing", "customers"), customers.schema).append(customers)
         dbt(folder, "run", "arctic")
         nights = iter(range(rounds + 1))
 
         def run_ours() -> None:
-            orders.append(_orders(ROWS + next(nights) * NEW_ROWS, NEW_ROWS))
+            orders.append(build_orders(ROWS + next(nights) * NEW_ROWS, NEW_ROWS))
             dbt(folder, "run", "arctic")
 
         times = side_by_side({"ours": run_ours, "tables": partial(dbt, folder, "run", "table")}, rounds)
@@ -90,7 +90,7 @@ def _write_project(folder: Path) -> None:
         (folder / "models" / f"{name}.sql").write_text(f"{config}\n{query}\n")
 
 
-def _orders(first: int, count: int) -> pa.Table:
+def build_orders(first: int, count: int) -> pa.Table:
     ids = range(first, first + count)
     columns = {
         "id": list(ids),
@@ -101,5 +101,5 @@ def _orders(first: int, count: int) -> pa.Table:
     return pa.table(columns)
 
 
-def _customers() -> pa.Table:
+def build_customers() -> pa.Table:
     return pa.table({"customer": list(range(CUSTOMERS)), "name": [f"name {i}" for i in range(CUSTOMERS)]})

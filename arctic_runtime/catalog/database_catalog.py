@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange
 from arctic_runtime.catalog.foreign_types import make_readable
+from arctic_runtime.model.names import TableName
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -139,6 +141,89 @@ class DatabaseCatalog:
         )
         with self._get_sql_engine().begin() as connection:
             return int(connection.execute(statement).rowcount) == 1
+
+    def list_pointers(self) -> list[Pointer]:
+        """Lists the pointers of all tables and views; one query reads them, so all were current at the same time."""
+        from pyiceberg.catalog.sql import IcebergTables as Tables
+        from sqlalchemy import select
+
+        query = select(Tables.table_namespace, Tables.table_name, Tables.iceberg_type, Tables.metadata_location).where(
+            Tables.catalog_name == self._profile.catalog
+        )
+        with self._get_sql_engine().connect() as connection:
+            return [
+                Pointer(TableName(self._profile.catalog, namespace, name), kind or "TABLE", str(location))
+                for namespace, name, kind, location in connection.execute(query)
+            ]
+
+    def find_pointer(self, table: TableName) -> Pointer | None:
+        """Returns the pointer of a table or view; None if it does not exist."""
+        found_kind, file = self.list_metadata_files((table.schema,)).get((table.schema, table.name), ("other", ""))
+        return Pointer(table, found_kind.upper(), file) if file else None
+
+    def list_namespaces(self) -> dict[str, dict[str, str]]:
+        """Returns the properties of each namespace that has any, by its name."""
+        from pyiceberg.catalog.sql import IcebergNamespaceProperties as Namespaces
+        from sqlalchemy import select
+
+        query = select(Namespaces.namespace, Namespaces.property_key, Namespaces.property_value).where(
+            Namespaces.catalog_name == self._profile.catalog
+        )
+        properties: dict[str, dict[str, str]] = {}
+        with self._get_sql_engine().connect() as connection:
+            for namespace, key, value in connection.execute(query):
+                properties.setdefault(namespace, {})[key] = value
+        return properties
+
+    def apply_changes(self, changes: Sequence[PointerChange]) -> list[TableName]:
+        """Applies changes of pointers in one transaction, if each table still has the pointer from before its change.
+
+        Returns the tables that have another one; if there are any, nothing was changed. A table that has the pointer
+        after its change already counts as changed, so a call can be repeated if its result was lost.
+        """
+        from sqlalchemy.exc import IntegrityError
+
+        ordered = sorted(changes, key=lambda change: change.table)
+        try:
+            with self._get_sql_engine().connect() as connection, connection.begin() as transaction:
+                others = [change.table for change in ordered if not self._apply_change(connection, change)]
+                if others:
+                    transaction.rollback()
+        except IntegrityError:  # Another writer has created one of the tables at the same time.
+            return [change.table for change in ordered if change.before is None]
+        return others
+
+    def _apply_change(self, connection: Any, change: PointerChange) -> bool:
+        """Changes the pointer of one table; returns whether it has the wanted one now."""
+        from pyiceberg.catalog.sql import IcebergTables as Tables
+        from sqlalchemy import delete, insert, select, update
+
+        before, after = change.before, change.after
+        here = {
+            "catalog_name": self._profile.catalog,
+            "table_namespace": change.table.schema,
+            "table_name": change.table.name,
+        }
+        known = connection.execute(select(Tables.metadata_location).filter_by(**here)).scalar()
+        wanted = after.file if after else None
+        if known == wanted:
+            return True
+        if known != (before.file if before else None):
+            return False
+        if after is None:
+            result = connection.execute(delete(Tables).filter_by(**here, metadata_location=known))
+        elif before is None:
+            result = connection.execute(
+                insert(Tables).values(**here, metadata_location=wanted, iceberg_type=after.kind)
+            )
+        else:
+            values = {
+                "metadata_location": wanted,
+                "previous_metadata_location": known,
+                "iceberg_type": after.kind,
+            }
+            result = connection.execute(update(Tables).filter_by(**here, metadata_location=known).values(**values))
+        return int(result.rowcount) == 1
 
     def read_metadata_text(self, location: str) -> bytes:
         """Returns the text of a metadata file; the files that were read or written last are kept in memory."""

@@ -7,14 +7,18 @@ writer was faster. What pyiceberg does not know of the metadata stays as it is.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from arctic_runtime.catalog.metadata_files import name_metadata_file, open_storage, write_metadata_file
+from arctic_runtime.catalog.metadata_files import (
+    name_metadata_file,
+    open_storage,
+    parse_file_number,
+    write_metadata_file,
+)
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.names import TableName
@@ -30,7 +34,6 @@ _IS_DELETED = "write.metadata.delete-after-commit.enabled"
 _RETRIES, _RETRIES_DEFAULT = "commit.retry.num-retries", 4
 _SHORTEST_WAIT, _SHORTEST_WAIT_DEFAULT = "commit.retry.min-wait-ms", 100
 _LONGEST_WAIT, _LONGEST_WAIT_DEFAULT = "commit.retry.max-wait-ms", 60_000
-_NUMBER = re.compile(r"(\d+)-")
 
 
 def commit_metadata(reader: CatalogReader, name: TableName, edit: Callable[[Metadata], Metadata]) -> None:
@@ -73,7 +76,8 @@ def _swap_file(reader: CatalogReader, name: TableName, file: str, metadata: Meta
     Returns whether it was. Deletes files that no metadata names any more.
     """
     following = build_next_metadata(metadata, edited, file, round(1000 * time.time()))
-    address = name_metadata_file(following, _parse_number(file) + 1)
+    number = parse_file_number(file)
+    address = name_metadata_file(following, 0 if number is None else number + 1)
     text = write_metadata_file(reader, address, following)
     storage = open_storage(reader, following, address)
     if not reader.swap_metadata_file(name.schema, name.name, file, address):
@@ -101,12 +105,6 @@ def build_next_metadata(metadata: Metadata, edited: Metadata, file: str, now_ms:
     former = {"timestamp-ms": metadata["last-updated-ms"], "metadata-file": file}
     files = [*metadata.get("metadata-log", ()), former][-most:]
     return {**edited, "last-updated-ms": now, "snapshot-log": history, "metadata-log": files}
-
-
-def _parse_number(file: str) -> int:
-    """Returns the number of a metadata file; -1 if its name has none."""
-    match = _NUMBER.match(file.rpartition("/")[2])
-    return int(match[1]) if match else -1
 
 
 def _read_number(properties: Mapping[str, str], key: str, default: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
+_NUMBER = re.compile(r"(?:^|/)(\d+)-[^/]*\.metadata\.json$")
+
 
 def read_metadata(reader: CatalogReader, name: TableName) -> dict[str, Any] | None:
     """Reads the metadata file of a table's current version; None if there is no such table."""
@@ -23,13 +26,29 @@ def read_metadata(reader: CatalogReader, name: TableName) -> dict[str, Any] | No
 
 def read_metadata_file(table: Table) -> dict[str, Any]:
     """Reads the metadata file of a table that was loaded."""
+    return _read_json(table.io, table.metadata_location)
+
+
+def read_metadata_at(reader: CatalogReader, address: str) -> dict[str, Any]:
+    """Reads the metadata file of a table at `address`."""
+    from pyiceberg.io import load_file_io
+
+    return _read_json(load_file_io(reader.catalog.properties, address), address)
+
+
+def _read_json(file_io: FileIO, address: str) -> dict[str, Any]:
     from pyiceberg.serializers import Compressor
 
-    location = table.metadata_location
-    decompress = Compressor.get_compressor(location).stream_decompressor
-    with table.io.new_input(location).open() as stream, decompress(stream) as content:
+    decompress = Compressor.get_compressor(address).stream_decompressor
+    with file_io.new_input(address).open() as stream, decompress(stream) as content:
         metadata: dict[str, Any] = json.loads(content.read())
     return metadata
+
+
+def parse_file_number(address: str) -> int | None:
+    """Returns the number of a metadata file among those of its table, from its name; None if it has none."""
+    match = _NUMBER.search(address)
+    return int(match[1]) if match else None
 
 
 def write_metadata(reader: CatalogReader, name: TableName, metadata: Mapping[str, Any]) -> str:

@@ -163,6 +163,13 @@ class CatalogReader:
         """
         return self._calls.perform_change(effect_name, what, change)
 
+    def ask_catalog(self, what: str, question: Callable[[], T]) -> T:
+        """Calls `question`, which only reads the catalog, and returns its result; retries while the catalog is locked.
+
+        `what` describes the question in errors. Raises CatalogError if the catalog does not answer.
+        """
+        return self._ask(what, question)
+
     def list_relations(self, namespace: str) -> dict[str, RelationKind]:
         """Returns the kind of each table and view in the namespace, by its name; empty if the namespace is missing."""
         database = self._database
@@ -285,9 +292,14 @@ class CatalogReader:
 
         Returns whether it was; the catalog must be in a database.
         """
+        return self.database.swap_metadata_location(namespace, name, expected, address)
+
+    @property
+    def database(self) -> DatabaseCatalog:
+        """Reader of the database in which the catalog is stored; the catalog must be in a database."""
         database = self._database
         assert database is not None
-        return database.swap_metadata_location(namespace, name, expected, address)
+        return database
 
     def read_metadata_file(self, namespace: str, name: str) -> tuple[str, bytes] | None:
         """Returns the address and the text of a table's current metadata file; None if there is no such table.

@@ -7,12 +7,16 @@ from the metadata alone, and the only files that are ever deleted are in the tab
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from arctic_runtime.catalog.metadata_files import name_metadata_file, read_metadata_file, write_metadata_file
+from arctic_runtime.catalog.metadata_files import (
+    name_metadata_file,
+    parse_file_number,
+    read_metadata_file,
+    write_metadata_file,
+)
 from arctic_runtime.catalog.observation.manifests import read_entries
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.storage.disk_files import is_inside, list_folder, parse_path
@@ -25,7 +29,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 _MOST_FILES = "write.metadata.previous-versions-max"
-_NUMBER = re.compile(r"(\d+)-[^/]*\.metadata\.json$")
 
 
 def expire_in_metadata(reader: CatalogReader, name: TableName, snapshots: Collection[int]) -> None:
@@ -51,9 +54,9 @@ def expire_in_metadata(reader: CatalogReader, name: TableName, snapshots: Collec
 def _expire_in_file(reader: CatalogReader, name: TableName, table: Table, gone: Collection[int]) -> None:
     """Writes a metadata file without the snapshots `gone`, and makes it the current one."""
     current = table.metadata_location
-    match = _NUMBER.search(current)
+    number = parse_file_number(current)
     metadata = remove_snapshots(read_metadata_file(table), gone, current)
-    address = name_metadata_file(metadata, int(match[1]) + 1 if match else 0)
+    address = name_metadata_file(metadata, 0 if number is None else number + 1)
     write_metadata_file(reader, address, metadata)
     if not reader.swap_metadata_file(name.schema, name.name, current, address):
         raise CommitConflict(f"Another writer committed first.\n  while: remove snapshots from the metadata of {name}")

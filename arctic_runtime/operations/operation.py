@@ -162,6 +162,9 @@ class Operation:
     needs_confirmation: bool = False
     """True if the operation is only planned unless the user confirms it."""
 
+    needs_admin: bool = False
+    """True if the operation replaces or drops rows, so that only administrators of a service may ask for it."""
+
     needs_query: bool = False
     """Whether the model's query must be compiled."""
 

@@ -15,6 +15,9 @@ from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from arctic_runtime.catalog.reader import CatalogReader
+    from arctic_runtime.model.table import Model
+
 Readers = Callable[[TableName], Iterable[TableName]]
 """Function that returns the tables of the models that may read a table; versions that these need do not expire."""
 
@@ -63,13 +66,25 @@ def perform_refresh(
     table = refresh.table
     if not with_upkeep:
         return Refreshed(replace(outcome, timings=table.timings.list_seconds()))
-    failures = _run_upkeep(
-        {
-            "compaction": lambda: compact_if_due(table),
-            "expiry": lambda: expire_if_due(table, readers(table.model.table)),
-        }
-    )
+    upkeep = {"compaction": lambda: compact_if_due(table)}
+    if not planner.reader.profile.is_branch:
+        upkeep["expiry"] = lambda: expire_if_due(table, readers(table.model.table))
+    failures = _run_upkeep(upkeep)
     return Refreshed(replace(outcome, timings=table.timings.list_seconds()), failures)
+
+
+def expire_after_publication(
+    model: Model, reader: CatalogReader, session: Callable[[], SparkSession], readers: Readers
+) -> dict[str, str]:
+    """Expires old versions of a model that a build has published; for on a branch nothing expires.
+
+    Returns the error message by the name of the upkeep, `expiry`, if it failed, and else nothing.
+    """
+    from arctic_runtime.spark.maintenance.expiry import expire_if_due
+    from arctic_runtime.spark.tables.table_session import TableSession
+
+    table = TableSession(model, reader, session)
+    return _run_upkeep({"expiry": lambda: expire_if_due(table, readers(model.table))})
 
 
 def _note_use(planner: RefreshPlanner, planned: PlannedRefresh, session: Callable[[], SparkSession]) -> None:

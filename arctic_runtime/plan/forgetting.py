@@ -46,7 +46,7 @@ def split_outdated_snapshots(table: Snapshots, cut: int) -> tuple[tuple[int, ...
 
     Returns the snapshot ids of the removable snapshots, and those of the kept ones.
     """
-    protected = table.held | set(table.view_tags.values())
+    protected = table.held | {*table.view_tags.values(), *table.cut_tags.values()}
     older = [snapshot.id for snapshot in (*table.lineage, *table.others) if snapshot.sequence < cut]
     return tuple(snapshot for snapshot in older if snapshot not in protected), tuple(
         snapshot for snapshot in older if snapshot in protected

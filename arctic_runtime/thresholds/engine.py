@@ -14,6 +14,9 @@ class CommitThresholds:
     attempts: int = 5
     """Maximum number of attempts of a run; after each commit conflict it starts again."""
 
+    cut_seconds: float = 5 * 86_400.0
+    """Time for which the tables of a build keep the tag of its publication, and so the rows that they had then."""
+
     drop_branch_attempts: int = 5
     """Maximum number of attempts to drop a branch that is no longer needed."""
 

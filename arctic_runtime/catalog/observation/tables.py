@@ -50,7 +50,7 @@ from arctic_runtime.model.properties import (
     VIEW_TAG_PREFIX,
 )
 from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
-from arctic_runtime.model.savepoint import Savepoint
+from arctic_runtime.model.savepoint import Savepoint, parse_cut
 from arctic_runtime.model.sources.ingestion import Progress, SourceProgress, time_of
 from arctic_runtime.model.state import (
     BaseState,
@@ -279,6 +279,7 @@ def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | Non
         tuple(_build_kept_snapshot(snapshot) for snapshot in by_age if snapshot.snapshot_id not in behind),
         frozenset(_walk_protected(table, frozenset(behind))),
         {name: ref.snapshot_id for name, ref in table.metadata.refs.items() if _is_view_tag(name, ref)},
+        {name: ref.snapshot_id for name, ref in table.metadata.refs.items() if _is_cut(name, ref)},
         shares_files(table.properties),
         can_expire=not shares_files(table.properties) or reader.can_edit_metadata,
     )
@@ -358,15 +359,19 @@ def _is_view_tag(name: str, ref: SnapshotRef) -> bool:
     return name.startswith(VIEW_TAG_PREFIX) and ref.snapshot_ref_type == "tag"
 
 
+def _is_cut(name: str, ref: SnapshotRef) -> bool:
+    return parse_cut(name) is not None and ref.snapshot_ref_type == "tag"
+
+
 def _walk_protected(table: Table, behind: frozenset[int]) -> Iterator[int]:
-    """Yields the snapshots that a tag or branch keeps, except tags for a view and the main branch.
+    """Yields the snapshots that a tag or branch keeps, except tags for a view or a cut, and the main branch.
 
     A branch also keeps the ancestors of its head, down to the first one in `behind`, the snapshots of the main branch.
     """
     parents = _map_parents(table)
     for name, ref in table.metadata.refs.items():
         at: int | None = ref.snapshot_id
-        if name != "main" and not _is_view_tag(name, ref):
+        if name != "main" and not _is_view_tag(name, ref) and not _is_cut(name, ref):
             yield ref.snapshot_id
         while at is not None and at not in behind and ref.snapshot_ref_type == "branch":
             yield at

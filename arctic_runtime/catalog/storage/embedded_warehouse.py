@@ -13,7 +13,7 @@ from arctic_runtime.errors import CatalogError
 from arctic_runtime.profile import Profile
 
 # The definition of the tables that Iceberg's JDBC catalog creates itself with jdbc.schema-version=V1.
-_CATALOG_TABLES = (
+CATALOG_TABLES = (
     """create table if not exists iceberg_tables (
         catalog_name varchar(255) not null,
         table_namespace varchar(255) not null,
@@ -43,7 +43,8 @@ def prepare_warehouse(profile: Profile) -> None:
     file = profile.sqlite_file
     if file is not None:
         _create_catalog(profile, file)
-        claim_store(profile, file)
+        if not profile.is_branch:
+            claim_store(profile, file)
 
 
 def _create_catalog(profile: Profile, file: Path) -> None:
@@ -53,7 +54,7 @@ def _create_catalog(profile: Profile, file: Path) -> None:
             raise PermissionError(13, "Permission denied")
         with closing(sqlite3.connect(file, timeout=profile.thresholds.commits.lock_wait_seconds)) as connection:
             connection.execute("pragma journal_mode=wal")
-            for statement in _CATALOG_TABLES:
+            for statement in CATALOG_TABLES:
                 connection.execute(statement)
     except (OSError, sqlite3.Error) as error:
         raise _build_unusable_error(file, error) from error

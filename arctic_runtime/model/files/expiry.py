@@ -42,6 +42,9 @@ class Snapshots:
     view_tags: Mapping[str, int] = field(default_factory=dict)
     """Maps each tag that arctic set for a view to the id of the snapshot that the tag keeps."""
 
+    cut_tags: Mapping[str, int] = field(default_factory=dict)
+    """Maps the name of each cut of a build to the id of the snapshot that it keeps."""
+
     shares_files: bool = False
     """Whether files of the table may belong to another table as well, so that expiry may not delete any."""
 

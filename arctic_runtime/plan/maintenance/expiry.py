@@ -21,6 +21,7 @@ from arctic_runtime.model.files.expiry import (
     SnapshotUse,
 )
 from arctic_runtime.model.run_summary import find_last_load, run_commits
+from arctic_runtime.model.savepoint import parse_cut
 from arctic_runtime.model.state import ChangeTableState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
@@ -58,7 +59,8 @@ def plan_snapshot_expiry(
     }
     if state.appended is not None:
         needs[str(model.table)] = lambda _: _list_keyless_needs(state.appended, wanted)
-    tags = tuple(_list_idle_tags(state, use.tables, now_ms, thresholds.expiry))
+    idle = _list_idle_tags(state, use.tables, now_ms, thresholds.expiry)
+    tags = (*idle, *_list_old_cuts(use.tables, now_ms - 1000 * age))
     steps: list[ExpireSnapshots] = []
     kept_snapshots: list[Kept] = []
     for table in _remove_tags(use.tables, tags):
@@ -109,12 +111,17 @@ def describe_expiry(plan: ExpiryPlan, verb: str) -> list[str]:
     """Describes the plan for users, as lines of text; `verb` is "to go" before its execution and "gone" afterwards."""
     lines = _describe_changelog_compaction(plan, verb)
     lines += [f"{verb}: {describe_release(step)}" for step in plan.clones]
-    lines += [f"{verb}: tag {tag} of {step.table}, which no view reads" for step in plan.tags for tag in step.tags]
+    lines += [f"{verb}: {_describe_tag(step, tag)}" for step in plan.tags for tag in step.tags]
     lines += [f"{verb}: {len(step.snapshots)} snapshot(s) of {step.table}" for step in plan.steps]
     for snapshot in plan.kept:
         newer = "" if snapshot.alone else " and newer"
         lines.append(f"kept: {snapshot.table}, snapshot {snapshot.snapshot}{newer}: {snapshot.reason}")
     return lines or ["nothing to do"]
+
+
+def _describe_tag(step: DropTags, tag: str) -> str:
+    is_cut = parse_cut(tag) is not None
+    return f"old cut {tag} of {step.table}" if is_cut else f"tag {tag} of {step.table}, which no view reads"
 
 
 def _describe_changelog_compaction(plan: ExpiryPlan, verb: str) -> list[str]:
@@ -148,6 +155,14 @@ def _list_idle_tags(
             yield DropTags(table.table, tuple(sorted(idle)))
 
 
+def _list_old_cuts(tables: Sequence[Snapshots], until_ms: float) -> Iterator[DropTags]:
+    """Yields steps that drop the cuts of builds which were published before `until_ms`."""
+    for table in tables:
+        old = sorted(name for name in table.cut_tags if (parse_cut(name) or 0) < until_ms)
+        if old:
+            yield DropTags(table.table, tuple(old))
+
+
 def _map_replacement_times(table: Snapshots) -> dict[int, int]:
     """Maps the id of each snapshot to the time at which a newer one replaced it; the newest snapshot has no entry.
 
@@ -158,11 +173,12 @@ def _map_replacement_times(table: Snapshots) -> dict[int, int]:
 
 
 def _remove_tags(tables: Sequence[Snapshots], dropped: Sequence[DropTags]) -> Iterator[Snapshots]:
-    """Yields the tables without view tags; the snapshots of view tags that are not in `dropped` are added to `held`."""
+    """Yields the tables without tags of views and cuts; snapshots of those not in `dropped` are added to `held`."""
     gone = {(step.table, tag) for step in dropped for tag in step.tags}
     for table in tables:
-        left = {snapshot_id for tag, snapshot_id in table.view_tags.items() if (table.table, tag) not in gone}
-        yield replace(table, held=table.held | left, view_tags={})
+        tags = [*table.view_tags.items(), *table.cut_tags.items()]
+        left = {snapshot_id for tag, snapshot_id in tags if (table.table, tag) not in gone}
+        yield replace(table, held=table.held | left, view_tags={}, cut_tags={})
 
 
 def cut_of(needs: Sequence[tuple[int, str]]) -> int:

@@ -64,7 +64,7 @@ def build_application(
         _add_metrics(app, metrics)
     files = list_page_paths()
     app.router.routes.extend(Route(path, serve_page) for path in files)
-    app.openapi = lambda: _describe_interface(app, bool(settings.token))  # type: ignore[method-assign]
+    app.openapi = lambda: _describe_interface(app, settings.has_users)  # type: ignore[method-assign]
     add_problems(app)
     public = {*OPEN_PATHS, *files}
     app.add_middleware(Guard, settings=settings, is_public=public.__contains__)

@@ -19,6 +19,7 @@ from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.columns import IS_CURRENT
 from arctic_runtime.model.forgetting import Certificate, Forget, ForgetPlan, TableForgotten
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.savepoint import parse_cut
 from arctic_runtime.model.state import require_built
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.forget import erase_dead_letters
@@ -125,20 +126,21 @@ class Forgetting:
     def _drop_savepoints(self, keys_by_table: KeysByTable) -> dict[TableName, tuple[str, ...]]:
         """Drops the savepoints whose files contain rows to forget; returns their names by table.
 
-        If the request does not allow this, deletes the keys that it has stored and raises ConfigError.
+        Cuts of builds are dropped in any case. If the request does not allow to drop others, deletes the keys that it
+        has stored and raises ConfigError.
         """
         names_by_table = {
             table: list_holding_savepoints(self._tables.open_session(table), keys)
             for table, keys in keys_by_table.items()
         }
-        if any(names_by_table.values()) and not self.request.drop_savepoints:
-            named = "".join(
-                f"  found: {name} of {table}\n" for table, names in names_by_table.items() for name in names
-            )
+        by_users = [
+            f"{name} of {table}" for table, names in names_by_table.items() for name in names if parse_cut(name) is None
+        ]
+        if by_users and not self.request.drop_savepoints:
             self._search.drop_keys(keys_by_table)
             raise ConfigError(
                 f"{self.root.table}: savepoints hold rows that are to be forgotten; nothing was done.",
-                actual=", ".join(named),
+                actual=", ".join(by_users),
                 fix="add --drop-savepoints, or drop them by `arctic savepoint MODEL NAME --drop`",
             )
         for table, names in names_by_table.items():

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from dbt.adapters.contracts.connection import Credentials
 from dbt_common.exceptions import DbtRuntimeError
 
+from arctic_runtime.catalog.branch.catalog_branch import check_branches
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.plan.config.maintenance_settings import read_clone_ttl
 from arctic_runtime.profile import KEPT, Profile, mask_secrets, place_warehouse
@@ -20,6 +21,7 @@ from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import Thresholds
 from dbt.adapters.arctic.connections.target_type import check_target_type, show_target_type
 
+_PUBLISH = ("model", "build")
 _OTHER_ADAPTERS_KEYS = {
     "host": "there is no host: give `warehouse`, or `method: connect` with `url`",
     "port": "there is no port: with `method: connect` it is part of `url`",
@@ -35,9 +37,10 @@ class ArcticCredentials(Credentials):
     there too, and `catalog_config` has the properties of the store. `keep_alive` is the time for which an embedded
     Spark is kept without use; None for the default, which depends on the place where the command runs. `clone_ttl` is
     the time after which a clone of a model of this target is dropped if nobody uses it. With `clone_from_state`, a run
-    with `--defer` makes missing models clones of those of the state. `target_type` is the value of
-    `target.type` in Jinja, if it is not to be `arctic`. Unknown or contradictory keys raise DbtRuntimeError, which dbt
-    shows together with the names of profile and target.
+    with `--defer` makes missing models clones of those of the state. With `publish: build`, all models of a build
+    become visible together, after its tests; with `publish: model`, each after its own run. `target_type` is the value
+    of `target.type` in Jinja, if it is not to be `arctic`. Unknown or contradictory keys raise DbtRuntimeError, which
+    dbt shows together with the names of profile and target.
     """
 
     database: str = "lake"
@@ -52,6 +55,7 @@ class ArcticCredentials(Credentials):
     keep_alive: str | int | None = None
     clone_ttl: str | bool | None = None
     clone_from_state: bool = False
+    publish: str = "model"
     target_type: str | None = None
 
     thresholds: ClassVar[Thresholds] = Thresholds()
@@ -77,6 +81,7 @@ class ArcticCredentials(Credentials):
             self._refuse_what_is_the_servers()
         self.to_profile(Path.cwd())
         self._check_serve()
+        self._check_publish()
         check_target_type(self.target_type)
         if self.target_type is not None:
             show_target_type()
@@ -86,6 +91,18 @@ class ArcticCredentials(Credentials):
         if self.serve:
             try:
                 read_settings(self.serve)
+            except ConfigError as error:
+                raise DbtRuntimeError(str(error)) from error
+
+    def _check_publish(self) -> None:
+        if self.publish not in _PUBLISH:
+            raise DbtRuntimeError(
+                f"`publish` is {self.publish!r}: write `model`, so that each model is published by its own run, or "
+                "`build`, so that all models of a build are published together, after its tests"
+            )
+        if self.publish == "build":
+            try:
+                check_branches(self.to_profile(Path.cwd()))
             except ConfigError as error:
                 raise DbtRuntimeError(str(error)) from error
 
@@ -119,6 +136,7 @@ class ArcticCredentials(Credentials):
             "keep_alive",
             "clone_ttl",
             "clone_from_state",
+            "publish",
             "target_type",
         )
 
@@ -202,6 +220,7 @@ PROFILE_KEYS = (
     "keep_alive",
     "clone_ttl",
     "clone_from_state",
+    "publish",
     "target_type",
 )
 

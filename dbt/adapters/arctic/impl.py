@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import sys
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from multiprocessing.context import SpawnContext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dbt.adapters.base import BaseRelation, available
@@ -20,6 +22,7 @@ from dbt.adapters.contracts.relation import RelationConfig, RelationType
 from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
 from dbt.adapters.sql import SQLAdapter
+from dbt.flags import get_flags
 from dbt_common.contracts.constraints import ConstraintType
 from dbt_common.contracts.metadata import CatalogTable
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
@@ -41,10 +44,12 @@ from arctic_runtime.model.properties import (
 )
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine.session_pool import get_pool, lend_session
 from arctic_runtime.spark.engine.statement import quote_text
 from dbt.adapters.arctic.connections.debug import report_debug
 from dbt.adapters.arctic.connections.handle import SessionHandle
 from dbt.adapters.arctic.connections.manager import ArcticConnectionManager
+from dbt.adapters.arctic.connections.thread_reader import get_thread_reader
 from dbt.adapters.arctic.materialize import clones, history, python_models, seeds, table_operations
 from dbt.adapters.arctic.materialize import maintain as maintenance
 from dbt.adapters.arctic.materialize.foreign_config import warn_of_ignored_grants
@@ -53,6 +58,13 @@ from dbt.adapters.arctic.materialize.served_keys import check_served
 from dbt.adapters.arctic.project import package_macros
 from dbt.adapters.arctic.project.keys import missing_keys
 from dbt.adapters.arctic.project.sources import list_origins, list_source_tables
+from dbt.adapters.arctic.publication.build import (
+    BRANCH_COMMANDS,
+    FOLDER,
+    OPERATIONS_AFTER_BUILDS,
+    Build,
+    build_operation_error,
+)
 from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshness, spark_metadata
 from dbt.adapters.arctic.relations.column import ArcticColumn
 from dbt.adapters.arctic.relations.date_functions import DATE_FUNCTIONS
@@ -124,6 +136,7 @@ class ArcticAdapter(SparkAdapter):
         self._sources: tuple[Any, ...] = ()
         self._keyless_tables: frozenset[str] = frozenset()
         self._readers = Readers((), ())
+        self._build: Build | None = None
         constraints.declare_enforced(maintenance.MATERIALIZATION)
         # Warnings of pyiceberg about files are of no use to dbt's users.
         logging.getLogger("pyiceberg").setLevel(logging.ERROR)
@@ -135,8 +148,13 @@ class ArcticAdapter(SparkAdapter):
         """The target of `profiles.yml` in the form that `arctic_runtime` uses."""
         return self.connections.arctic_profile
 
-    @cached_property
+    @property
     def catalog_reader(self) -> CatalogReader:
+        """Reads the catalog that this thread uses: that of `use_reader`, or the target's."""
+        return get_thread_reader() or self._own_reader
+
+    @cached_property
+    def _own_reader(self) -> CatalogReader:
         return CatalogReader(self.profile)
 
     def spark_session(self) -> SparkSession:
@@ -167,7 +185,61 @@ class ArcticAdapter(SparkAdapter):
         First raises CompilationError if a selected model has no primary key.
         """
         missing_keys.check_selected_keys(self.config, self._nodes, self._keyless_tables)
+        if self.is_published_whole and getattr(get_flags(), "WHICH", None) in BRANCH_COMMANDS:
+            self.begin_build()
         super().set_relations_cache(*arguments, **options)
+
+    @property
+    def is_published_whole(self) -> bool:
+        """Whether the target has `publish: build`."""
+        return str(cast(Any, self.config.credentials).publish) == "build"
+
+    def begin_build(self) -> Build:
+        """Begins a branch of the catalog, to which this adapter writes until `end_build`; or returns that one."""
+        if self._build is None:
+            folder = Path(self.config.project_root) / self.config.target_path / FOLDER
+            build = Build(self.profile, folder)
+            with self.connections.exception_handler("begin the build"):
+                build.begin()
+            self._use_profile(build.branch.reader.profile)
+            self._build = build
+        return self._build
+
+    def end_build(self, selected: Collection[str]) -> None:
+        """Publishes the build; `selected` are the ids of the nodes that it was to run."""
+        build, self._build = self._build, None
+        assert build is not None
+        self._use_profile(build.branch.origin.profile)
+        with lend_session(get_pool(self.profile)) as session:
+            build.finish(self.get_macro_resolver(), frozenset(selected), session)
+
+    def _use_profile(self, profile: Profile) -> None:
+        self.connections.change_profile(profile)
+        self.__dict__.pop("_own_reader", None)
+
+    def pre_model_hook(self, config: Any) -> None:
+        """Prepares the tables of a node for the branch of a build; dbt calls this before it runs a node."""
+        if self._build is not None:
+            with self.connections.exception_handler("prepare the branch"):
+                self._build.prepare_nodes([config.model])
+
+    def cleanup_connections(self) -> None:
+        """Closes all connections; dbt calls this at the end of a command, at which a build is published.
+
+        A build that was interrupted is not published.
+        """
+        super().cleanup_connections()
+        if self._build is None:
+            return
+        if sys.exc_info()[0] is not None:
+            self._use_profile(self._build.branch.origin.profile)
+            self._build.give_up()
+            self._build = None
+            return
+        from dbt import selected_resources
+
+        with self.connections.exception_handler("publish the build"):
+            self.end_build(selected_resources.SELECTED_RESOURCES)
 
     @available.parse(lambda *_a, **_k: "")
     def changes_of(self, relation: BaseRelation, node: dict[str, Any]) -> str:
@@ -204,6 +276,8 @@ class ArcticAdapter(SparkAdapter):
                 maintenance.check_sample(node, stands is not None and not full_refresh)
             model = maintenance.to_model(relation, node, sql, list_source_tables(self._sources))
             request, readers = Request(full_refresh, schema_only=empty), self._readers.list_readers
+            if self._build is not None:
+                self._build.note_refresh(model, readers)
             return maintenance.run_model(model, self.catalog_reader, self.spark_session, request, readers)
 
     @available.parse(lambda *_a, **_k: False)
@@ -282,6 +356,8 @@ class ArcticAdapter(SparkAdapter):
 
         with self.connections.exception_handler(name):
             operation = get_operation(name)
+            if self._build is not None and name in OPERATIONS_AFTER_BUILDS:
+                raise build_operation_error(name)
             if operation.changes:
                 self.connections.get_thread_connection().handle.mark_temporary_view()
             manifest = self.get_macro_resolver()

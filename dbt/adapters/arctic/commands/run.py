@@ -36,11 +36,18 @@ def perform_command(options: argparse.Namespace) -> Answer:
     """
     from dbt.adapters.arctic.project.live_project import LiveProject
     from dbt.adapters.arctic.project.loaded_project import Location
-    from dbt.adapters.arctic.project.run_results import Results, write_results
+    from dbt.adapters.arctic.project.run_results import Results, publish_results, write_results
 
     PROCESS.is_lasting = not options.once
     began, results = datetime.now(timezone.utc), Results()
-    location = Location(options.project_dir, options.profiles_dir, options.target, options.select, options.exclude)
+    location = Location(
+        options.project_dir,
+        options.profiles_dir,
+        options.target,
+        options.select,
+        options.exclude,
+        is_built=options.once,
+    )
     project = LiveProject(location, _print_warning)
     say = build_reporter(options.json, options.once)
 
@@ -63,6 +70,7 @@ def perform_command(options: argparse.Namespace) -> Answer:
                 follower.run_once()
             finally:
                 write_results(results, project.loaded, project.compiled_nodes, began)
+            publish_results(results, project.loaded)
             return Answer(None, (), differs=results.have_failed or len(results.reports) < len(models))
         _print_warning(f"follows {len(models)} models")
         follower.run_until_stopped(project)

@@ -57,6 +57,11 @@ class SessionHandle:
             self._described = comment
         return self._session
 
+    def change_pool(self, pool: SessionPool) -> None:
+        """Gives its session back, and takes later ones from another pool."""
+        self.close()
+        self._pool = pool
+
     def cursor(self) -> Cursor:
         return Cursor(self)
 

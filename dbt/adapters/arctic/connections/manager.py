@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.context import SpawnContext
@@ -27,6 +28,8 @@ from arctic_runtime.spark.engine.session_pool import get_pool
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 from arctic_runtime.spark.engine.warm_server import begin_warm_server
 from dbt.adapters.arctic.connections.handle import Cursor, SessionHandle
+from dbt.adapters.arctic.connections.thread_reader import get_thread_reader
+from dbt.adapters.arctic.publication.build import BRANCH_VARIABLE, open_branch
 
 if TYPE_CHECKING:
     import agate
@@ -43,11 +46,24 @@ class ArcticConnectionManager(SparkConnectionManager):
 
     def __init__(self, profile: AdapterRequiredConfig, mp_context: SpawnContext) -> None:
         super().__init__(profile, mp_context)
-        self.arctic_profile: Profile = profile.credentials.to_profile(_project_folder(profile))  # type: ignore[attr-defined]
+        self._profile: Profile = profile.credentials.to_profile(_project_folder(profile))  # type: ignore[attr-defined]
+        command = getattr(get_flags(), "WHICH", None)
+        if branch := os.environ.get(BRANCH_VARIABLE):
+            self._profile = open_branch(self._profile, Path(branch), command)
         self._is_read_only = False
-        if getattr(get_flags(), "WHICH", None) in _USES_SPARK:
+        if command in _USES_SPARK:
             PROCESS.report = logger.info
-            begin_warm_server(self.arctic_profile)
+            begin_warm_server(self._profile)
+
+    @property
+    def arctic_profile(self) -> Profile:
+        """The profile that this thread's connections use: that of `use_reader`, or the target's."""
+        reader = get_thread_reader()
+        return self._profile if reader is None else reader.profile
+
+    @arctic_profile.setter
+    def arctic_profile(self, profile: Profile) -> None:
+        self._profile = profile
 
     def open(self, connection: Connection) -> Connection:  # type: ignore[override]
         if connection.state != ConnectionState.OPEN:
@@ -65,6 +81,18 @@ class ArcticConnectionManager(SparkConnectionManager):
         finally:
             self._is_read_only = False
             self.cleanup_all()
+
+    def change_profile(self, profile: Profile) -> None:
+        """Makes connections, also those that are open, use another profile."""
+        self.arctic_profile = profile
+        with self.lock:
+            handles = [
+                connection.handle
+                for connection in self.thread_connections.values()
+                if connection.state == ConnectionState.OPEN
+            ]
+        for handle in handles:
+            handle.change_pool(get_pool(profile))
 
     def _get_comment(self) -> str | None:
         """Returns the comment that dbt currently adds to this thread's queries; None if there is none."""

@@ -251,11 +251,9 @@ def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = (), profile: P
         if is_arctic(node):
             try:
                 checked = node.to_dict(omit_none=True)
-                written = select_written_keys(checked)
-                config = read_configuration(written, node.unique_id, list_known_keys(), may_lack_key=True)
-                if not lacks_key(written):
-                    _list_not_null_columns(checked, config.primary_key)
-                models[node.unique_id] = model = Model(get_node_table(node), "", config)
+                models[node.unique_id] = model = read_declared_model(node)
+                if not lacks_key(select_written_keys(checked)):
+                    _list_not_null_columns(checked, model.config.primary_key)
                 if profile is not None and node.config.enabled:
                     check_declared_needs(profile, model)
                 warn_of_unenforced([constraint for constraint, _ in _list_declared_constraints(checked)])
@@ -263,6 +261,16 @@ def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = (), profile: P
                 raise CompilationError(f"{node.original_file_path}: {error}") from error
     check_merge_keys(nodes)
     check_names(nodes, models, group_tables_by_source(sources))
+
+
+def read_declared_model(node: Any) -> Model:
+    """Returns the model of an arctic node without its query; raises ConfigError if its configuration is invalid.
+
+    The primary key may be missing.
+    """
+    written = select_written_keys(node.to_dict(omit_none=True))
+    config = read_configuration(written, node.unique_id, list_known_keys(), may_lack_key=True)
+    return Model(get_node_table(node), "", config)
 
 
 def select_written_keys(node: Mapping[str, Any]) -> dict[str, Any]:

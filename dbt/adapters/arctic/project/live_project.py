@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from arctic_runtime.catalog.reader import CatalogReader
@@ -22,6 +24,7 @@ from dbt.adapters.arctic.project.loaded_project import LoadedProject, Location, 
 from dbt.adapters.arctic.project.model_refresh import DbtRefresher
 from dbt.adapters.arctic.project.project_files import ProjectFiles
 from dbt.adapters.arctic.project.sources import ingest_sources, list_ingested_models, list_landing_tables
+from dbt.adapters.arctic.publication.tested_refresh import TestedRefreshes
 
 
 class _LoadedParts:
@@ -31,6 +34,7 @@ class _LoadedParts:
         self.loaded = loaded
         self.refresher = DbtRefresher(loaded)
         self.models = self.refresher.list_followed()
+        loaded.prepare_build()
         for schema in sorted({model.table.schema for model in self.models}):
             if not self.refresher.reader.has_namespace(schema):
                 self.refresher.reader.create_namespace(schema)
@@ -55,8 +59,16 @@ class LiveProject:
         self._warn = warn
         self._warned: set[str] = set()
         self._use_parts(_LoadedParts(load_project(location)))
+        self._scratch = tempfile.TemporaryDirectory(prefix="dbt-arctic-")
+        self._tested_refreshes = self._build_tested_refreshes()
         self._files = ProjectFiles(location.project_dir, _list_folders(self.loaded.config))
         self._environment = get_invocation_context().env
+
+    def _build_tested_refreshes(self) -> TestedRefreshes | None:
+        """Builds what publishes refreshes after their tests; None without `publish: build`, and for a whole build."""
+        if not self.loaded.adapter.is_published_whole or self._location.is_built:
+            return None
+        return TestedRefreshes(self.loaded.profile, Path(self._scratch.name))
 
     @property
     def loaded(self) -> LoadedProject:
@@ -118,7 +130,12 @@ class LiveProject:
         return self._parts.models
 
     def refresh_model(self, task: Task) -> Done:
-        return self._parts.refresher(task)
+        parts = self._parts
+        if self._tested_refreshes is None or task.followed.model.table not in parts.dbt_work.list_tested_tables():
+            return parts.refresher(task)
+        return self._tested_refreshes.refresh_model(
+            task, parts.refresher, parts.dbt_work.test_table, parts.refresher.readers
+        )
 
     def _use_parts(self, parts: _LoadedParts) -> None:
         self._parts = parts
@@ -136,6 +153,8 @@ class LiveProject:
         return self._parts.dbt_work.run_model(name)
 
     def list_tested_tables(self) -> Collection[TableName]:
+        if self._tested_refreshes is not None:
+            return ()  # Their tests run inside their refreshes.
         return self._parts.dbt_work.list_tested_tables()
 
     def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:

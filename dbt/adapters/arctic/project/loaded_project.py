@@ -40,6 +40,9 @@ class Location:
     exclude: Sequence[str] = ()
     """Selectors of models to leave out, as for `--exclude`."""
 
+    is_built: bool = False
+    """True for a command that ends: with `publish: build` it writes to a branch of the catalog."""
+
     is_served: bool = False
     """True for a service: Spark gets the JARs for ingestion of the sources, and dbt runs scheduled models."""
 
@@ -84,6 +87,11 @@ class LoadedProject:
     @property
     def threads(self) -> int:
         return int(self.config.threads)
+
+    def prepare_build(self) -> None:
+        """Prepares the tables of the project for changes on a branch, if the command writes to one."""
+        if self.location.is_built and self.adapter.is_published_whole:
+            self.adapter.begin_build().prepare_nodes(self.nodes.values())
 
     def compile_node(self, node: Any) -> Any:
         """Compiles a node and returns the compiled copy.
@@ -176,6 +184,8 @@ def load_nodes(location: Location, is_wanted: Callable[[Any], bool]) -> LoadedPr
         adapter.set_macro_context_generator(generate_runtime_macro_context)
         adapter.set_macro_resolver(manifest)
         adapter.connections.set_query_header(generate_query_header_context(config, manifest))
+        if location.is_built and adapter.is_published_whole:
+            adapter.begin_build()
         if location.is_served:
             adapter.connections.arctic_profile = with_jars(adapter.profile, ingest_sources(manifest))
             list_landing_tables(manifest)  # Raises ConfigError while the earlier project can still be kept.

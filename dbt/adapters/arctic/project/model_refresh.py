@@ -39,9 +39,10 @@ class DbtRefresher:
         manifest = project.manifest
         self._project = project
         self.reader: CatalogReader = project.adapter.catalog_reader
-        readers = Readers(manifest.nodes.values(), manifest.sources.values())
+        self.readers = Readers(manifest.nodes.values(), manifest.sources.values()).list_readers
+        """Returns the tables of the models that may read a table."""
+
         self._sources = list_source_tables(manifest.sources.values())
-        self._runtime = Refresher(self.reader, get_pool(project.profile), readers.list_readers)
         self._volatile = {name for name, node in project.nodes.items() if is_volatile(node, manifest)}
         self.nodes: dict[str, Any] = dict(project.nodes)
         """Nodes of the models as of their last compilation, by unique id."""
@@ -83,12 +84,14 @@ class DbtRefresher:
         if name in self._volatile:
             node_to_run = self._compile_model(name) if task.has_news else self.nodes[name]
             model = build_compiled_model(node_to_run, self._sources)
-        planner = self._runtime.build_planner(task, model)
+        reader = self._project.adapter.catalog_reader
+        runtime = Refresher(reader, get_pool(reader.profile), self.readers)
+        planner = runtime.build_planner(task, model)
         planned = plan_task(task, planner)
         if needs_dbt(node):
             unchanged = planner.report_unchanged(planned) if task.is_known else None
             return self._refresh_by_dbt(node, task) if unchanged is None else Done(Refreshed(unchanged))
-        done = self._runtime.perform_plan(task, planner, planned)
+        done = runtime.perform_plan(task, planner, planned)
         if (done.refreshed.is_changed or not task.is_known) and self._has_outdated_descriptions(node):
             self._refresh_by_dbt(node, task)
         return done

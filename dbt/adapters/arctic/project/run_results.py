@@ -8,6 +8,7 @@ from typing import Any
 
 from arctic_runtime.service.refreshing.refresh_task import Report, Status
 from dbt.adapters.arctic.materialize.maintain import ArcticResponse, build_response
+from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.project.compiled_project import get_target_folder
 from dbt.adapters.arctic.project.loaded_project import LoadedProject
 
@@ -30,6 +31,21 @@ class Results:
     @property
     def have_failed(self) -> bool:
         return any(report.status in ("failed", "conflict") for report in self.reports)
+
+
+def publish_results(results: Results, project: LoadedProject) -> None:
+    """Publishes what a command has refreshed, if the target has `publish: build`.
+
+    Raises dbt's errors if another writer has changed one of the tables meanwhile.
+    """
+    if not project.adapter.is_published_whole:
+        return
+    build = project.adapter.begin_build()
+    readers = Readers(project.manifest.nodes.values(), project.manifest.sources.values())
+    for report in results.reports:
+        build.note_status(report.followed.name, "success" if report.status in ("refreshed", "unchanged") else "error")
+        build.note_refresh(report.followed.model, readers.list_readers)
+    project.adapter.end_build(project.nodes)
 
 
 def to_response(report: Report) -> ArcticResponse | None:

@@ -1,0 +1,224 @@
+"""A branch of a catalog, whose tables begin as those of the catalog; what is written to it is published as a whole.
+
+A branch has pointers of its own, in an SQLite file on this machine: it says what metadata file of each table and view
+is current. Data and metadata files lie in the folders of the tables, as always. So a program that uses the branch in
+the place of the catalog reads and writes as usual, and nobody else sees it; a branch that is not published leaves only
+files that no table has, and these are deleted as orphaned files. To publish a branch is to change the pointers of the
+catalog in one transaction.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+
+from arctic_runtime.catalog.branch.branch_file import BranchFile, remove_branch_file
+from arctic_runtime.catalog.branch.final_metadata import Cut, complete_metadata
+from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange
+from arctic_runtime.catalog.metadata_files import (
+    name_metadata_file,
+    parse_file_number,
+    read_metadata_at,
+    write_metadata_file,
+)
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.effects import perform_effect
+from arctic_runtime.errors import CommitConflict, ConfigError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.profile import Profile
+
+
+class CatalogBranch:
+    """A branch of the catalog of the profile `origin`, in the SQLite file `file`; safe to share between threads."""
+
+    def __init__(self, origin: Profile, file: Path) -> None:
+        self.origin = CatalogReader(origin)
+        self._pointers = BranchFile(file, origin.catalog, origin.thresholds.commits.lock_wait_seconds)
+
+    @property
+    def file(self) -> Path:
+        return self._pointers.file
+
+    @cached_property
+    def reader(self) -> CatalogReader:
+        """Reads the branch."""
+        return CatalogReader(self.origin.profile.with_branch(self.file))
+
+    def begin(self) -> None:
+        """Creates the branch, with the tables and views that the catalog has now; an earlier one is lost.
+
+        Raises ConfigError if a catalog of this kind can't have branches, and CatalogError if it does not answer.
+        """
+        check_branches(self.origin.profile)
+        database = self.origin.database
+        pointers = self.origin.ask_catalog("read its tables for a branch", database.list_pointers)
+        namespaces = self.origin.ask_catalog("read its namespaces for a branch", database.list_namespaces)
+        perform_effect("build.begin", lambda: self._pointers.create(pointers, namespaces), "begin a branch")
+
+    def prepare_tables(self, tables: Collection[TableName]) -> None:
+        """Prepares tables for changes on the branch; does nothing for tables that have changed, and for missing ones.
+
+        Iceberg deletes an old metadata file after some commits, if a table asks for that. So the first commit on the
+        branch must not stand on the file that is current in the catalog, but on a copy of it.
+        """
+        starts = [start for table in tables if (start := self._pointers.find_start(table)) and start.kind == "TABLE"]
+        if len(starts) < 2:
+            list(map(self._copy_start, starts))
+            return
+        with ThreadPoolExecutor(self.origin.thresholds.engine.parallel_actions, "branch") as pool:
+            list(pool.map(self._copy_start, starts))
+
+    def list_changes(self) -> list[PointerChange]:
+        """Lists the tables and views that were created, changed or dropped on the branch."""
+        return self._pointers.list_changes()
+
+    def complete_tables(self, changes: Iterable[PointerChange], tag: str = "") -> list[PointerChange]:
+        """Returns changes in which the log of each table has no copies, and its newest snapshot has the tag `tag`.
+
+        Iceberg's expiry may drop the tag after the time in the thresholds. An empty tag sets none.
+        """
+        copies = {copy: original for original, copy in self._pointers.list_copies().values()}
+
+        def complete(change: PointerChange) -> PointerChange:
+            after = change.after
+            if after is None or after.kind != "TABLE":
+                return change
+            return replace(change, after=self._tag_pointer(after, tag, copies))
+
+        with ThreadPoolExecutor(self.origin.thresholds.engine.parallel_actions, "branch") as pool:
+            return list(pool.map(complete, changes))
+
+    def tag_tables(self, tables: Iterable[TableName], tag: str) -> None:
+        """Tags, in the catalog, the newest snapshots that tables have on the branch, if it has not changed them.
+
+        A table that other writers change at each attempt is left without the tag.
+        """
+        changed = {change.table for change in self.list_changes()}
+
+        def tag_table(table: TableName) -> None:
+            start = self.reader.database.find_pointer(table)
+            if start is None or start.kind != "TABLE":
+                return
+            snapshot = read_metadata_at(self.origin, start.file).get("current-snapshot-id")
+            for _ in range(self.origin.thresholds.commits.attempts):
+                current = self.origin.database.find_pointer(table)
+                if current is None or current.kind != "TABLE":
+                    return
+                change = PointerChange(table, current, self._tag_pointer(current, tag, {}, snapshot))
+                apply = partial(self.origin.database.apply_changes, [change])
+                if not self.origin.perform_change("build.tag", f"tag {table}", apply):
+                    return
+
+        with ThreadPoolExecutor(self.origin.thresholds.engine.parallel_actions, "branch") as pool:
+            list(pool.map(tag_table, (table for table in tables if table not in changed)))
+
+    def publish(self, changes: Sequence[PointerChange]) -> None:
+        """Makes changes of the branch visible in the catalog, all of them at once.
+
+        Raises CommitConflict if a table or view was changed in the catalog since the branch was created; then nothing
+        is visible.
+        """
+
+        def apply_changes() -> None:
+            others = self.origin.database.apply_changes(changes)
+            if others:
+                raise _build_conflict(others)
+
+        for schema in sorted({change.table.schema for change in changes if change.before is None}):
+            self.origin.create_namespace(schema)
+        if changes:
+            self.origin.perform_change("build.publish", f"publish {len(changes)} tables and views", apply_changes)
+
+    def remove_copies(self, needed: Iterable[TableName]) -> None:
+        """Deletes the copies of metadata files, except those of the tables `needed`, for the branch is published."""
+        from pyiceberg.io import load_file_io
+
+        kept = set(needed)
+        copies = [copy for table, (_, copy) in self._pointers.list_copies().items() if table not in kept]
+
+        def remove_files() -> None:
+            for copy in copies:
+                with suppress(FileNotFoundError):
+                    load_file_io(self.origin.catalog.properties, copy).delete(copy)
+
+        if copies:
+            self.origin.perform_change("build.remove_copies", "remove copies of metadata files", remove_files)
+
+    def remove(self) -> None:
+        """Removes the branch, with the copies of metadata files; other files that only it has become orphaned files."""
+        self.remove_copies(())
+        remove_branch_file(self.file)
+
+    def _tag_pointer(
+        self, pointer: Pointer, tag: str, copies: Mapping[str, str], snapshot: int | None = None
+    ) -> Pointer:
+        """Writes a metadata file with a tag at a snapshot of a table, by default its newest; returns its pointer."""
+        metadata = read_metadata_at(self.origin, pointer.file)
+        age_ms = round(1000 * self.origin.thresholds.commits.cut_seconds)
+        now_ms = round(1000 * time.time())
+        tagged = complete_metadata(metadata, pointer.file, Cut(tag, age_ms, now_ms), copies, snapshot)
+        number = parse_file_number(pointer.file)
+        address = name_metadata_file(tagged, 0 if number is None else number + 1)
+        write = partial(write_metadata_file, self.origin, address, tagged)
+        self.origin.perform_change("build.write_metadata", f"tag {pointer.table} in its metadata", write)
+        return replace(pointer, file=address)
+
+    def _copy_start(self, start: Pointer) -> None:
+        """Makes a copy of a table's metadata file the current one on the branch."""
+        copy = name_copy(start.file)
+
+        def write_copy() -> None:
+            from pyiceberg.io import load_file_io
+
+            file_io = load_file_io(self.origin.catalog.properties, start.file)
+            with file_io.new_input(start.file).open() as content:
+                text = content.read()
+            with file_io.new_output(copy).create(overwrite=True) as stream:
+                stream.write(text)
+
+        self.origin.perform_change("build.copy_metadata", f"copy the metadata of {start.table}", write_copy)
+        self._pointers.replace_start(start, copy)
+
+
+def check_branches(profile: Profile) -> None:
+    """Raises ConfigError if the catalog of a profile can't have a branch on this machine."""
+    if not profile.catalog_kind.is_database:
+        raise ConfigError(
+            "`publish: build` can't be used with this catalog.",
+            where="publish",
+            expected="`warehouse: …`, or a catalog of type jdbc on PostgreSQL, which change all tables at once",
+            actual=f"a catalog of type {profile.catalog_kind.name or 'unknown'}",
+            fix="remove `publish`, so that each model is published by its own run",
+        )
+    if profile.method == "connect" and not profile.is_kept:
+        raise ConfigError(
+            "`publish: build` can't be used with a Spark server that may be on another machine.",
+            where="publish",
+            expected="Spark on this machine, which reads the branch of the catalog from a local file",
+            actual="method: connect",
+            fix="remove `publish`, or use `method: session`",
+        )
+
+
+def name_copy(file: str) -> str:
+    """Returns an address for a copy of a metadata file, in the same folder and with the same number and endings."""
+    folder, _, name = file.rpartition("/")
+    number, _, rest = name.partition("-")
+    _, _, endings = (rest if number.isdigit() else name).partition(".")
+    return f"{folder}/{number if number.isdigit() else '00000'}-{uuid.uuid4()}.{endings}"
+
+
+def _build_conflict(others: Sequence[TableName]) -> CommitConflict:
+    return CommitConflict(
+        "Nothing of this build was published, since another writer changed tables that it has changed too.",
+        where=", ".join(map(str, others)),
+        expected="the tables as they were when the build began",
+        actual="newer ones",
+        fix="run the build again; it begins with the tables as they are now",
+    )

@@ -1,0 +1,89 @@
+"""Finds the nodes of a build that are not published, and what blocks each of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_PASSED = frozenset({"success", "pass", "warn", "no-op", "reused"})
+"""Statuses with which dbt ends a node or a test whose relation may be published."""
+
+_WITH_RELATION = frozenset({"model", "seed", "snapshot"})
+_TESTS = frozenset({"test", "unit_test"})
+
+
+@dataclass(frozen=True)
+class BuildNode:
+    """A node of dbt's graph, as far as publication is concerned.
+
+    `parents` are the ids of the nodes that it reads. A test blocks its `subjects` if it does not pass; a node that is
+    not a test has none.
+    """
+
+    unique_id: str
+    parents: tuple[str, ...]
+    subjects: tuple[str, ...] = ()
+    is_test: bool = False
+
+
+def read_graph(manifest: Any) -> dict[str, BuildNode]:
+    """Reads the models, seeds, snapshots and tests of a manifest, by their ids.
+
+    The subject of a generic test is the node that declares it; those of other tests are all nodes that they read.
+    """
+    nodes = [*manifest.nodes.values(), *getattr(manifest, "unit_tests", {}).values()]
+    return {node.unique_id: _read_node(node) for node in nodes if str(node.resource_type) in _WITH_RELATION | _TESTS}
+
+
+def _read_node(node: Any) -> BuildNode:
+    parents = tuple(node.depends_on_nodes if hasattr(node, "depends_on_nodes") else node.depends_on.nodes)
+    if str(node.resource_type) not in _TESTS:
+        return BuildNode(node.unique_id, parents)
+    declared_by = getattr(node, "attached_node", None)
+    return BuildNode(node.unique_id, parents, (declared_by,) if declared_by in parents else parents, is_test=True)
+
+
+def find_blockers(
+    graph: Mapping[str, BuildNode], selected: Collection[str], statuses: Mapping[str, str]
+) -> dict[str, str]:
+    """Returns the nodes that are not published: for the id of each, the id of the node or test that blocks it.
+
+    `selected` are the ids of the nodes and tests that the build was to run, and `statuses` has dbt's status of those
+    that ended. A node is blocked if it failed or did not run, if a test of it did not pass, and if a node that it
+    reads, directly or through others, is blocked.
+    """
+    children = defaultdict(list)
+    for node in graph.values():
+        for parent in node.parents if not node.is_test else ():
+            children[parent].append(node.unique_id)
+    blockers: dict[str, str] = {}
+    for causes in _list_causes(graph, selected, statuses):
+        waiting = deque(causes)
+        while waiting:
+            blocked, cause = waiting.popleft()
+            if blocked not in blockers:
+                blockers[blocked] = cause
+                waiting.extend((child, cause) for child in children[blocked])
+    return blockers
+
+
+def _list_causes(
+    graph: Mapping[str, BuildNode], selected: Collection[str], statuses: Mapping[str, str]
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Lists pairs of a node's id and what blocks it by itself: first failures, and second what did not run at all."""
+    known = [graph[unique_id] for unique_id in sorted(selected) if unique_id in graph]
+    failed: list[tuple[str, str]] = []
+    skipped: list[tuple[str, str]] = []
+    for node in known:
+        status = statuses.get(node.unique_id, "skipped")
+        if status not in _PASSED:
+            subjects = node.subjects if node.is_test else (node.unique_id,)
+            (skipped if status == "skipped" else failed).extend((subject, node.unique_id) for subject in subjects)
+    return failed, skipped
+
+
+def list_blocked(blockers: Mapping[str, str], selected: Iterable[str]) -> list[tuple[str, str]]:
+    """Lists the selected nodes that are blocked, each with its cause, in the order of their ids."""
+    return sorted((node, blockers[node]) for node in selected if node in blockers)

@@ -1,0 +1,217 @@
+"""One build of dbt that writes to a branch of the catalog and publishes it at its end."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dbt.adapters.events.logging import AdapterLogger
+from dbt_common.events.event_manager_client import add_callback_to_manager
+from dbt_common.exceptions import DbtRuntimeError
+
+from arctic_runtime.catalog.branch.branch_file import remove_branch_file
+from arctic_runtime.catalog.branch.catalog_branch import CatalogBranch
+from arctic_runtime.catalog.branch.pointers import PointerChange
+from arctic_runtime.errors import CommitConflict, ConfigError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.savepoint import format_cut
+from arctic_runtime.model.table import Model
+from arctic_runtime.profile import Profile
+from dbt.adapters.arctic.materialize.maintain import get_node_table, is_arctic, read_declared_model
+from dbt.adapters.arctic.publication.blockers import find_blockers, list_blocked, read_graph
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = AdapterLogger("Arctic")
+
+BRANCH_COMMANDS = frozenset({"build", "run", "seed", "snapshot", "retry"})
+"""Commands of dbt that write to a branch with `publish: build`."""
+
+BRANCH_VARIABLE = "ARCTIC_BRANCH"
+"""Environment variable with the file of a branch, which a command then reads in the place of the catalog."""
+
+_KINDS = frozenset({"model", "seed", "snapshot", "test", "unit_test"})
+FOLDER = "arctic_branches"
+"""Folder below dbt's target folder with the files of branches."""
+
+OPERATIONS_AFTER_BUILDS = frozenset({"expire", "forget"})
+"""Operations that delete files, which readers of the catalog may still need while a build writes to its branch."""
+
+
+class Build:
+    """A build: its branch, dbt's status of each node that has ended, and the models that it has refreshed."""
+
+    def __init__(self, origin: Profile, folder: Path) -> None:
+        """Describes a build on the catalog of `origin`, whose branch will be a file in `folder`; creates nothing."""
+        self.branch = CatalogBranch(origin, folder / f"{os.getpid()}-{os.urandom(4).hex()}.db")
+        self._statuses: dict[str, str] = {}
+        self._failed_hook = ""
+        self._refreshed: dict[TableName, tuple[Model, Callable[[TableName], Iterable[TableName]]]] = {}
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """Creates the branch, and follows dbt's events from now on; removes the files of builds that have ended."""
+        remove_old_branches(self.branch.file.parent)
+        self.branch.begin()
+        add_callback_to_manager(self._note_event)
+
+    def prepare_nodes(self, nodes: Iterable[Any]) -> None:
+        """Prepares the tables of nodes of the manifest for changes on the branch."""
+        tables = map(get_node_table, nodes)
+        self.branch.prepare_tables([name for table in tables for name in (table, *table.helpers.values())])
+
+    def note_refresh(self, model: Model, readers: Callable[[TableName], Iterable[TableName]]) -> None:
+        """Notes that the build refreshes a model, whose old versions may expire after the publication."""
+        self._refreshed[model.table] = (model, readers)
+
+    def note_status(self, node: str, status: str) -> None:
+        """Notes dbt's status, such as `success`, of the node with the id `node`, which has ended."""
+        with self._lock:
+            self._statuses[node] = status
+
+    def give_up(self) -> None:
+        """Ends the build without a publication, since it was interrupted."""
+        logger.warning("Nothing of this build is published, since it was interrupted")
+        self.branch.remove()
+
+    def finish(self, manifest: Any, selected: Collection[str], spark: Callable[[], SparkSession]) -> None:
+        """Publishes what may be published, and says what was not, and why.
+
+        `selected` are the ids of the nodes that the build was to run. `spark` returns a session on the catalog itself.
+        Raises CommitConflict if another writer has changed one of the tables since the build began.
+        """
+        if self._failed_hook:
+            logger.warning(f"Nothing of this build is published, since the hook {self._failed_hook} failed")
+            self._say_where(self.branch.list_changes())
+            return
+        blockers = find_blockers(read_graph(manifest), selected, self._statuses)
+        owners = map_owners(manifest)
+        changes = self.branch.list_changes()
+        to_publish = [change for change in changes if owners.get(change.table) not in blockers]
+        others = [change for change in changes if owners.get(change.table) in blockers]
+        unchanged = [table for table, node in owners.items() if node in selected and node not in blockers]
+        published = self._publish(to_publish, unchanged, {owners.get(c.table, str(c.table)) for c in to_publish})
+        for node, cause in list_blocked(blockers, selected):
+            why = "it failed" if node == cause else f"{_get_name(cause)} did not pass"
+            logger.warning(
+                f"{_get_name(node)} is not published, since {why}; readers see its rows from before this build"
+            )
+        self._say_where(others)
+        self._expire(published, spark)
+
+    def _publish(
+        self, changes: Sequence[PointerChange], unchanged: Iterable[TableName], names: Collection[str]
+    ) -> set[TableName]:
+        """Publishes changes of the branch, and tags the tables that it has not changed; returns what was published."""
+        if not changes:
+            logger.info("Nothing to publish")
+            return set()
+        cut = format_cut(round(1000 * time.time()), os.urandom(2).hex())
+        try:
+            self.branch.publish(self.branch.complete_tables(changes, cut))
+        except CommitConflict:
+            self.branch.remove()
+            raise
+        self.branch.tag_tables(unchanged, cut)
+        logger.info(f"Published {', '.join(sorted(map(_get_name, names)))} in one commit, as {cut}")
+        return {change.table for change in changes}
+
+    def _say_where(self, changes: Sequence[PointerChange]) -> None:
+        """Says where rows are that were not published; without any, removes the branch."""
+        self.branch.remove_copies(change.table for change in changes)
+        if not changes:
+            self.branch.remove()
+            return
+        logger.warning(
+            f"The rows that are not published are on a branch until the next build: look at them with "
+            f"{BRANCH_VARIABLE}={self.branch.file} dbt show --select …"
+        )
+
+    def _note_event(self, message: Any) -> None:
+        """Notes dbt's status of a node that has ended; a callback for dbt's events."""
+        name = message.info.name
+        if name == "NodeFinished":
+            self.note_status(message.data.node_info.unique_id, str(message.data.run_result.status))
+        elif name == "LogHookEndLine" and str(message.data.status) != "success":
+            self._failed_hook = self._failed_hook or str(message.data.statement)
+
+    def _expire(self, published: set[TableName], spark: Callable[[], SparkSession]) -> None:
+        """Expires old versions of the published models, as their runs would have done."""
+        from arctic_runtime.operations.refreshing import expire_after_publication, format_upkeep_warning
+
+        for table, (model, readers) in self._refreshed.items():
+            if published.intersection((table, model.table.changes)):
+                failures = expire_after_publication(model, self.branch.origin, spark, readers)
+                for part, text in failures.items():
+                    logger.warning(format_upkeep_warning(table, part, text))
+
+
+def build_operation_error(name: str) -> ConfigError:
+    """Builds the error for an operation in a hook that can't be performed on a branch."""
+    return ConfigError(
+        f"`arctic_{name}` can't run inside a build that is published as a whole.",
+        expected="operations that delete no files, for readers need them until the build is published",
+        actual=f"arctic_{name} in a hook, and `publish: build` in the target",
+        fix=f"remove it from the hook: versions expire after the publication; or run `arctic {name}` by itself",
+    )
+
+
+def open_branch(profile: Profile, file: Path, command: str | None) -> Profile:
+    """Returns the profile with the branch `file` in the place of the catalog; raises DbtRuntimeError if that can't be.
+
+    A branch that a build has left is read, and not built upon.
+    """
+    if not file.is_file():
+        raise DbtRuntimeError(
+            f"{BRANCH_VARIABLE} names no branch of a build.\n  expected: a file that a build has left\n"
+            f"  found: {file}\n  what to do: take the name from the build's last lines; the next build removes it"
+        )
+    if command in BRANCH_COMMANDS:
+        raise DbtRuntimeError(
+            f"`dbt {command}` can't write to the branch of an earlier build.\n  what to do: unset {BRANCH_VARIABLE}"
+        )
+    return profile.with_branch(file.absolute())
+
+
+def map_owners(manifest: Any) -> dict[TableName, str]:
+    """Maps each relation that a model, seed or snapshot may write, with its helper tables, to the node's id."""
+    owners: dict[TableName, str] = {}
+    for node in manifest.nodes.values():
+        if str(node.resource_type) not in ("model", "seed", "snapshot"):
+            continue
+        table = get_node_table(node)
+        owners[table] = node.unique_id
+        if is_arctic(node):
+            model = read_declared_model(node)
+            views = (view for view in (model.current_view, model.changes_view) if view is not None)
+            owners |= dict.fromkeys((*table.helpers.values(), *views), node.unique_id)
+    return owners
+
+
+def remove_old_branches(folder: Path) -> None:
+    """Removes the branches of builds whose process has ended."""
+    for file in folder.glob("*.db"):
+        process = file.name.partition("-")[0]
+        if not (process.isdigit() and _is_alive(int(process))) or int(process) == os.getpid():
+            remove_branch_file(file)
+
+
+def _get_name(node: str) -> str:
+    """Returns the name in the id of a node, such as `orders` in `model.shop.orders`; any other text is returned."""
+    parts = node.split(".")
+    return parts[2] if parts[0] in _KINDS and len(parts) > 2 else node
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
