@@ -106,6 +106,9 @@ class EngineThresholds:
     kept_metadata: int = 64
     """Maximum number of table metadata files that are cached in memory; one with 200 snapshots takes a megabyte."""
 
+    kept_metadata_texts: int = 16
+    """Maximum number of table and view metadata files whose text is kept in memory, for a commit that follows."""
+
     store_connect_seconds: float = 2.0
     """Longest wait for a TCP connection to an object store; this process tries up to three times."""
 

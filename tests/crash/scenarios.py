@@ -191,7 +191,7 @@ def abandoned_branch() -> Scenario:
         load(lake)
         lake.run(state_model(lake))
         load(lake, (1, "us", 100))
-        dies_before("commit.drop_branch", lambda: lake.run(state_model(lake)))
+        dies_before("commit.publish", lambda: lake.run(state_model(lake)))
         for v in (200, 300):
             lake.run(state_model(lake))
             load(lake, (1, "us", v))
