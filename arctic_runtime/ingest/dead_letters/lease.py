@@ -122,7 +122,7 @@ class _LeaseCommits:
         if len(table.metadata.snapshots) <= limits.dead_letter_snapshots:
             return
         left = _list_left_branches(table, time.time() - self._reader.thresholds.expiry.abandoned_branch_seconds)
-        drop_branches(self._spark(), self._table, left)
+        drop_branches(self._spark(), self._reader, self._table, left)
         newest = [snapshot.snapshot_id for snapshot in walk_main_branch(table)][: limits.kept_dead_letter_snapshots]
         kept = {*newest, *(ref.snapshot_id for name, ref in table.metadata.refs.items() if name not in left)}
         ids = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
