@@ -191,7 +191,7 @@ def open_branch(profile: Profile, file: Path, command: str | None) -> Profile:
 def build_scope(nodes: Iterable[Any], sources: Iterable[Any], catalog: str) -> BranchScope:
     """Builds the scope of a build: all relations of the project that are in the catalog, and its schemas."""
     known = [node for node in nodes if str(getattr(node, "database", None)) == catalog]
-    read = [get_node_table(source) for source in sources if str(source.database) == catalog]
+    read = [TableName(catalog, str(s.schema), str(s.identifier)) for s in sources if str(s.database) == catalog]
     return BranchScope({*map_nodes(known), *read}, {str(node.schema) for node in known})
 
 
