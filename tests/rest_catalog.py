@@ -274,6 +274,8 @@ def check_time(changed: Json, base: Json, updates: list[Json], is_new: bool) -> 
 
 def add_schema(base: Json, update: Json) -> None:
     schema = update["schema"]
+    if "view-uuid" in base and any(known["fields"] == schema["fields"] for known in base["schemas"]):
+        return  # As in Iceberg, it is then not the one that was added last.
     if all(known["schema-id"] != schema["schema-id"] for known in base["schemas"]):
         base["schemas"].append(schema)
     base[ADDED_SCHEMA] = schema["schema-id"]
@@ -336,6 +338,8 @@ def current(base: Json, key: str, wanted: int, last: int) -> None:
 def add_view_version(base: Json, update: Json) -> None:
     version = update["view-version"]
     if version["schema-id"] == -1:
+        if ADDED_SCHEMA not in base:
+            raise Refused(400, "ValidationException", "Cannot set last added schema: no schema has been added")
         version = {**version, "schema-id": base[ADDED_SCHEMA]}
     base["versions"].append(version)
 

@@ -30,7 +30,7 @@ from arctic_runtime.catalog.branch.publication_record import (
     remove_record,
     write_record,
 )
-from arctic_runtime.catalog.branch.warehouse_root import choose_root, find_location, get_table_folder
+from arctic_runtime.catalog.branch.warehouse_root import adapt_scheme, choose_root, find_location, get_table_folder
 from arctic_runtime.catalog.metadata_files import (
     name_metadata_file,
     parse_file_number,
@@ -254,7 +254,8 @@ class CatalogBranch:
                 locations[schema] = location
         root = choose_root(locations, str(self.origin.catalog.properties.get("warehouse", "")))
         plain = {key: value for key, value in self._catalog.build_file_properties().items() if not is_secret(key)}
-        return {**plain, "warehouse": root}
+        own = self.origin.profile.catalog_properties.get("warehouse", "")
+        return {**plain, "warehouse": adapt_scheme(root, own)}
 
     def _copy_start(self, start: Pointer) -> None:
         """Makes a copy of a table's metadata file the current one on the branch."""

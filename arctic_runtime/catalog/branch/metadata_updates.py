@@ -112,29 +112,38 @@ def hide_rows(metadata: Metadata) -> Json:
 def compute_view_updates(before: Metadata, after: Metadata) -> list[Json]:
     """Returns the updates that turn the metadata `before` of a view into `after`, as far as its readers see it.
 
-    That is its current version, which gets the next free number, its schema, its properties and its location.
+    That is its current version, its schema, its properties and its location. A version or schema that the view has
+    already is used again, as Iceberg demands; others get the next free number.
     """
-    version, schema = get_view_version(after)
-    is_same = same_view_content(before, after)
-    known = [known["version-id"] for known in before["versions"]]
-    new_version = {**version, "version-id": max(known, default=0) + 1, "schema-id": -1}
-    new_schema = {**schema, "schema-id": max((known["schema-id"] for known in before["schemas"]), default=-1) + 1}
-    return [
+    updates = [
         *_update_value(before, after, "location", "set-location", "location"),
         *_update_properties(before, after),
-        *([] if is_same else [{"action": "add-schema", "schema": new_schema}]),
-        *([] if is_same else [{"action": "add-view-version", "view-version": new_version}]),
-        *([] if is_same else [{"action": "set-current-view-version", "view-version-id": -1}]),
     ]
+    if same_view_content(before, after):
+        return updates
+    version, schema = get_view_version(after)
+    content = _describe_version(version, schema)
+    schemas = {known["schema-id"]: known for known in before["schemas"]}
+    for known in before["versions"]:
+        if _describe_version(known, schemas[known["schema-id"]]) == content:
+            return [*updates, {"action": "set-current-view-version", "view-version-id": known["version-id"]}]
+    schema_id = next((i for i, known in schemas.items() if known["fields"] == schema["fields"]), None)
+    if schema_id is None:
+        schema_id = max(schemas, default=-1) + 1
+        updates.append({"action": "add-schema", "schema": {**schema, "schema-id": schema_id}})
+    version_id = max((known["version-id"] for known in before["versions"]), default=0) + 1
+    new_version = {**version, "version-id": version_id, "schema-id": schema_id}
+    updates.append({"action": "add-view-version", "view-version": new_version})
+    return [*updates, {"action": "set-current-view-version", "view-version-id": version_id}]
 
 
 def same_view_content(one: Metadata, other: Metadata) -> bool:
-    """Whether two versions of a view have the same query and columns."""
-    contents = [
-        ({key: part for key, part in version.items() if key not in _OF_VERSIONS}, schema.get("fields"))
-        for version, schema in map(get_view_version, (one, other))
-    ]
-    return contents[0] == contents[1]
+    """Whether two views have the same query and columns."""
+    return _describe_version(*get_view_version(one)) == _describe_version(*get_view_version(other))
+
+
+def _describe_version(version: Metadata, schema: Metadata) -> tuple[Json, Any]:
+    return {key: part for key, part in version.items() if key not in _OF_VERSIONS}, schema["fields"]
 
 
 _OF_VERSIONS = ("version-id", "schema-id", "timestamp-ms", "summary")

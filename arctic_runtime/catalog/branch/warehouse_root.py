@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from arctic_runtime.errors import ConfigError
 
 _ADDRESS = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+:)?/")
+_LOCAL = re.compile(r"file:/+")
 
 
 def choose_root(locations: Mapping[str, str], warehouse: str) -> str:
@@ -38,6 +39,17 @@ def choose_root(locations: Mapping[str, str], warehouse: str) -> str:
         fix="write the address of a folder, as s3://bucket/path, or let the project write to one schema; a schema that "
         "is new gets its location when it is created in the catalog",
     )
+
+
+def adapt_scheme(root: str, warehouse: str) -> str:
+    """Returns a folder of the local disk as a path if `warehouse` is one, and else as a URI; others are unchanged.
+
+    Spark is started with another default file system for a path, and a branch uses a Spark that runs already.
+    """
+    path = _LOCAL.sub("/", root)
+    if not path.startswith("/"):
+        return root
+    return path if warehouse.startswith("/") else f"file://{path}"
 
 
 def find_location(properties: Mapping[str, str], tables: Mapping[str, str]) -> str | None:

@@ -310,3 +310,18 @@ def test_a_view_gets_the_query_and_the_properties_of_the_branch(tmp_path: Path) 
     assert changed["current-version-id"] == 2
     assert compute_view_updates(changed, after) == []
     assert compute_view_updates(before, a_view("select 1", 9, a="1", b="2")) == []
+
+
+def test_a_view_goes_back_to_an_earlier_version(tmp_path: Path) -> None:
+    catalog = serve(tmp_path, None)
+    catalog.views["dwd", "v"] = {"metadata": a_view("select 1")}
+    wider = a_view("select 3")
+    wider["schemas"][0]["fields"].append({"id": 1, "name": "m", "type": "long", "required": False})
+    for after, current in ((a_view("select 2"), 2), (a_view("select 1"), 1), (wider, 3), (a_view("select 2"), 2)):
+        known = catalog.views["dwd", "v"]["metadata"]
+        asked = {"requirements": [], "updates": compute_view_updates(known, after)}
+        changed = catalog.change("views", "dwd", "v", asked)
+        assert same_view_content(changed, after)
+        assert changed["current-version-id"] == current
+        catalog.views["dwd", "v"] = {"metadata": changed}
+    assert [schema["schema-id"] for schema in changed["schemas"]] == [0, 1]

@@ -374,7 +374,7 @@ def test_settings_of_files_are_those_of_profile_and_server(tmp_path: Path) -> No
         assert {key: properties[key] for key in own} == own
         assert properties["s3.region"] == "r"
         assert properties["type"] == "jdbc"
-        assert properties["warehouse"] == f"file://{tmp_path}"
+        assert properties["warehouse"] == str(tmp_path)
         assert "http" not in properties["uri"]
         assert b"hush" not in branch.file.read_bytes()
         write_on(branch, "b", 1)
