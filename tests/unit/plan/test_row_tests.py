@@ -228,4 +228,5 @@ def test_changes_that_can_not_be_followed() -> None:
     assert refuse(replace(state, commits=tuple(repaired))).reason == "SOURCE_REPAIRED"
     restored = replace(state, version=state.commits[1].version)
     assert refuse(restored, state.commits[2].version).reason == "UPSTREAM_EXPIRED"
+    assert refuse(replace(state, trimmed=2)).reason == "UPSTREAM_EXPIRED"
     assert refuse(build_state(5, 600_000)).reason == "COST"
