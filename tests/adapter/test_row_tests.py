@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -52,6 +53,26 @@ models:
               arguments: {values: [paid, open, draft]}
 """
 ROW_TESTS = {"unique", "relationships", "positive", "not_null", "accepted_values"}
+
+CHANGES = (
+    "update lake.{schema}.raw_orders set state = 'lost' where id = {n}",
+    "update lake.{schema}.raw_orders set state = 'open' where state = 'lost'",
+    "update lake.{schema}.raw_orders set amount = -amount where id between {n} and {n} + 2",
+    "update lake.{schema}.raw_orders set amount = abs(amount)",
+    "update lake.{schema}.raw_orders set amount = null where id = {n}",
+    "update lake.{schema}.raw_orders set amount = 1 where amount is null",
+    "delete from lake.{schema}.raw_orders where id = {n}",
+    "update lake.{schema}.raw_orders set customer = {n} % 12 where id = {n}",
+    "delete from lake.{schema}.raw_customers where id = {n} % 9 + 1",
+    "merge into lake.{schema}.raw_customers c using (select id from range(1, 12)) n on c.id = n.id "
+    "when not matched then insert *",
+)
+FAILS: dict[str, Callable[[Any, Any, Any, set[int]], bool]] = {
+    "accepted_values": lambda _, __, state, ___: state == "lost",
+    "not_null": lambda _, amount, __, ___: amount is None,
+    "positive": lambda _, amount, __, ___: amount is not None and amount < 0,
+    "relationships": lambda customer, _, __, customers: customer not in customers,
+}
 
 
 class TestRowTests:
@@ -142,6 +163,24 @@ class TestRowTests:
         self.build("--exclude", "test_type:generic")
         self.sql(project, "insert into lake.{schema}.raw_orders values (201, 1, null, 'draft')")
         assert set(self.build(failing=failing)) == ROW_TESTS
+
+    def test_random_changes(self, project: Any) -> None:
+        """Round after round, the tests on changed rows find what follows from the rows of the sources."""
+        seed = random.randrange(10**6)
+        print(f"seed {seed}")
+        chance = random.Random(seed)
+        self.build()
+        for _ in range(5):
+            for change in chance.sample(CHANGES, 2):
+                self.sql(project, change.replace("{n}", str(chance.randrange(100))))
+            orders = self.sql(project, "select id, customer, amount, state from lake.{schema}.raw_orders")
+            customers = {row[0] for row in self.sql(project, "select id from lake.{schema}.raw_customers")}
+            wanted = {name for name, fails in FAILS.items() if any(fails(*row[1:], customers) for row in orders)}
+            results = run_dbt(["build"], expect_pass=not wanted)
+            tests = [result for result in results if hasattr(result.node, "test_metadata")]
+            assert {r.node.test_metadata.name for r in tests if str(r.status) == "fail"} == wanted
+            looked = {r.node.test_metadata.name for r in tests if "changed_rows" in r.adapter_response}
+            assert looked == ROW_TESTS
 
     def test_all_rows_where_the_test_is_another(self, project: Any) -> None:
         self.build()
