@@ -157,8 +157,8 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "ingest.advance": Effect("repeatable", "Notes up to where all tables of a source have its events."),
         # The service.
         "service.create_table": Effect("repeatable", "Creates the table that keeps the lease of a service."),
-        "service.commit": Effect("once", "Takes, renews or ends its lease, or notes what is paused or was run."),
-        "service.expire": Effect("repeatable", "Expires old snapshots of that table."),
+        "service.commit": Effect("once", "Takes, renews or ends its lease, or notes pauses, runs or samples."),
+        "service.expire": Effect("repeatable", "Expires old snapshots, or deletes replaced files, of that table."),
         # What the adapter does for dbt.
         "incremental.mark_branch": Effect("repeatable", "Appends no rows to the branch of an increment."),
         "incremental.first_snapshot": Effect("repeatable", "Appends no rows, so that an empty table has a snapshot."),

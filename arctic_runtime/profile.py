@@ -233,6 +233,12 @@ class Profile:
         """Path of the catalog's SQLite database file, None for any other catalog; its directory must exist."""
         return find_sqlite_file(self.catalog_properties)
 
+    @property
+    def caches_tables(self) -> bool:
+        """Whether Spark may keep tables in memory, and so not notice a commit of another process at once."""
+        settings = self.build_session_settings()
+        return settings.get(f"spark.sql.catalog.{self.catalog}.cache-enabled", "true").lower() != "false"
+
     def build_spark_settings(self) -> dict[str, str]:
         """Builds all settings of a Spark that is started for this profile: defaults, overridden by its `settings`."""
         settings = {

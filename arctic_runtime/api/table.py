@@ -111,13 +111,35 @@ class Table:
         """Lists the clones of the table that `dbt clone` has made, with the bytes that are kept for them."""
         return self._run("clones")
 
-    def diff(self, *, other_schema: str | None = None, fail_on: str | None = None, markdown: bool = False) -> Answer:
-        """Compares the table with that of which it is a clone, or with the one of its name in `other_schema`.
+    def diff(
+        self,
+        *,
+        other_schema: str | None = None,
+        state: str | None = None,
+        start: str | int | None = None,
+        end: str | int | None = None,
+        column: str | None = None,
+        fail_on: str | None = None,
+        markdown: bool = False,
+    ) -> Answer:
+        """Compares the table, and all models below it, with those of which they are clones, or with others.
 
-        `differs` of the answer is True if they differ, or with `fail_on`, limits such as `removed>0,changed>1%`, if
-        there are more rows than one of these. Raises ConfigError if there is no table to compare with.
+        Others are the tables of their names in `other_schema`, those of the same models in the `manifest.json` in the
+        folder `state`, or their own rows as of the version `start`, with those as of `end` or with the newest. With
+        `column`, examples are rows in which it differs. `differs` of the answer is True if they differ, or with
+        `fail_on`, limits such as `removed>0,changed>1%`, if there are more rows than one of these. Raises ConfigError
+        if there is no table to compare with.
         """
-        return self._run("diff", other_schema=other_schema, fail_on=fail_on, markdown=markdown)
+        versions = {"start": start, "end": end}
+        return self._run(
+            "diff",
+            other_schema=other_schema,
+            state=state,
+            **{name: None if version is None else str(version) for name, version in versions.items()},
+            column=column,
+            fail_on=fail_on,
+            markdown=markdown,
+        )
 
     def lookup(self, *key: object) -> Mapping[str, Any] | None:
         """Returns the row with a primary key, as values by column; None if there is none. Needs no Spark.
@@ -126,6 +148,15 @@ class Table:
         """
         row: Mapping[str, Any] | None = self._run("lookup", key=key).data["row"]
         return row
+
+    def why(self, *key: object, version: int | str | None = None, depth: int | None = None) -> Answer:
+        """Follows the changes of the row with a primary key to the changes of upstream rows that made them.
+
+        `key` has one value for each column of the primary key, in their order. `version` selects the changes of one
+        version; None means the newest ones. `depth` is the number of layers of upstreams; None means all. `differs` of
+        the answer is True if no change row has this key.
+        """
+        return self._run("why", key=key, version=version, depth=depth)
 
     def compact(
         self,

@@ -36,6 +36,7 @@ class DatabaseCatalog:
         self._open = open_catalog
         self._reading = threading.Lock()
         self._metadata: OrderedDict[str, TableMetadata] = OrderedDict()
+        self._texts: OrderedDict[str, bytes] = OrderedDict()
 
     def list_relations(self, namespace: str) -> dict[str, RelationKind]:
         """Returns the kind of each table and view in the namespace, by its name."""
@@ -71,7 +72,7 @@ class DatabaseCatalog:
             if known is not None:
                 self._metadata[location] = known
                 return known
-        metadata = _parse_metadata(self._read_metadata_text(location))
+        metadata = _parse_metadata(self.read_metadata_text(location))
         with self._reading:
             self._metadata[location] = metadata
             while len(self._metadata) > self._profile.thresholds.engine.kept_metadata:
@@ -103,7 +104,7 @@ class DatabaseCatalog:
         location = self.find_metadata_location(namespace, name, ("VIEW",))
         if location is None:
             raise NoSuchViewError(f"View does not exist: {namespace}.{name}")
-        return ViewMetadata.model_validate(make_readable(json.loads(self._read_metadata_text(location))))
+        return ViewMetadata.model_validate(make_readable(json.loads(self.read_metadata_text(location))))
 
     def find_metadata_location(self, namespace: str, name: str, kinds: tuple[str | None, ...]) -> str | None:
         """Returns the location of the metadata file of a table or view; None if none has this name and one of `kinds`.
@@ -224,7 +225,25 @@ class DatabaseCatalog:
             result = connection.execute(update(Tables).filter_by(**here, metadata_location=known).values(**values))
         return int(result.rowcount) == 1
 
-    def _read_metadata_text(self, location: str) -> bytes:
+    def read_metadata_text(self, location: str) -> bytes:
+        """Returns the text of a metadata file; the files that were read or written last are kept in memory."""
+        with self._reading:
+            known = self._texts.pop(location, None)
+            if known is not None:
+                self._texts[location] = known
+                return known
+        text = self._read_file(location)
+        self.keep_metadata_text(location, text)
+        return text
+
+    def keep_metadata_text(self, location: str, text: bytes) -> None:
+        """Keeps the text of a metadata file, which never changes, for reads that follow."""
+        with self._reading:
+            self._texts[location] = text
+            while len(self._texts) > self._profile.thresholds.engine.kept_metadata_texts:
+                self._texts.popitem(last=False)
+
+    def _read_file(self, location: str) -> bytes:
         from pyiceberg.io import load_file_io
         from pyiceberg.serializers import Compressor
 

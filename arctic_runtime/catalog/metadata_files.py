@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
-_NUMBER = re.compile(r"(\d+)-[^/]*\.metadata\.json$")
+_NUMBER = re.compile(r"(?:^|/)(\d+)-[^/]*\.metadata\.json$")
 
 
 def read_metadata(reader: CatalogReader, name: TableName) -> dict[str, Any] | None:
@@ -63,17 +63,29 @@ def write_metadata(reader: CatalogReader, name: TableName, metadata: Mapping[str
 
 
 def name_metadata_file(metadata: Mapping[str, Any], number: int) -> str:
-    """Returns the address for a new metadata file, the one with this number, in a table's folder."""
-    return f"{metadata['location']}/metadata/{number:05}-{uuid.uuid4()}.metadata.json"
+    """Returns the address for a new metadata file, the one with this number, where the table's properties want it."""
+    properties = metadata["properties"]
+    folder = properties.get("write.metadata.path", f"{metadata['location']}/metadata").rstrip("/")
+    suffix = ".gz" if properties.get("write.metadata.compression-codec", "none").lower() == "gzip" else ""
+    return f"{folder}/{number:05}-{uuid.uuid4()}{suffix}.metadata.json"
 
 
-def write_metadata_file(reader: CatalogReader, address: str, metadata: Mapping[str, Any]) -> None:
-    """Writes a metadata file."""
+def write_metadata_file(reader: CatalogReader, address: str, metadata: Mapping[str, Any]) -> bytes:
+    """Writes a metadata file, compressed if its name says so; returns its text."""
+    from pyiceberg.serializers import Compressor
+
+    text = json.dumps(metadata, separators=(",", ":")).encode()
+    compress = Compressor.get_compressor(address).bytes_compressor()
+    with open_storage(reader, metadata, address).new_output(address).create(overwrite=True) as stream:
+        stream.write(compress(text))
+    return text
+
+
+def open_storage(reader: CatalogReader, metadata: Mapping[str, Any], address: str) -> FileIO:
+    """Returns the access to the storage of a table's files, for addresses like this one."""
     from pyiceberg.io import load_file_io
 
-    file_io = load_file_io({**reader.catalog.properties, **metadata["properties"]}, address)
-    with file_io.new_output(address).create(overwrite=True) as stream:
-        stream.write(json.dumps(metadata, separators=(",", ":")).encode())
+    return load_file_io({**reader.catalog.properties, **metadata["properties"]}, address)
 
 
 def find_schema_location(reader: CatalogReader, schema: str) -> str | None:

@@ -106,6 +106,11 @@ class CatalogReader:
         kind = self.profile.catalog_kind
         return self.is_supported and (kind.is_database or kind.is_server)
 
+    @property
+    def can_change_refs(self) -> bool:
+        """Whether branches and tags can be changed without Spark, whose next statement sees the change."""
+        return self.can_edit_metadata and not self.profile.caches_tables
+
     @cached_property
     def capabilities(self) -> Capabilities:
         """The catalog's capabilities: those of its kind, and those that its server states; asks the server once.
@@ -295,6 +300,25 @@ class CatalogReader:
         database = self._database
         assert database is not None
         return database
+
+    def read_metadata_file(self, namespace: str, name: str) -> tuple[str, bytes] | None:
+        """Returns the address and the text of a table's current metadata file; None if there is no such table.
+
+        The catalog must be in a database.
+        """
+        database = self._database
+        assert database is not None
+
+        def read_current() -> tuple[str, bytes] | None:
+            location = database.find_metadata_location(namespace, name, ("TABLE", None))
+            return None if location is None else (location, database.read_metadata_text(location))
+
+        return self._ask(f"read the metadata of {namespace}.{name}", read_current)
+
+    def keep_metadata_text(self, address: str, text: bytes) -> None:
+        """Keeps the text of a metadata file in memory, for reads that follow; the catalog must be in a database."""
+        assert self._database is not None
+        self._database.keep_metadata_text(address, text)
 
     @property
     def is_database(self) -> bool:

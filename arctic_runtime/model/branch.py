@@ -40,7 +40,15 @@ class BranchState:
     @property
     def is_published(self) -> bool:
         """Whether main contains `tip`, so that all commits of the other branch are published."""
-        return self.tip is not None and self.tip in walk_lineage(self.main, _map_parents(self.commits))
+        return self.tip is not None and self.is_in_main(self.tip)
+
+    def is_in_branch(self, snapshot: int) -> bool:
+        """Whether a snapshot is `tip` or one of its ancestors."""
+        return snapshot in walk_lineage(self.tip, _map_parents(self.commits))
+
+    def is_in_main(self, snapshot: int) -> bool:
+        """Whether a snapshot is the head of main or one of its ancestors."""
+        return snapshot in walk_lineage(self.main, _map_parents(self.commits))
 
 
 def walk_lineage(snapshot: int | None, parents: Mapping[int, int | None]) -> Iterator[int]:

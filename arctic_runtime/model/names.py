@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from arctic_runtime.errors import ConfigError
@@ -47,7 +47,7 @@ class TableName:
 
     def with_name(self, name: str) -> TableName:
         """Returns the name of another relation in the same schema."""
-        return replace(self, name=name)
+        return TableName(self.catalog, self.schema, name)
 
     @property
     def changes(self) -> TableName:

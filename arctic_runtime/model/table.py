@@ -264,6 +264,12 @@ class Model:
     is_landing: bool = False
     """True for a landing table."""
 
+    masked: tuple[str, ...] = ()
+    """Columns whose values are shown as hashes where tables are compared."""
+
+    node: str = field(default="", compare=False)
+    """Id of the model in its dbt project, by which it is found in other environments; empty for other tables."""
+
     may_replace: bool = False
     """True if an existing plain table or view of the model's name may be replaced.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from arctic_runtime.errors import ConfigError
@@ -65,6 +66,12 @@ class TableDiff:
     retyped_columns: tuple[tuple[str, str, str], ...] = ()
     """Names of columns with another type, and their types in the other table and in this one."""
 
+    versions: tuple[str, str] | None = None
+    """The two versions, if a table is compared with itself; the second one is empty for the newest."""
+
+    seconds: float = field(default=0.0, compare=False)
+    """Duration of the comparison."""
+
     examples: tuple[RowExample, ...] = ()
     reads_changes: bool = False
     """Whether only the keys that changed since the two tables were one were compared, and not all rows."""
@@ -72,6 +79,47 @@ class TableDiff:
     @property
     def differs(self) -> bool:
         return any(self.counts.values()) or bool(self.added_columns or self.removed_columns or self.retyped_columns)
+
+
+def mask_diff(diff: TableDiff, columns: Collection[str], secret: bytes) -> TableDiff:
+    """Returns a difference in which the values of `columns` are hashes; null stays null.
+
+    Equal values of a column have equal hashes. They are keyed by `secret`, so that nobody can find a value by hashing
+    the likely ones.
+    """
+    masked = {name.lower() for name in columns}
+
+    def hide(name: str, value: Any) -> Any:
+        if value is None or name.lower() not in masked:
+            return value
+        digest = hmac.new(secret, f"{name.lower()}\0{value}".encode(errors="surrogatepass"), "sha256").hexdigest()
+        return f"#{digest[:10]}"
+
+    def hide_all(row: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        return None if row is None else {name: hide(name, value) for name, value in row.items()}
+
+    if not masked:
+        return diff
+    columns_hidden = tuple(
+        replace(
+            column,
+            values=tuple(
+                replace(change, before=hide(column.name, change.before), after=hide(column.name, change.after))
+                for change in column.values
+            ),
+        )
+        for column in diff.columns
+    )
+    examples_hidden = tuple(
+        replace(
+            example,
+            key=hide_all(example.key) or {},
+            before=hide_all(example.before),
+            after=hide_all(example.after),
+        )
+        for example in diff.examples
+    )
+    return replace(diff, columns=columns_hidden, examples=examples_hidden)
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,7 @@ def _describe_reset(model: Model, own: tuple[ConflictingRelation, ...], readers:
 
 RESTORE = Operation(
     name="restore",
+    needs_admin=True,
     description="go back to an earlier version, as a new change",
     tables="one",
     perform=on_one(_restore_table),
@@ -97,6 +98,7 @@ RESTORE = Operation(
 )
 OVERWRITE = Operation(
     name="overwrite",
+    needs_admin=True,
     description="say what all rows are as of a place in the order of events; later events still hold",
     tables="one",
     perform=on_one(_overwrite_table),
@@ -136,6 +138,7 @@ SAVEPOINT = Operation(
 )
 RESET = Operation(
     name="reset",
+    needs_admin=True,
     description="drop everything that a model has made, so that its next run is its first",
     tables="one",
     perform=on_one(_reset_table),
@@ -146,6 +149,7 @@ RESET = Operation(
 )
 RESYNC = Operation(
     name="resync",
+    needs_admin=True,
     description="have a table of an ingested database loaded anew, and publish what differs",
     tables="one",
     perform=on_one(_resync_table),

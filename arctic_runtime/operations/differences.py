@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from arctic_runtime.catalog.observation.clones import observe_clone
+from arctic_runtime.catalog.observation.tables import observe_savepoints
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.names import TableName
+from arctic_runtime.ivm.frontend.reads import find_reads
+from arctic_runtime.model.names import TableName, list_changes_read
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.table_diff import KINDS, DiffLimit, RowExample, TableDiff, ValueChange, read_diff_limits
+from arctic_runtime.model.table_diff import (
+    KINDS,
+    DiffLimit,
+    RowExample,
+    TableDiff,
+    ValueChange,
+    mask_diff,
+    read_diff_limits,
+)
 from arctic_runtime.operations.arguments import read_flag
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values
 
 
 def _compare_tables(context: OperationContext, models: Sequence[Model], values: Values) -> Answer:
-    others = ((model, _find_other(context, model, values["other_schema"])) for model in models)
-    pairs = [(model, other) for model, other in others if other is not None]
-    if not pairs:
-        raise ConfigError(
-            "There is nothing to compare.",
-            expected="clones, which are compared with their origins, or a schema with tables of the same names",
-            actual=", ".join(str(model.table) for model in models) or "no tables",
-            fix="give `--schema`, or clone tables with `dbt clone`",
-        )
-    diffs = list(_compare_all(context, pairs))
+    chosen = _add_models_below(context, models)
+    if values["start"] is not None:
+        diffs = list(_compare_versions(context, chosen, values))
+    else:
+        pairs = _pair_tables(context, chosen, values)
+        diffs = list(_compare_all(context, pairs, values["column"]))
     breaches = {str(diff.table): list(_list_breaches(diff, values["fail_on"] or ())) for diff in diffs}
     longest = context.reader.thresholds.reports.longest_diff_value
     if values["markdown"]:
@@ -39,17 +48,87 @@ def _compare_tables(context: OperationContext, models: Sequence[Model], values: 
     return Answer(data, lines, differs)
 
 
-def _find_other(context: OperationContext, model: Model, schema: str | None) -> TableName | None:
-    """Returns the table with which a model's is compared; None if there is none, or if the model has no key."""
-    reader, table = context.reader, model.table
-    if model.is_appended:
+def _add_models_below(context: OperationContext, models: Sequence[Model]) -> tuple[Model, ...]:
+    """Returns models with all models below them: those that read them, directly or through other models."""
+    reads = {
+        model.table: set(find_reads(model.sql, model.table.catalog, model.table.schema).tables)
+        | set(list_changes_read(model.sql))
+        for model in context.models
+    }
+    chosen = {model.table for model in models}
+    size = 0
+    while size < len(chosen):
+        size = len(chosen)
+        chosen |= {table for table, read in reads.items() if read & {*chosen, *(name.changes for name in chosen)}}
+    below = [model for model in context.models if model.table in chosen - {model.table for model in models}]
+    return (*models, *below)
+
+
+def _pair_tables(context: OperationContext, models: Sequence[Model], values: Values) -> list[tuple[Model, TableName]]:
+    """Pairs each model with the table that it is compared with; leaves out models without one."""
+    find = _choose_other(context, values)
+    pairs = [(model, other) for model in models if not model.is_appended and (other := find(model)) is not None]
+    if not pairs:
+        raise ConfigError(
+            "There is nothing to compare.",
+            expected="clones, which are compared with their origins, or an environment with tables of the same models",
+            actual=", ".join(str(model.table) for model in models) or "no tables",
+            fix="give `--state`, `--with-target` or `--schema`, or clone tables with `dbt clone`",
+        )
+    return pairs
+
+
+def _choose_other(context: OperationContext, values: Values) -> Callable[[Model], TableName | None]:
+    """Returns a function that finds the table with which a model's is compared; None if there is none."""
+    if values["state"] is not None:
+        tables = _read_state(values["state"])
+        return lambda model: _find_existing(context, model, tables.get(model.node))
+    if values["with_target"] is not None:
+        tables = context.map_target(values["with_target"])
+        return lambda model: _find_existing(context, model, tables.get(model.node))
+    if values["other_schema"] is not None:
+        schema = values["other_schema"]
+        return lambda model: _find_existing(context, model, replace(model.table, schema=schema))
+    return lambda model: _find_origin(context, model)
+
+
+def _read_state(folder: str) -> Mapping[str, TableName]:
+    """Reads the tables of all models from the `manifest.json` in a folder, by the ids of the models."""
+    file = Path(folder)
+    file = file / "manifest.json" if file.is_dir() else file
+    try:
+        nodes = json.loads(file.read_text())["nodes"]
+        return {
+            name: TableName(str(node["database"]), str(node["schema"]), str(node["alias"]))
+            for name, node in nodes.items()
+            if node["resource_type"] == "model" and node["config"].get("materialized") != "ephemeral"
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            "The state of the other environment can't be read.",
+            where=f"--state: {file}",
+            expected="the manifest.json that dbt wrote for it, or its folder",
+            actual=str(error),
+        ) from error
+
+
+def _find_existing(context: OperationContext, model: Model, other: TableName | None) -> TableName | None:
+    """Returns `other` if it is another table than the model's, and both exist; raises ConfigError for two catalogs."""
+    if other is None or other == model.table:
         return None
-    if schema is None:
-        clone = observe_clone(reader, table)
-        return None if clone is None else _check_origin(reader, table, clone.origin.model)
-    other = replace(table, schema=schema)
-    known = [reader.describe_relation(part.schema, part.name) for part in (table, other)]
-    return None if other == table or None in known else other
+    if other.catalog != model.table.catalog:
+        raise ConfigError(
+            f"{model.table} can't be compared with {other}, which is in another catalog.",
+            expected="two environments in one catalog",
+            actual=f"{model.table.catalog} and {other.catalog}",
+        )
+    known = [context.reader.describe_relation(part.schema, part.name) for part in (model.table, other)]
+    return None if None in known else other
+
+
+def _find_origin(context: OperationContext, model: Model) -> TableName | None:
+    clone = observe_clone(context.reader, model.table)
+    return None if clone is None else _check_origin(context.reader, model.table, clone.origin.model)
 
 
 def _check_origin(reader: CatalogReader, table: TableName, origin: TableName) -> TableName:
@@ -63,11 +142,28 @@ def _check_origin(reader: CatalogReader, table: TableName, origin: TableName) ->
     return origin
 
 
-def _compare_all(context: OperationContext, pairs: Iterable[tuple[Model, TableName]]) -> Iterator[TableDiff]:
+def _compare_all(
+    context: OperationContext, pairs: Iterable[tuple[Model, TableName]], column: str | None
+) -> Iterator[TableDiff]:
     from arctic_runtime.spark.maintenance.table_comparison import compare_with_table
 
+    secret = secrets.token_bytes(32)
     for model, other in pairs:
-        yield compare_with_table(context.open_table(model), other)
+        yield mask_diff(compare_with_table(context.open_table(model), other, column), model.masked, secret)
+
+
+def _compare_versions(context: OperationContext, models: Sequence[Model], values: Values) -> Iterator[TableDiff]:
+    """Compares each model that has the two versions; the names of savepoints may be missing in models below."""
+    from arctic_runtime.spark.maintenance.table_comparison import compare_versions
+
+    secret, start, end = secrets.token_bytes(32), values["start"], values["end"]
+    keyed = [model for model in models if not model.is_appended]
+    named = [name for name in (start, end) if name is not None and not name.isdecimal()]
+    for place, model in enumerate(keyed):
+        known = {savepoint.name for savepoint in observe_savepoints(context.reader, model)}
+        if place == 0 or (known.issuperset(named) and len(named) == 2 - (end is None)):
+            diff = compare_versions(context.open_table(model), start, end, values["column"])
+            yield mask_diff(diff, model.masked, secret)
 
 
 def _list_breaches(diff: TableDiff, limits: Iterable[DiffLimit]) -> Iterator[str]:
@@ -81,10 +177,13 @@ def describe_diff(diff: TableDiff, longest: int) -> Iterator[str]:
 
     Values are cut to `longest` characters.
     """
-    yield f"{diff.table} beside {diff.other}"
+    title = f"{diff.table} beside {diff.other}"
+    if diff.versions is not None:
+        title = f"{diff.table} from {diff.versions[0]} to {diff.versions[1] or 'the newest version'}"
     if not diff.differs:
-        yield "  no differences"
+        yield f"{title}: no differences"
         return
+    yield f"{title} ({'from change rows, ' if diff.reads_changes else ''}{diff.seconds:.1f} s)"
     counts = ", ".join(f"{count:,} {kind}" for kind, count in diff.counts.items())
     yield f"  rows: {counts}, of {diff.other_rows:,}"
     for label, columns in (("added", diff.added_columns), ("removed", diff.removed_columns)):
@@ -161,7 +260,7 @@ def _to_json(diff: TableDiff) -> Mapping[str, Any]:
 
 DIFF = Operation(
     name="diff",
-    description="rows and columns that differ from those of a clone's origin, or of the same tables in another schema",
+    description="rows and columns that differ from a clone's origin, another environment, or an earlier version",
     tables="any",
     perform=_compare_tables,
     needs_spark=True,
@@ -172,7 +271,31 @@ DIFF = Operation(
             "compare with the tables of the same names in this schema",
             option="--schema",
             metavar="SCHEMA",
+            exclusive_group="other",
         ),
+        Argument(
+            "state",
+            "compare with the tables of the same models in the manifest.json in this folder",
+            metavar="PATH",
+            is_local=True,
+            exclusive_group="other",
+        ),
+        Argument(
+            "with_target",
+            "compare with the tables of the same models in this target of the profile",
+            metavar="TARGET",
+            is_local=True,
+            exclusive_group="other",
+        ),
+        Argument(
+            "start",
+            "compare with the table's own rows as of this version, a number or the name of a savepoint",
+            option="--from",
+            metavar="VERSION",
+            exclusive_group="other",
+        ),
+        Argument("end", "the newer version, for `--from`; without it, the newest", option="--to", metavar="VERSION"),
+        Argument("column", "show only rows in which this column differs as examples", metavar="COLUMN"),
         Argument(
             "fail_on",
             "exit with 1 only if there are more rows than this, in rows or percent, such as `added>100,removed>0`",

@@ -35,6 +35,7 @@ def _build_forgetting(context: OperationContext, model: Model, values: Values) -
 
 FORGET = Operation(
     name="forget",
+    needs_admin=True,
     description="erase rows of a table and of all that is made of it, also from their history",
     tables="one",
     perform=on_one(_forget_rows),

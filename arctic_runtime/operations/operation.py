@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.arguments import Reader, read_text
 from arctic_runtime.suggestions import suggest_nearest
@@ -55,6 +56,8 @@ class OperationContext:
     spark: Callable[[], SparkSession]
     models: tuple[Model, ...]
     progress: Callable[[str], None] = lambda _: None
+    map_target: Callable[[str], Mapping[str, TableName]] = lambda _: {}
+    """Returns the tables of the project's models in another target, by the ids of the models."""
 
     def build_planner(self, model: Model) -> RefreshPlanner:
         from arctic_runtime.refresh_planner import RefreshPlanner
@@ -115,6 +118,9 @@ class Argument:
     choices: tuple[str, ...] = ()
     """Allowed values; empty if any value may be valid."""
 
+    is_local: bool = False
+    """True if only the command line takes the argument, such as a path of the user's machine."""
+
     exclusive_group: str = ""
     """Group of arguments of which a user can give at most one; empty for no group."""
 
@@ -161,6 +167,9 @@ class Operation:
 
     needs_confirmation: bool = False
     """True if the operation is only planned unless the user confirms it."""
+
+    needs_admin: bool = False
+    """True if the operation replaces or drops rows, so that only administrators of a service may ask for it."""
 
     needs_query: bool = False
     """Whether the model's query must be compiled."""

@@ -11,6 +11,7 @@ from arctic_runtime.operations.looking import CHANGES, EXPLAIN, HISTORY, LOOKUP,
 from arctic_runtime.operations.maintaining import COMPACT, EXPIRE, SPLIT
 from arctic_runtime.operations.operation import Operation
 from arctic_runtime.operations.verify import VERIFY
+from arctic_runtime.operations.why import WHY
 from arctic_runtime.suggestions import suggest_nearest
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -20,6 +21,7 @@ OPERATIONS: tuple[Operation, ...] = (
     HISTORY,
     CHANGES,
     LOOKUP,
+    WHY,
     CLONES,
     DIFF,
     SPLIT,

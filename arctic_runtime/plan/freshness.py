@@ -94,7 +94,8 @@ class FreshnessPlan:
         if facts is not None and facts.origin is not None:
             as_of_times = {name: facts.origin.as_of or UNKNOWN}
         elif facts is not None and facts.offsets is not None:
-            as_of_times = self._merge_as_of_times(facts.offsets)
+            has_run = any(map(is_run, facts.commits))
+            as_of_times = self._merge_as_of_times(facts.offsets) if has_run else {name: UNKNOWN}
         self._as_of_times[name, None] = as_of_times
         return as_of_times
 
@@ -171,6 +172,8 @@ class FreshnessPlan:
             reason = f"{unread.table} has {commits} more: {unread.reader} {no_refresh.reason}"
             return Lateness("delayed" if is_allowed else "behind", unread.table, unread.at, reason, no_refresh.action)
         remade = next((source for source, at in sorted(as_of_times.items()) if at == UNKNOWN), None)
+        if remade is not None and self._tables[name].offsets == {}:
+            return Lateness("behind", remade, None, f"{name} has no rows of a run yet", "run the model")
         if remade is not None:
             action = "run the models that read it"
             return Lateness("behind", remade, None, f"{remade} was recreated, and its rows were not read yet", action)

@@ -4,11 +4,70 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
+from typing import Literal, get_args
+from urllib.parse import urlsplit
 
 from arctic_runtime.errors import ConfigError
 
 SHORTEST_TOKEN = 16
+Role = Literal["reader", "operator", "admin"]
+ROLES: tuple[Role, ...] = get_args(Role)
+"""Roles of users; each may do what those before it may.
+
+A reader sees everything, an operator also refreshes, pauses and maintains tables, and an admin also replaces or drops
+rows.
+"""
+
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class HttpUser:
+    """A user of the server, with a token and a role; raises ConfigError for settings that can't be used."""
+
+    name: str
+    token: str = field(repr=False)
+    role: Role = "reader"
+
+    def __post_init__(self) -> None:
+        if not self.name.strip() or not self.name.isprintable():
+            raise ConfigError(f"a user of HTTP needs a name in printable characters; found {self.name!r}")
+        if self.role not in ROLES:
+            raise ConfigError(f"the role of the user {self.name} must be {', '.join(ROLES)}; found {self.role!r}")
+        check_token(self.token, f"the token of the user {self.name}")
+
+
+@dataclass(frozen=True)
+class OpenIdSettings:
+    """An OpenID provider whose tokens users send; raises ConfigError for settings that can't be used."""
+
+    issuer: str
+    """URL of the provider, as its tokens name it."""
+
+    audience: str
+    """Name of this service, which its tokens must have as their audience."""
+
+    role_claim: str = "roles"
+    """Claim of a token with the names of roles."""
+
+    role_prefix: str = ""
+    """Text before `reader`, `operator` or `admin` in the names of roles."""
+
+    name_claim: str = "sub"
+    """Claim of a token with the name of the user, for the audit log."""
+
+    seconds: float = 5.0
+    """Maximum time to wait for the provider."""
+
+    pause_seconds: float = 30.0
+    """Minimum time between two reads of the provider's keys."""
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.issuer)
+        if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK_NAMES):
+            raise ConfigError(f"the issuer of OpenID must be a URL with https; found {self.issuer!r}")
+        if not self.audience:
+            raise ConfigError("OpenID needs an `audience`, the name of this service in its tokens")
 
 
 @dataclass(frozen=True)
@@ -23,7 +82,16 @@ class HttpSettings:
     """Port to listen on; 0 takes any port that is free."""
 
     token: str = field(default="", repr=False)
-    """Secret that clients must send; without one, the server may only listen on a loopback address."""
+    """Secret that clients must send, for everything; without any token, only loopback addresses may be served."""
+
+    users: tuple[HttpUser, ...] = ()
+    """Users with tokens of their own."""
+
+    open_id: OpenIdSettings | None = None
+    """Provider whose tokens are accepted too; None for none."""
+
+    audit_file: str = ""
+    """File to which requests that change something are written; empty for the log of the process."""
 
     certificate_file: str = ""
     """File with the certificate for HTTPS; empty for HTTP."""
@@ -70,6 +138,11 @@ class HttpSettings:
             return self.host == "localhost"
 
     @property
+    def has_users(self) -> bool:
+        """Whether requests need a token."""
+        return bool(self.token or self.users or self.open_id)
+
+    @property
     def has_tls(self) -> bool:
         return bool(self.certificate_file)
 
@@ -89,20 +162,28 @@ class HttpSettings:
         return not self.is_loopback and _is_address(name)
 
     def _check_token(self) -> None:
+        names = [user.name for user in self.users]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"users of HTTP need different names; found {', '.join(sorted(names))}")
         if not self.token:
-            if not self.is_loopback:
+            if not (self.is_loopback or self.users or self.open_id):
                 raise ConfigError(
                     f"HTTP on {self.host} can be reached from other machines, and has no token.",
                     expected="a loopback address such as 127.0.0.1, or a token that clients must show",
                     fix="set a token, or serve 127.0.0.1 and put a proxy with a login in front",
                 )
             return
-        if len(self.token) < SHORTEST_TOKEN or not all("!" <= character <= "~" for character in self.token):
-            raise ConfigError(
-                f"the token of HTTP must have at least {SHORTEST_TOKEN} visible ASCII characters and no space; found "
-                f"one of {len(self.token)} characters.",
-                fix="make one with `python -c 'import secrets; print(secrets.token_urlsafe(32))'`",
-            )
+        check_token(self.token, "the token of HTTP")
+
+
+def check_token(token: str, label: str) -> None:
+    """Raises ConfigError for a token that is short, or that can't stand in a header; `label` names it."""
+    if len(token) < SHORTEST_TOKEN or not all("!" <= character <= "~" for character in token):
+        raise ConfigError(
+            f"{label} must have at least {SHORTEST_TOKEN} visible ASCII characters and no space; found "
+            f"one of {len(token)} characters.",
+            fix="make one with `python -c 'import secrets; print(secrets.token_urlsafe(32))'`",
+        )
 
 
 def _is_address(name: str) -> bool:

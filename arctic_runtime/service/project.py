@@ -11,6 +11,7 @@ from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.service.refreshing.refresh_task import Done, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
+from arctic_runtime.service.table_docs import TableDocs
 
 
 class Project(Protocol):
@@ -53,6 +54,9 @@ class Project(Protocol):
 
     def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
         """Runs the dbt data tests of a table in the calling thread; returns their outcomes."""
+
+    def describe_table(self, table: TableName) -> TableDocs:
+        """Returns the project's description of a table, with its data tests as the service or dbt last ran them."""
 
     # Tables
 

@@ -11,10 +11,12 @@ from functools import partial
 from typing import Any, Protocol
 
 from arctic_runtime.catalog.lease import Held, Lease, LeaseTimes
+from arctic_runtime.catalog.table_samples import TableSamples
 from arctic_runtime.errors import ArcticError, SparkEnded
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.maintenance.upkeep import UpkeepBudget
 from arctic_runtime.service.activity import Activity
+from arctic_runtime.service.history import TableHistory
 from arctic_runtime.service.leadership import Leadership
 from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.project import Project
@@ -90,6 +92,9 @@ class Service:
         self.activity = Activity(self._shared)
         self._requests = UserRequests(project, warehouse, self.activity, self._upkeep)
         self.live = LiveWarehouse(self.activity, self._upkeep, self._requests)
+        self._history = TableHistory(
+            TableSamples(warehouse.service_table.table, reader), self._shared, self.live.list_tables
+        )
         self._tests = DataTests(project, self._shared)
         self._timetable = Timetable(project, self._table, self._shared, self._tests.queue_tests)
         self._stopping = threading.Event()
@@ -192,6 +197,7 @@ class Service:
         parts |= {
             "schedules": partial(self._timetable.run_until, leadership.ended),
             "tests": partial(self._tests.run_until, leadership.ended),
+            "history": partial(self._history.run_until, leadership.ended),
         }
         parts |= {
             to_part_name(ingestion.name): partial(self._ingest_source, leadership, ingestion)

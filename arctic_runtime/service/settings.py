@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import time
-from typing import Any
+from typing import Any, TypeVar
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.arguments import read_count
 from arctic_runtime.plan.config.config_readers import read_size
 from arctic_runtime.plan.maintenance.upkeep import Hours, UpkeepBudget
 from arctic_runtime.profile import mask_text
-from arctic_runtime.service.http_settings import HttpSettings
+from arctic_runtime.service.http_settings import HttpSettings, HttpUser, OpenIdSettings
 from arctic_runtime.suggestions import suggest_nearest
 
+T = TypeVar("T")
 KEYS = ("http", "upkeep")
 UPKEEP_KEYS = ("jobs", "bytes_per_minute", "quiet_hours", "groups")
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -45,12 +46,33 @@ def read_http(written: Mapping[str, Any]) -> HttpSettings:
     """Reads the settings of the HTTP server; raises ConfigError for unknown keys and invalid values."""
     kinds = {setting.name: type(setting.default) for setting in fields(HttpSettings)}
     _refuse_unknown("serve.http", written, tuple(kinds))
+    built: dict[str, Any] = {}
     for key, value in written.items():
-        _check_kind(f"serve.http.{key}", value, kinds[key])
-    settings_given: dict[str, Any] = {
-        key: tuple(value) if kinds[key] is tuple else value for key, value in written.items()
-    }
-    return HttpSettings(**settings_given)
+        label = f"serve.http.{key}"
+        if key == "open_id":
+            built[key] = _read_record(label, value, OpenIdSettings)
+            continue
+        _check_kind(label, value, kinds[key])
+        if key == "users":
+            built[key] = tuple(_read_record(label, user, HttpUser) for user in value)
+        else:
+            built[key] = tuple(value) if kinds[key] is tuple else value
+    return HttpSettings(**built)
+
+
+def _read_record(label: str, written: Any, record: type[T]) -> T:
+    """Reads a mapping with the fields of a dataclass; raises ConfigError for unknown, missing and wrong ones."""
+    if not isinstance(written, Mapping):
+        raise ConfigError(f"`{label}` must be a mapping; found a {type(written).__name__}")
+    known = {part.name: part for part in fields(record)}  # type: ignore[arg-type]
+    _refuse_unknown(label, written, tuple(known))
+    missing = [name for name, part in known.items() if part.default is MISSING and name not in written]
+    if missing:
+        raise ConfigError(f"`{label}` needs {', '.join(missing)}")
+    for key, value in written.items():
+        default = known[key].default
+        _check_kind(f"{label}.{key}", value, str if default is MISSING else type(default))
+    return record(**written)
 
 
 def _check_kind(label: str, value: Any, kind: type) -> None:
@@ -81,6 +103,8 @@ def read_budget(written: Any) -> UpkeepBudget:
 
 
 def _to_list(value: Any) -> list[Any]:
+    if not isinstance(value, str | list | tuple):
+        raise ConfigError(f"`serve.upkeep.quiet_hours` must be a text or a list of texts; found {value!r}")
     return [value] if isinstance(value, str) else list(value)
 
 

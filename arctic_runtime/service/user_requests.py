@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.change_rows.read import ChangeRows
+from arctic_runtime.catalog.observation.tables import observe_readable
+from arctic_runtime.catalog.sample_rows import read_sample_rows
 from arctic_runtime.catalog.service_table import Paused
+from arctic_runtime.catalog.table_samples import TableSamples
 from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.columns import strip_change_columns
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.change_export import open_changes
+from arctic_runtime.operations.inspect import read_status
 from arctic_runtime.operations.looking import CHANGES
 from arctic_runtime.operations.operation import Answer, Operation, OperationContext
 from arctic_runtime.service.activity import Activity
 from arctic_runtime.service.project import Project
+from arctic_runtime.service.telemetry.lineage.observed import observe_lineage
 from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.service.view.live_data import Job
+from arctic_runtime.service.view.table_details import (
+    DetailInputs,
+    TableDetails,
+    build_table_details,
+    list_masked_columns,
+)
+from arctic_runtime.service.view.table_rows import TableRows, build_table_rows
+from arctic_runtime.service.view.table_trend import TableTrend, build_table_trend
 from arctic_runtime.service.warehouse import Warehouse
 from arctic_runtime.spark.engine.jobs import describe_jobs, make_cancellable
 from arctic_runtime.spark.engine.messages import get_error_details, get_message
@@ -39,6 +56,7 @@ class UserRequests:
         self._upkeep = upkeep
         self._shared = activity.shared
         self._jobs = activity.shared.jobs
+        self._secret = secrets.token_bytes(32)
         self._threads = ThreadPoolExecutor(warehouse.reader.thresholds.service.operations, "operation")
 
     def close_operations(self) -> None:
@@ -56,6 +74,35 @@ class UserRequests:
         values = operation.read_values(given_arguments)
         models = self._choose_models(operation, tables)
         return operation.run_operation(self._build_context(_refuse_spark), models, values, plan)
+
+    def describe_table(self, table: TableName) -> TableDetails:
+        reader, shared = self._warehouse.reader, self._shared
+        docs, model = self._project.describe_table(table), shared.models.get(table)
+        followed = next((known for known in shared.followed if known.table == table), None)
+        state = observe_readable(reader, table)
+        inputs = DetailInputs(
+            table,
+            followed.model.sql if followed is not None else docs.sql,
+            model.config.primary_key if model is not None else (),
+            strip_change_columns(state.columns) if state is not None else (),
+            docs,
+            observe_lineage(reader, followed).columns if followed is not None else None,
+        )
+        return build_table_details(inputs, reader.thresholds.service)
+
+    def read_trend(self, table: TableName) -> TableTrend:
+        reader = self._warehouse.reader
+        since = datetime.now(timezone.utc) - timedelta(days=reader.thresholds.service.sample_days)
+        samples = TableSamples(self._warehouse.service_table.table, reader)
+        return build_table_trend(table, samples.read_samples(since, str(table)))
+
+    def read_rows(self, table: TableName, most: int) -> TableRows:
+        reader, model = self._warehouse.reader, self._shared.models.get(table)
+        limits = reader.thresholds.service
+        rows = read_sample_rows(reader, table if model is None else model.base, min(most, limits.sample_rows))
+        masked = list_masked_columns(self._project.describe_table(table), rows[0] if rows else ())
+        unmerged = 0 if model is None else read_status(reader, model, ()).unmerged_rows
+        return build_table_rows(table, rows, masked, self._secret, limits.sample_value_characters, unmerged)
 
     def open_changes(self, table: str, start: str | None, end: str | None) -> ChangeRows:
         models = self._choose_models(CHANGES, [table])

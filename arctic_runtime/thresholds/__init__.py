@@ -15,6 +15,7 @@ from arctic_runtime.thresholds.engine import (
     EngineThresholds,
     ExportThresholds,
     ReportThresholds,
+    WhyThresholds,
 )
 from arctic_runtime.thresholds.ingest import (
     DebeziumThresholds,
@@ -66,6 +67,7 @@ __all__ = [
     "Thresholds",
     "TransportThresholds",
     "UpkeepThresholds",
+    "WhyThresholds",
 ]
 
 
@@ -95,6 +97,7 @@ class Thresholds:
     engine: EngineThresholds = field(default_factory=EngineThresholds)
     debezium: DebeziumThresholds = field(default_factory=DebeziumThresholds)
     transports: TransportThresholds = field(default_factory=TransportThresholds)
+    why: WhyThresholds = field(default_factory=WhyThresholds)
 
 
 SHIPPED = Thresholds()

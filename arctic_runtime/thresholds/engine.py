@@ -63,6 +63,32 @@ class ReportThresholds:
 
 
 @dataclass(frozen=True)
+class WhyThresholds:
+    """Limits of a search for the changes that made a row what it is."""
+
+    rows: int = 20_000
+    """Number of rows of a source above which a row is not computed again from them."""
+
+    literals: int = 200
+    """Number of values up to which a read of a source is restricted by literals; above it, by a join."""
+
+    units: int = 64
+    """Number of changed rows above which a row is not computed again without each of them."""
+
+    batch: int = 8
+    """Number of times that a row is computed in one statement."""
+
+    versions: int = 10
+    """Number of changes of the row that are shown unless the user asks for another one; the newest ones."""
+
+    changes: int = 20
+    """Number of change rows of one upstream that are followed for one change of a row."""
+
+    nodes: int = 200
+    """Number of changes in a trail above which changes of upstreams are named, and not followed."""
+
+
+@dataclass(frozen=True)
 class ExportThresholds:
     """Limits on the memory that an export of change rows takes."""
 
@@ -79,6 +105,9 @@ class EngineThresholds:
 
     kept_metadata: int = 64
     """Maximum number of table metadata files that are cached in memory; one with 200 snapshots takes a megabyte."""
+
+    kept_metadata_texts: int = 16
+    """Maximum number of table and view metadata files whose text is kept in memory, for a commit that follows."""
 
     store_connect_seconds: float = 2.0
     """Longest wait for a TCP connection to an object store; this process tries up to three times."""

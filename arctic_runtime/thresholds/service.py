@@ -75,6 +75,27 @@ class ServiceThresholds:
     as_of_event_seconds: float = 30.0
     """Least advance of `as_of`, the time up to which a table has all changes, that clients get an event for."""
 
+    shown_sql_characters: int = 100_000
+    """Maximum number of characters of a model's query that are shown; the rest is cut off."""
+
+    shown_columns: int = 1000
+    """Maximum number of columns of a table that are shown, and of its data tests."""
+
+    shown_origins: int = 50
+    """Maximum number of columns that are shown as origins of one column, or of the choice of rows."""
+
+    sample_seconds: float = 900.0
+    """Time between two samples of the freshness and the rows of all tables, which the service's table keeps."""
+
+    sample_days: int = 14
+    """Number of days for which these samples are kept."""
+
+    sample_rows: int = 50
+    """Maximum number of sample rows of a table that are shown."""
+
+    sample_value_characters: int = 500
+    """Maximum number of characters of a value in a sample row; the rest is cut off."""
+
 
 @dataclass(frozen=True)
 class UpkeepThresholds:

@@ -25,6 +25,7 @@ from arctic_runtime.catalog.lease import Lease, LeaseTimes
 from arctic_runtime.catalog.observation.clones import observe_clone, observe_clone_tags
 from arctic_runtime.catalog.observation.tables import observe_savepoints
 from arctic_runtime.catalog.service_table import ServiceTable
+from arctic_runtime.catalog.table_samples import TableSample, TableSamples
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import CatalogError, SourceError
 from arctic_runtime.ingest.dead_letters.replay import replay_dead_letters
@@ -190,7 +191,7 @@ def abandoned_branch() -> Scenario:
         load(lake)
         lake.run(state_model(lake))
         load(lake, (1, "us", 100))
-        dies_before("commit.drop_branch", lambda: lake.run(state_model(lake)))
+        dies_before("commit.publish", lambda: lake.run(state_model(lake)))
         for v in (200, 300):
             lake.run(state_model(lake))
             load(lake, (1, "us", v))
@@ -899,12 +900,16 @@ def increment_of_an_empty_table() -> Scenario:
 
 
 def service_lease() -> Scenario:
-    """A service takes its lease, pauses a table and renews the lease often enough for old snapshots to expire."""
+    """A service takes its lease, stores samples, pauses a table, and renews the lease until old snapshots expire."""
 
     def act(lake: Warehouse) -> None:
         table = ServiceTable(lake.namespace, lake.reader)
         table.ensure()
         lease = Lease(table, LeaseTimes(60, 20, 3), "elsewhere:1:x")
+        at = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
+        for _ in range(2):
+            sample = TableSample(at, "lake.dwd.t", 1, 0.0, "fresh")
+            TableSamples(table.table, lake.reader).replace_day([sample], at)
         for _ in range(102):
             lease.take_lease()
         table.change_paused(lambda paused: paused.pause(["t"], upkeep_only=False))

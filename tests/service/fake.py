@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from arctic_runtime.catalog.change_rows.read import ChangeRows
+from arctic_runtime.catalog.table_samples import TableSample
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness, FreshnessState
@@ -21,8 +22,12 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.operations.operation import Answer, Operation
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http_settings import HttpSettings
+from arctic_runtime.service.table_docs import LastDataTest
 from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.service.view.live_data import IngestionState, Job, Lag, ServiceState, TableOverview, Upkeep
+from arctic_runtime.service.view.table_details import ColumnDetails, ColumnOrigin, TableDetails
+from arctic_runtime.service.view.table_rows import TableRows, build_table_rows
+from arctic_runtime.service.view.table_trend import TableTrend, build_table_trend
 
 HOSTILE = (
     "<img src=x onerror=document.title='owned'>",
@@ -161,8 +166,10 @@ class FakeService:
         self._numbers = itertools.count(1)
         self._state = ServiceState(now() - 7500 * SECONDS, "0.1.0", "shop", "leads", looked_at=now())
         self._jobs: dict[str, Job] = {}
-        for table in self.made[-6:]:
-            self._add_job("refresh", "refresh", (table.table,), "done", "new rows in what it reads")
+        for n, table in enumerate(self.made[-6:]):
+            job = self._add_job("refresh", "refresh", (table.table,), "done", "full (COST)" if n == 4 else "")
+            ended = now() - 40 * (6 - n) * SECONDS
+            self._put(replace(job, ended_at=ended, began_at=ended - (n + 1) * SECONDS, seconds=1.4 + n * n))
         model = next(table for table in self.made if table.layer)
         self._add_job("upkeep", "compact", (model.table,), "running", "41 small files cost readers 1.2 s")
         self._add_job("upkeep", "expire", (self.made[-1].table,), "waiting", "212 snapshots are older than 5 days")
@@ -225,6 +232,25 @@ class FakeService:
             return answers[operation.name](tables_known, given_arguments)
         return Answer({"row": {"id": 1, "note": "<b>"}, "files_opened": 1, "bytes_read": 1234}, ("id: 1",))
 
+    def describe_table(self, table: TableName) -> TableDetails:
+        self.asked.append(("describe", str(table)))
+        if self.failure is not None:
+            raise self.failure
+        return _details(self._by_name[str(table)])
+
+    def read_trend(self, table: TableName) -> TableTrend:
+        self.asked.append(("trend", str(table)))
+        if self.failure is not None:
+            raise self.failure
+        return _trend(self._by_name[str(table)])
+
+    def read_rows(self, table: TableName, most: int) -> TableRows:
+        self.asked.append(("rows", str(table), most))
+        if self.failure is not None:
+            raise self.failure
+        rows = [{"flight_id": n, "note": f"<b>{n}</b>", "email": f"{n}@x", "gone": None} for n in range(min(most, 5))]
+        return build_table_rows(table, rows, {"email"}, b"secret", 500, self._by_name[str(table)].unmerged_rows)
+
     def open_changes(self, table: str, start: str | None, end: str | None) -> ChangeRows:
         """As many batches of two rows as `batches` has, each of which may be an error to raise."""
         self.asked.append(("changes", table, start, end))
@@ -253,6 +279,11 @@ class FakeService:
                 for n, action in enumerate(("insert", "update", "update", "delete"))
             ]
             job = self._put(replace(job, state="done", answer=rows, ended_at=now(), seconds=0.4))
+        if operation.name == "diff":
+            diffs = [_diff(self._known(name).table, n) for n, name in enumerate(tables or list(self._by_name)[:300])]
+            job = self._put(replace(job, state="done", answer=diffs, ended_at=now(), seconds=0.4))
+        if operation.name == "why":
+            job = self._put(replace(job, state="done", answer=_trail(), ended_at=now(), seconds=0.4))
         return job
 
     def refresh_tables(self, tables: Sequence[str]) -> None:
@@ -426,7 +457,7 @@ def _tree(overview: TableOverview) -> dict[str, Any]:
 
 def _history(tables: Sequence[TableOverview], given: Mapping[str, Any]) -> Answer:
     (table,) = tables
-    modes = (("incremental", "CHEAPER"), ("incremental", "CHEAPER"), ("full", "COST"))
+    modes = (("incremental", "CHANGES"), ("incremental", "CHANGES"), ("full", "COST"))
     entries = [
         {
             "version": str(int(table.version or 0) + n) if n else table.version,
@@ -447,10 +478,98 @@ def _explained(tables: Sequence[TableOverview], given: Mapping[str, Any]) -> Ans
     (table,) = tables
     lines = (
         str(table.table),
-        "  next run: incremental (CHEAPER)",
+        "  next run: incremental (CHANGES)",
         *(f"  reads {above}: nothing new" for above in table.reads),
     )
-    return Answer({"decision": {"mode": "incremental", "reason": "CHEAPER"}}, lines)
+    return Answer({"decision": {"mode": "incremental", "reason": "CHANGES", "because": ""}}, lines)
+
+
+def _details(overview: TableOverview) -> TableDetails:
+    above = overview.reads[0] if overview.reads else None
+    columns = [("flight_id", "bigint"), ("carrier", "string"), ("email", "string"), ("delay", "decimal(18,2)")]
+    use = {"flight_id": "identity", "carrier": "transformation", "email": "identity", "delay": "aggregation"}
+    made = tuple(
+        ColumnDetails(
+            column,
+            kind,
+            column == "flight_id",
+            column == "email",
+            "Minutes, <b>late</b> is positive" if column == "delay" else "",
+            (ColumnOrigin(above, column, (use[column],)),) if above else (),
+        )
+        for column, kind in columns
+    )
+    tests = (
+        LastDataTest(f"accepted_values_{overview.table.name}_carrier", "fail", "Got 3 results", now() - 90 * SECONDS),
+        LastDataTest(f"unique_{overview.table.name}_flight_id"),
+        LastDataTest(f"not_null_{overview.table.name}_flight_id", "pass", "", now() - 90 * SECONDS),
+    )
+    select = "select flight_id, upper(carrier) as carrier, email, sum(delay) as delay"
+    sql = f"{select}\nfrom {above}\nwhere day >= '2013-01-01'"
+    rows = (ColumnOrigin(above, "day", ("filter",)),) if above else ()
+    return TableDetails(
+        overview.table,
+        "Flights as they are known now.",
+        sql if above else "",
+        ("flight_id",),
+        made,
+        rows,
+        above is not None,
+        tests if above else (),
+    )
+
+
+def _diff(table: TableName, n: int) -> dict[str, Any]:
+    """As `arctic diff --json` has it; each second table is the same on both sides."""
+    examples = [
+        {"kind": "changed", "key": {"id": 7}, "before": {"id": 7, "delay": "4", "note": None}, "after": _AFTER},
+        {"kind": "changed", "key": {"id": 8}, "before": {"id": 8, "delay": "1", "note": "a"}, "after": _NOTED},
+        {"kind": "added", "key": {"id": 9}, "before": None, "after": {"id": 9, "delay": "0", "note": "<b>new</b>"}},
+        {"kind": "removed", "key": {"id": 5}, "before": {"id": 5, "delay": "2", "note": "old"}, "after": None},
+    ]
+    columns = [
+        {"name": "delay", "rows": 31, "values": [{"before": "4", "after": "<i>5</i>", "rows": 30}]},
+        {"name": "note", "rows": 2, "values": [{"before": None, "after": "b", "rows": 2}]},
+    ]
+    differs = n % 2 == 0
+    return {
+        "table": str(table),
+        "other": str(replace(table, schema="prod")),
+        "counts": {"added": 1, "removed": 1, "changed": 32} if differs else {"added": 0, "removed": 0, "changed": 0},
+        "other_rows": 12_345,
+        "columns": columns if differs else [],
+        "added_columns": [{"name": "gate", "type": "string"}] if differs else [],
+        "removed_columns": [],
+        "retyped_columns": [["delay", "int", "bigint"]] if differs else [],
+        "examples": examples if differs else [],
+        "reads_changes": True,
+        "differs": differs,
+        "breaches": [],
+    }
+
+
+_AFTER = {"id": 7, "delay": "<i>5</i>", "note": None}
+_NOTED = {"id": 8, "delay": "1", "note": "b"}
+
+
+def _trail() -> dict[str, Any]:
+    transaction = {"source": "shop", "operation": "update", "position": "LSN 0/16B3748", "at": "2026-01-01 12:00:00"}
+    upstream = {"table": "lake.ods.ods_flights", "action": "update", "transaction": transaction, "upstreams": []}
+    changes = [{"table": "lake.dwd.dwd_flights", "action": "update", "upstreams": [{"changes": [upstream]}]}]
+    return {"table": "lake.dwd.dwd_flights", "key": {"id": "<7>"}, "changes": changes * 60, "left_out": 0}
+
+
+def _trend(overview: TableOverview) -> TableTrend:
+    """Five days, in which the table was once behind for some hours."""
+    chance, many = random.Random(overview.rows), 5 * 96
+    samples = []
+    for n in range(many):
+        late = 900.0 * (n - 300) if 300 < n < 310 else 0.0
+        rows = overview.rows - 120 * (many - n)
+        at = now() - 900 * (many - n) * SECONDS
+        state = "behind" if late else "fresh"
+        samples.append(TableSample(at, str(overview.table), rows, late + chance.uniform(1, 60), state))
+    return build_table_trend(overview.table, samples)
 
 
 def main() -> None:

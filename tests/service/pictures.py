@@ -28,6 +28,8 @@ PICTURES: Mapping[str, tuple[int, str, str, dict[str, Any]]] = {
     "page-layers": (16, "", "light", SHORT),
     "page-graph": (40, "", "light", WIDE),
     "page-table": (40, "table/lake.ods.ods_crews", "light", TALL),
+    "page-jobs": (40, "jobs", "light", WIDE),
+    "page-diff-dark": (40, "diff", "dark", WIDE),
     "page-tables-dark": (1000, "tables", "dark", WIDE),
     "page-all": (1000, "", "light", WIDE),
     "page-service-dark": (40, "service", "dark", WIDE),
@@ -65,6 +67,12 @@ def _prepare(name: str, page: Page, fake: FakeService) -> None:
         page.get_by_role("button", name="Compare the two").click()
         page.locator("table.diff").wait_for()
         page.locator("article").evaluate("article => article.scrollTo(0, 0)")
+    if name == "page-diff-dark":
+        page.get_by_label("Other schema").fill("prod")
+        page.get_by_role("button", name="Compare").click()
+        page.get_by_role("region", name="Compared tables").get_by_role("button").first.click()
+        page.get_by_role("button", name="delay 31").click()
+        page.locator("section.page").evaluate("section => section.scrollTo(0, section.scrollHeight)")
     if name == "page-all":
         page.get_by_role("button", name="Show all tables").click()
         page.mouse.move(5, 400)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -14,6 +16,8 @@ from playwright.sync_api import expect
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness
+from arctic_runtime.operations.registry import OPERATIONS
+from arctic_runtime.service.http.encoding import encode_json
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.view.live_data import Job
@@ -271,6 +275,132 @@ def test_a_job_is_cancelled(page: Shown, fake: FakeService) -> None:
     expect(shown.locator(".job-cancelled")).to_have_count(1)
 
 
+def test_jobs_are_found_by_text_kind_and_state_and_their_durations_are_drawn(page: Shown, fake: FakeService) -> None:
+    shown = page.open("jobs")
+    jobs = shown.locator(".job")
+    expect(jobs).to_have_count(8)
+    expect(shown.get_by_role("img", name="6 ended jobs took")).to_be_visible()
+    expect(shown.locator(".job-done .time").first).to_contain_text("ended")
+    full = "in full: so many rows have changed that a full computation is cheaper"
+    expect(shown.get_by_text(full)).to_be_visible()
+    shown.get_by_role("searchbox").fill("a full computation")
+    expect(jobs).to_have_count(1)
+    shown.get_by_role("searchbox").fill("")
+    shown.get_by_label("Kind").select_option("Upkeep")
+    expect(jobs).to_have_count(2)
+    shown.get_by_role("button", name="waiting 1").click()
+    expect(jobs).to_have_count(1)
+    expect(jobs).to_contain_text("212 snapshots are older than 5 days")
+    shown.get_by_label("Kind").select_option("Refreshes")
+    expect(shown.get_by_text("No job has this text, kind and state.")).to_be_visible()
+    assert page.broken_rules() == []
+
+
+def test_what_rewrites_or_alters_a_table_is_apart_from_its_refresh(page: Shown) -> None:
+    shown = page.open(view_of(FLIGHTS))
+    head = shown.locator(".page-head .actions button")
+    expect(head).to_have_text(["Refresh now", "Pause", "Pause upkeep"])
+    far = shown.get_by_role("region", name="Files, rows and versions")
+    expect(far.get_by_role("button")).to_have_text(["Compact…", "Expire…", "Split nodes…", "Change…"])
+
+
+def test_a_table_has_its_query_columns_with_origins_and_tests_with_results(page: Shown) -> None:
+    shown = page.open(view_of(FLIGHTS))
+    columns = shown.get_by_role("region", name="Columns", exact=True)
+    rows = columns.locator("tbody tr")
+    expect(rows).to_have_count(4)
+    expect(rows.first).to_contain_text("key")
+    # A description is text, whatever it says.
+    expect(rows.last).to_contain_text("Minutes, <b>late</b> is positive")
+    expect(rows.last).to_contain_text(".delay aggregation")
+    columns.get_by_text("SQL", exact=True).click()
+    expect(columns.locator("pre")).to_contain_text("sum(delay) as delay")
+    tests = shown.get_by_role("region", name="Tests", exact=True)
+    expect(tests).to_contain_text("1 of 3 fail.")
+    expect(tests.locator("li").first).to_contain_text("Got 3 results")
+    expect(tests.locator("li").nth(1)).to_contain_text("no result yet")
+    assert page.broken_rules() == []
+
+
+def test_a_table_has_its_freshness_and_its_rows_over_days(page: Shown) -> None:
+    shown = page.open(view_of(FLIGHTS))
+    history = shown.get_by_role("region", name="History", exact=True)
+    expect(history).to_contain_text("It was late or failing for 2 h")
+    expect(history.get_by_role("img", name="Age over time, at most 2 h")).to_be_visible()
+    expect(history.get_by_role("img", name="Rows over time")).to_be_visible()
+
+
+def test_differences_are_shown_by_table_by_column_and_by_row(page: Shown, fake: FakeService) -> None:
+    shown = page.page
+    shown.goto(f"{page.url}/diff")
+    expect(shown.get_by_role("heading", level=1)).to_have_text("Differences")
+    shown.get_by_label("Other schema").fill("prod")
+    shown.get_by_role("button", name="Compare").click()
+    expect(shown.get_by_text("23 of 45 tables differ.")).to_be_visible()
+    rows = shown.get_by_role("region", name="Compared tables").locator("tbody tr")
+    expect(rows).to_have_count(23)
+    shown.get_by_label("Show those that are the same").check()
+    expect(rows).to_have_count(45)
+    rows.first.get_by_role("button").click()
+    examples = shown.get_by_role("region", name="Example rows")
+    expect(examples.locator("tbody tr")).to_have_count(4)
+    expect(examples).to_contain_text("<b>new</b>")
+    assert page.broken_rules() == []
+    shown.get_by_role("button", name="delay 31").click()
+    changed = shown.get_by_role("region", name="Rows in which delay changed")
+    expect(changed.locator("tbody tr")).to_have_count(1)
+    expect(changed).to_contain_text("<i>5</i>")
+    shown.get_by_role("button", name="note 2").click()
+    expect(shown.get_by_role("region", name="Rows in which note changed")).to_contain_text("id=8")
+    assert page.broken_rules() == []
+    assert ("submit", "diff", (), {"other_schema": "prod"}) in fake.asked
+    assert shown.url.endswith("/#/diff")
+
+
+WHY = {
+    "name": "why",
+    "description": "the changes of one row",
+    "tables": "one",
+    "changes": False,
+    "needs_confirmation": False,
+    "has_plan": False,
+    "is_answered_at_once": False,
+    "arguments": [{"name": "key", "type": "array", "description": "", "default": None, "is_required": True}],
+}
+
+
+def test_the_way_of_a_row_is_followed_by_its_key_where_the_service_can(page: Shown, fake: FakeService) -> None:
+    shown = page.open(view_of(FLIGHTS))
+    box = shown.get_by_role("search", name="Row by its key")
+    operations = shown.evaluate("fetch('/api/operations').then((answer) => answer.json())")
+    has_why = any(operation["name"] == "why" for operation in operations)
+    expect(shown.get_by_role("region", name="Columns", exact=True)).to_be_visible()
+    if not has_why:
+        expect(box).to_have_count(0)
+        operations.append(WHY)
+    shown.route("**/api/operations", lambda route: route.fulfill(json=operations))
+    shown.route(
+        "**/api/operations/why", lambda route: route.fulfill(json=_answer_why(fake, route.request.post_data_json))
+    )
+    page.open("tables")
+    page.open(view_of(FLIGHTS))
+    box.get_by_label("flight_id").fill("<7>")
+    box.get_by_role("button").click()
+    tree = shown.locator(".json")
+    expect(tree).to_contain_text("<7>")
+    expect(tree.get_by_role("button", name="10 more")).to_be_visible()
+    tree.locator("summary", has_text="update").first.click()
+    expect(tree.locator("summary", has_text="upstreams")).to_have_count(1)
+    assert page.broken_rules() == []
+    assert fake.asked[-1] == ("submit", "why", (FLIGHTS,), {"key": ["<7>"]})
+
+
+def _answer_why(fake: FakeService, body: Any) -> Any:
+    """The job that a service with the operation would start."""
+    operation = replace(OPERATIONS[0], name="why")
+    return json.loads(encode_json(fake.submit_operation(operation, body["tables"], body["arguments"])))
+
+
 def test_a_thousand_tables_are_a_few_rows_and_found_by_name_and_state(show: Show) -> None:
     fake = FakeService(overviews(1000))
     with HttpServer(fake, HttpSettings(port=0)) as server:
@@ -311,14 +441,44 @@ def test_the_keyboard_reaches_everything(page: Shown) -> None:
 
 
 @pytest.mark.slow
-def test_a_phone_shows_all_of_it_without_scrolling_sideways(
-    show: Show, fake: FakeService, shop: tuple[FakeService, str]
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
+def test_every_view_fits_its_window_with_a_failing_source_a_lag_and_a_long_list(
+    show: Show, scheme: str, width: int
 ) -> None:
-    page = show(shop[1], viewport={"width": 390, "height": 844}, has_touch=True)
-    for view in ("", "tables", view_of(FLIGHTS), "jobs", "service"):
-        shown = page.open(view)
-        shown.locator("main :is(h1, .card, tbody tr)").first.wait_for()
-        assert shown.evaluate("document.documentElement.scrollWidth") <= 390, view
+    fake = FakeService(overviews(1000))
+    source = next(table for table in fake.list_tables() if table.ingestion)
+    below = next(table for table in fake.list_tables() if source.table in table.reads)
+    assert source.ingestion is not None
+    error = "source shop: " + "db1-with-a-long-name-" * 12 + "\n  what to do: start it"
+    fake.show(replace(source, state="failed", error=error, ingestion=replace(source.ingestion, error=error)))
+    late = Freshness(
+        "behind", LATE, "lake.ods." + "x" * 120, LATE, "it has 3 commits more", action="wait", allowed_lag_seconds=60.0
+    )
+    fake.show(replace(below, state="behind", freshness=late))
+    fake.fail("ingest shop", error)
+    with HttpServer(fake, HttpSettings(port=0)) as server:
+        page = show(server.url, viewport={"width": width, "height": 844}, color_scheme=scheme)
+        shown = page.page
+        for view in ("", "tables", view_of(str(source.table)), view_of(str(below.table)), "jobs", "diff", "service"):
+            shown.goto(f"{page.url}/#/{view}")
+            shown.get_by_text("1 part not working").wait_for()
+            shown.locator("main :is(h1, .card, tbody tr)").first.wait_for()
+            if view == "diff":
+                shown.get_by_role("button", name="Compare").click()
+                shown.get_by_role("region", name="Compared tables").get_by_role("button").first.click()
+                shown.get_by_role("button", name="delay 31").click()
+            assert shown.evaluate("document.documentElement.scrollWidth") <= width, view
+            assert shown.evaluate(FIND_WIDE) == [], view
+        assert page.broken_rules() == []
+
+
+FIND_WIDE = """
+[...document.querySelectorAll(".page, .panel:not(:has(table)), .job, .failure, .why, form")]
+  .filter((element) => element.scrollWidth > element.clientWidth + 1)
+  .map((element) => `${element.tagName}.${element.className} ${element.id}`)
+"""
+"""What is wider than its place, where nothing may be scrolled sideways."""
 
 
 def test_a_token_is_asked_for_and_kept_in_the_tab_alone(show: Show) -> None:
@@ -335,9 +495,23 @@ def test_a_token_is_asked_for_and_kept_in_the_tab_alone(show: Show) -> None:
         field.fill(token)
         shown.keyboard.press("Enter")
         expect(shown.get_by_text("live", exact=True)).to_be_visible()
+        page.open(view_of(FLIGHTS))
+        shown.get_by_role("button", name="Show 20 rows").click()
+        rows = shown.get_by_role("region", name="Sample rows of the table")
+        expect(rows.locator("tbody tr")).to_have_count(5)
+        expect(rows.locator("tbody tr").first).to_contain_text("<b>0</b>")
+        expect(rows).not_to_contain_text("0@x")
+        assert page.broken_rules() == []
         assert shown.evaluate("({...localStorage})") == {}
         assert shown.evaluate("document.cookie") == ""
         assert token not in shown.url
+
+
+def test_a_service_without_a_token_shows_no_rows_and_says_how_it_would(page: Shown, fake: FakeService) -> None:
+    shown = page.open(view_of(FLIGHTS))
+    shown.get_by_role("button", name="Show 20 rows").click()
+    expect(shown.get_by_role("alert")).to_contain_text("Rows are only shown by a service that needs a token.")
+    assert not [asked for asked in fake.asked if asked[0] == "rows"]
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from arctic_runtime.service.refreshing.refresher import Refresher
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.service import Service
+from arctic_runtime.service.table_docs import TableDocs
 from arctic_runtime.service.view.live_data import TableOverview
 from arctic_runtime.service.warehouse import Warehouse as ReachedWarehouse
 from arctic_runtime.spark.engine.session_pool import SessionPool
@@ -88,6 +89,9 @@ class Project:
 
     def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
         raise AssertionError(f"{table} has no tests")
+
+    def describe_table(self, table: TableName) -> TableDocs:
+        return TableDocs()
 
     def list_expected_tables(self) -> Collection[TableName]:
         return ()

@@ -261,10 +261,12 @@ def names_used(tree: ast.AST) -> Iterator[str]:
             passing = (
                 "SetProperties",
                 "set_tag",
-                "drop_tag",
+                "drop_tags",
+                "create_branch",
+                "_change_refs",
                 "create_table",
                 "write_internal_table",
-                "_drop_branch",
+                "_drop_branches",
                 "commit_summary",
             )
             if called(call) in (*GATEWAYS, *passing) and isinstance(first.value, str):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
 
 from arctic_runtime.catalog.observation.tables import observe_model, observe_progress, observe_source
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.run_summary import find_last_run, get_offsets, is_run
+from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets, is_run
 from arctic_runtime.model.sources.freshness import TableFacts, to_origin_status
-from arctic_runtime.model.sources.ingestion import Progress, SourceProgress
-from arctic_runtime.model.state import ChangeTableState
+from arctic_runtime.model.sources.ingestion import Progress, SourceProgress, time_of
+from arctic_runtime.model.state import ChangeTableState, Commit, TableState
 from arctic_runtime.model.table import Model
 
 
@@ -23,23 +25,65 @@ def observe_facts(reader: CatalogReader, name: TableName, model: Model | None) -
     if model is None or model.is_landing:
         source = observe_source(reader, name)
         return None if source is None else TableFacts(source.version.table, source.commits)
-    log = observe_model(reader, model).log
-    return None if log is None else to_facts(reader, model, log)
+    # Read before the commits: a commit that follows in between is then more than the progress says, never less.
+    progress = _observe_progress(reader, model)
+    state = observe_model(reader, model)
+    return None if state.log is None else to_facts(model, state, state.log, progress)
 
 
-def to_facts(reader: CatalogReader, model: Model, log: ChangeTableState) -> TableFacts:
-    """Builds the facts of a model's table; `log` is the state of the table that its runs commit to.
+def _observe_progress(reader: CatalogReader, model: Model) -> SourceProgress:
+    known = None if model.source is None else observe_progress(reader, model.source.dead_letters)
+    return known or SourceProgress(Progress(), 0)
 
-    For an ingested table, it reads the progress of the source from the catalog.
+
+def to_facts(model: Model, state: TableState, log: ChangeTableState, progress: SourceProgress) -> TableFacts:
+    """Builds the facts of a model's table from its state, whose `log` is the table that its runs commit to.
+
+    `progress` is that of the source of an ingested table. Commits that readers of the table do not see yet are left
+    out, since the base or the view follows its change table in commits of its own.
     """
-    commits = tuple(commit for commit in log.commits if commit.rows or is_run(commit))
+    shown, hidden = _split_by_visibility(model, state, log)
+    seen = replace(log, commits=shown)
+    commits = tuple(commit for commit in shown if commit.rows or is_run(commit))
     lag = float(model.config.target_lag)
     if model.ingested_from is None:
-        return TableFacts(log.uuid, commits, get_offsets(find_last_run(log)), None, lag)
+        return TableFacts(log.uuid, commits, get_offsets(find_last_run(seen)), None, lag)
     if model.source is None:
         return TableFacts(log.uuid, commits, None, None, lag)
-    known = observe_progress(reader, model.source.dead_letters) or SourceProgress(Progress(), 0)
-    return TableFacts(log.uuid, commits, None, to_origin_status(model.source, model.ingested_from, known, commits), lag)
+    origin = to_origin_status(model.source, model.ingested_from, progress, commits)
+    if hidden:
+        # The progress may be that after the first of these commits, which says what the table showed before.
+        before = RunSummary.decode(hidden[0].summary).shown_before_ms
+        origin = replace(origin, as_of=_find_earlier(origin.as_of, before))
+    return TableFacts(log.uuid, commits, None, origin, lag)
+
+
+def _find_earlier(as_of: datetime | None, millis: int | None) -> datetime | None:
+    """Returns the earlier of two times, the second in milliseconds since 1970; None if one of them is not known."""
+    return None if as_of is None or millis is None else min(as_of, time_of(millis))
+
+
+def _split_by_visibility(
+    model: Model, state: TableState, log: ChangeTableState
+) -> tuple[tuple[Commit, ...], tuple[Commit, ...]]:
+    """Splits the commits of `log` before the first one with rows that readers of the table do not see yet."""
+    if state.appended is not None:
+        return log.commits, ()
+    shown = _find_shown_sequence(model, state, log)
+    hidden = (index for index, commit in enumerate(log.commits) if commit.rows and commit.version.sequence > shown)
+    first = next(hidden, len(log.commits))
+    return log.commits[:first], log.commits[first:]
+
+
+def _find_shown_sequence(model: Model, state: TableState, log: ChangeTableState) -> int:
+    """Sequence number of the version of the change table that the base or the view shows; 0 if there is none."""
+    merged = state.base.merged if state.base is not None else None
+    if model.config.merge == "on_write":
+        return merged.sequence if merged is not None else 0
+    head = state.view.head if state.view is not None else None
+    if head is not None and merged is not None and head == merged.snapshot:
+        return merged.sequence
+    return next((commit.version.sequence for commit in log.commits if commit.version.snapshot == head), 0)
 
 
 def observe_lineage(

@@ -22,9 +22,10 @@ from arctic_runtime.catalog.observation.conflicts import (
 )
 from arctic_runtime.catalog.observation.views import observe_named_views, observe_reader_view
 from arctic_runtime.catalog.reader import CatalogReader, find_table
+from arctic_runtime.catalog.table_refs import read_table_refs
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.baseline import read_baseline
-from arctic_runtime.model.branch import BranchCommit, BranchState, list_abandoned_branches
+from arctic_runtime.model.branch import BranchState, list_abandoned_branches
 from arctic_runtime.model.clone import shares_files
 from arctic_runtime.model.columns import BEFORE, Column, parse_key
 from arctic_runtime.model.files.expiry import Snapshot as KeptSnapshot
@@ -32,7 +33,6 @@ from arctic_runtime.model.files.expiry import Snapshots, read_trimmed_age
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import (
     APPENDED_KIND,
-    ATTEMPT,
     BRANCH_PREFIX,
     CHANGES_VIEW,
     CHANGES_VIEW_KIND,
@@ -287,10 +287,7 @@ def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | Non
 
 def observe_branch(reader: CatalogReader, name: TableName, branch: str) -> BranchState:
     """Returns the heads of the main branch and of `branch`, and the attempt that wrote each snapshot of the table."""
-    table = reader.load_table(name.schema, name.name)
-    tips = {ref: ref_found.snapshot_id for ref, ref_found in table.metadata.refs.items()}
-    commits = {snapshot.snapshot_id: _branch_commit(snapshot) for snapshot in table.metadata.snapshots}
-    return BranchState(tips.get("main"), tips.get(branch), commits)
+    return read_table_refs(reader, name).read_state(branch)
 
 
 def list_abandoned_branches_of(table: Table, before_ms: int) -> tuple[str, ...]:
@@ -300,10 +297,6 @@ def list_abandoned_branches_of(table: Table, before_ms: int) -> tuple[str, ...]:
     """
     head = table.metadata.current_snapshot_id
     return list_abandoned_branches(_list_branches(table), _map_parents(table), _map_times(table), head, before_ms)
-
-
-def _branch_commit(snapshot: Snapshot) -> BranchCommit:
-    return BranchCommit(snapshot.parent_snapshot_id, _get_operation(snapshot), _get_summary(snapshot).get(ATTEMPT))
 
 
 def _get_operation(snapshot: Snapshot) -> str:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from arctic_runtime.catalog.lease import Held, Lease, LeaseTimes, find_newest_lease, walk_main_branch
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import perform_effect
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.files.expiry import ExpireSnapshots
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import BRANCH_PREFIX
 from arctic_runtime.spark.engine.java.java_errors import SPARK, SPARK_ERRORS
 from arctic_runtime.spark.engine.statement import quote_name
-from arctic_runtime.spark.tables.commit import Attempt, build_summary_options, swap_in
+from arctic_runtime.spark.tables.commit import Attempt, build_summary_options, drop_branches, swap_in
 from arctic_runtime.spark.tables.snapshots import expire_snapshots
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 
 class SourceLease:
@@ -106,14 +112,42 @@ class _LeaseCommits:
         self._expire_old_snapshots()
 
     def _expire_old_snapshots(self) -> None:
-        """Expires old snapshots of the dead letter table if it has many, since each renewal of the lease adds one."""
+        """Expires old snapshots of the dead letter table if it has many, since each renewal of the lease adds one.
+
+        A process that died while it took the lease has left a branch. The snapshots of branches and tags are kept, and
+        old branches are dropped. If another writer is faster, a later renewal expires the snapshots.
+        """
         limits = self._reader.thresholds.ingest
         table = self._reader.load_table(self._table.schema, self._table.name)
-        line = list(walk_main_branch(table))
-        if len(table.metadata.snapshots) > limits.dead_letter_snapshots:
-            old = tuple(snapshot.snapshot_id for snapshot in line[limits.kept_dead_letter_snapshots :])
-            if old:
+        if len(table.metadata.snapshots) <= limits.dead_letter_snapshots:
+            return
+        left = _list_left_branches(table, time.time() - self._reader.thresholds.expiry.abandoned_branch_seconds)
+        drop_branches(self._spark(), self._reader, self._table, left)
+        newest = [snapshot.snapshot_id for snapshot in walk_main_branch(table)][: limits.kept_dead_letter_snapshots]
+        kept = {*newest, *(ref.snapshot_id for name, ref in table.metadata.refs.items() if name not in left)}
+        ids = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
+        if old := tuple(snapshot for snapshot in ids if snapshot not in kept):
+            with suppress(CommitConflict):
                 expire_snapshots(ExpireSnapshots(self._table, old), self._spark())
+
+
+def _list_left_branches(table: Table, before: float) -> tuple[str, ...]:
+    """Lists branches of attempts that a process left behind before a time, in seconds since 1970.
+
+    Their age is that of their newest snapshot, for the commits of main after it may have expired.
+    """
+    times = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.metadata.snapshots}
+    current = table.metadata.current_snapshot_id
+    return tuple(
+        sorted(
+            name
+            for name, ref in table.metadata.refs.items()
+            if name.startswith(BRANCH_PREFIX)
+            and ref.snapshot_ref_type == "branch"
+            and ref.snapshot_id != current
+            and times[ref.snapshot_id] < before * 1000
+        )
+    )
 
 
 def lease_taken_error(table: TableName, by: Held) -> ConfigError:

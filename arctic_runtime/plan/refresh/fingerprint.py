@@ -97,6 +97,12 @@ def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
     return json.dumps(hashes)
 
 
+def is_same_query(model: Model, upstreams: Upstreams, then: str | None) -> bool:
+    """Whether the query and the views that it reads are those of the fingerprint `then`; True if that is not known."""
+    known = _read_part_hashes(then).get("query")
+    return known is None or known == _read_part_hashes(compute_fingerprint(model, upstreams))["query"]
+
+
 def hash_query_reading(model: Model, upstreams: Upstreams) -> str:
     """Hashes everything that determines how Spark and sqlglot parse the query and the views that it reads."""
     views, settings = sorted(upstreams.views.items()), sorted(upstreams.settings.items())

@@ -32,7 +32,7 @@ from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Deltas, Facts, 
 from arctic_runtime.ivm.strategies.pairs import Pairs
 from arctic_runtime.ivm.strategies.spool import Spool, with_spools
 from arctic_runtime.model.columns import BEFORE, find_column, is_same_name, strip_change_columns
-from arctic_runtime.model.names import TableName
+from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.properties import CHANGELOG, REPAIRED
 from arctic_runtime.model.run_summary import RunSummary, find_last_run
 from arctic_runtime.model.state import SourceState, TableState
@@ -431,6 +431,33 @@ def analyse_model(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[s
     if upstreams.reads.clocks:
         check_clock_places(analysed.tree, upstreams.reads.clocks)
     return analysed, tuple(_find_output_column(analysed, part) for part in model.config.entity_key)
+
+
+def analyse_events(
+    model: Model, upstreams: Upstreams, joined: Iterable[SourceState] = ()
+) -> tuple[Analysed, tuple[str, ...], Mapping[TableName, TableName]]:
+    """Analyses a query of change events; also returns the columns of the tree that are the columns of the entity key.
+
+    `joined` are the states of tables that the query reads beside its events. The third element maps what the query
+    reads in the place of `changes(…)` to the sources of the events. Raises NotMaintained if the query is not supported.
+    """
+    table = model.table
+    views = {
+        TableName(table.catalog, table.schema, format_changes_view(state.name)): state
+        for state in upstreams.states.values()
+        if state is not None
+    }
+    relations = (
+        *((str(name), Relation(state.columns)) for name, state in views.items()),
+        *((str(state.name), _build_relation(state)) for state in joined),
+    )
+    with refuse_on_error():
+        declared = frozenset(name.lower() for name in model.config.deterministic_functions)
+        analysed = _analyse_query(model.sql, relations, (), table.catalog, table.schema, declared)
+    if isinstance(analysed, NotMaintained):
+        raise NotMaintained(analysed.reason, analysed.because)
+    key = tuple(_find_output_column(analysed, part) for part in model.config.entity_key)
+    return analysed, key, {name: state.name for name, state in views.items()}
 
 
 def pin_query(model: Model, upstreams: Upstreams) -> str:

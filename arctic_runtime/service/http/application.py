@@ -23,9 +23,12 @@ from arctic_runtime.service.http.schema import build_reference, build_schemas
 from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.view.live_data import Job, LiveService, ServiceState, TableOverview, Upkeep
+from arctic_runtime.service.view.table_details import TableDetails
+from arctic_runtime.service.view.table_rows import TableRows
+from arctic_runtime.service.view.table_trend import TableTrend
 from arctic_runtime.thresholds import SHIPPED, HttpThresholds
 
-SCHEMA_CLASSES = (Answer, Job, ServiceState, TableOverview, Upkeep)
+SCHEMA_CLASSES = (Answer, Job, ServiceState, TableDetails, TableOverview, TableRows, TableTrend, Upkeep)
 
 ReadMetrics = Callable[[str], tuple[bytes, str]]
 """Function that takes an Accept header, and returns the service's metrics in that format and their content type."""
@@ -64,7 +67,7 @@ def build_application(
         _add_metrics(app, metrics)
     files = list_page_paths()
     app.router.routes.extend(Route(path, serve_page) for path in files)
-    app.openapi = lambda: _describe_interface(app, bool(settings.token))  # type: ignore[method-assign]
+    app.openapi = lambda: _describe_interface(app, settings.has_users)  # type: ignore[method-assign]
     add_problems(app)
     public = {*OPEN_PATHS, *files}
     app.add_middleware(Guard, settings=settings, is_public=public.__contains__)

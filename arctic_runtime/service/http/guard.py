@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
@@ -13,14 +12,15 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from arctic_runtime.errors import ArcticError
+from arctic_runtime.service.http.access import SAFE_METHODS, Access, User, get_needed_role
+from arctic_runtime.service.http.audit_log import AuditLog
 from arctic_runtime.service.http.problems import build_problem, to_unexpected_problem
+from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.http_settings import HttpSettings
 
 EVENTS_PATH = "/api/events"
 OPEN_PATHS = ("/health", "/ready")
 """Health paths that process supervisors read without a token; the answers contain only a word or two."""
-
-SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 
 POLICY = "; ".join(
     (
@@ -48,9 +48,6 @@ _HEADERS = tuple(
     }.items()
 )
 
-Check = Callable[[HttpSettings, Scope, Headers], Response | None]
-"""Checks a request by its path and headers; returns the response that refuses it, or None if it is allowed."""
-
 
 class Guard:
     """Middleware that refuses requests that break a rule, limits their size and time, and adds security headers.
@@ -61,12 +58,9 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: HttpSettings, is_public: Callable[[str], bool]) -> None:
         self._app = app
         self._settings = settings
-        self._checks: tuple[Check, ...] = (
-            _check_host,
-            _check_origin,
-            lambda settings, scope, headers: None if is_public(scope["path"]) else _check_token(settings, headers),
-            _check_content,
-        )
+        self._is_public = is_public
+        self._access = Access(settings)
+        self._audit_log = AuditLog(settings.audit_file)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -78,25 +72,50 @@ class Guard:
 
     async def _guard_request(self, scope: Scope, receive: Receive, send: _Sender) -> None:
         headers = Headers(scope=scope)
-        for check in self._checks:
-            if (refused := check(self._settings, scope, headers)) is not None:
-                await refused(scope, receive, send)
-                return
+        refused, user = _check_host(self._settings, headers) or _check_origin(scope, headers), None
+        if refused is None and not self._is_public(scope["path"]):
+            user = await self._find_user(headers)
+            refused = _check_user(scope, user)
+        refused = refused or _check_content(self._settings, scope, headers)
+        if refused is not None:
+            await refused(scope, receive, send)
+            self._note_change(scope, user, b"", refused.status_code)
+            return
         limit = None if scope["path"] == EVENTS_PATH else self._settings.request_seconds
         started = time.monotonic()
         with anyio.move_on_after(limit) as time_limit:
             if limit is not None and _is_export(scope["path"]):
                 send.renew_limit = lambda: _move_deadline(time_limit, limit)
-            await self._answer_request(scope, receive, send)
+            await self._answer_request(scope, receive, send, user)
         if time_limit.cancelled_caught and not send.has_started:
             seconds = time.monotonic() - started
             error = ArcticError(f"The request was given up after {seconds:.0f} seconds.", fix="try again later")
             await build_problem(504, error)(scope, receive, send)
 
-    async def _answer_request(self, scope: Scope, receive: Receive, send: _Sender) -> None:
+    async def _find_user(self, headers: Headers) -> User | None:
+        if self._settings.open_id is None:
+            return self._access.find_user(headers)
+        return await run_in_thread(self._access.find_user, headers)
+
+    def _note_change(self, scope: Scope, user: User | None, body: bytes, status: int) -> None:
+        """Writes a request that asks for a change to the audit log, also if it was refused."""
+        if scope["method"] in SAFE_METHODS:
+            return
+        client = scope.get("client")
+        request = {
+            "user": None if user is None else user.name,
+            "role": None if user is None else user.role,
+            "client": None if client is None else client[0],
+            "method": scope["method"],
+            "path": scope["path"],
+        }
+        self._audit_log.add_entry(request, body, status)
+
+    async def _answer_request(self, scope: Scope, receive: Receive, send: _Sender, user: User | None) -> None:
+        body = b""
         try:
             if scope["method"] not in SAFE_METHODS:
-                receive = await _read_whole_body(receive, self._settings.body_bytes)
+                body, receive = await _read_whole_body(receive, self._settings.body_bytes)
             await self._app(scope, receive, send)
         except _TooLarge:
             await _build_too_large_response(self._settings)(scope, receive, send)
@@ -104,6 +123,8 @@ class Guard:
             answer = to_unexpected_problem(error)
             if not send.has_started:
                 await answer(scope, receive, send)
+        finally:
+            self._note_change(scope, user, body, send.status)
 
 
 def _is_export(path: str) -> bool:
@@ -124,11 +145,13 @@ class _Sender:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.has_started = False
+        self.status = 0
         self.renew_limit: Callable[[], None] = lambda: None
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.has_started = True
+            self.status = message["status"]
             message = {**message, "headers": [*message["headers"], *_HEADERS]}
         await self._send(message)
         self.renew_limit()
@@ -138,8 +161,8 @@ class _TooLarge(Exception):
     """Raised if the body of a request is longer than allowed."""
 
 
-async def _read_whole_body(receive: Receive, most_bytes: int) -> Receive:
-    """Reads the request body, and returns a `receive` function that delivers it again.
+async def _read_whole_body(receive: Receive, most_bytes: int) -> tuple[bytes, Receive]:
+    """Reads the request body, and returns it with a `receive` function that delivers it again.
 
     Raises _TooLarge for more than `most_bytes`.
     """
@@ -147,7 +170,7 @@ async def _read_whole_body(receive: Receive, most_bytes: int) -> Receive:
     while has_more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            return receive
+            return bytes(body), receive
         body += message.get("body", b"")
         has_more = message.get("more_body", False)
         if len(body) > most_bytes:
@@ -157,10 +180,10 @@ async def _read_whole_body(receive: Receive, most_bytes: int) -> Receive:
     async def receive_again() -> Message:
         return messages.pop() if messages else await receive()
 
-    return receive_again
+    return bytes(body), receive_again
 
 
-def _check_host(settings: HttpSettings, _: Scope, headers: Headers) -> Response | None:
+def _check_host(settings: HttpSettings, headers: Headers) -> Response | None:
     """Returns the refusal of a request with an unknown host name, as in DNS rebinding attacks; else None."""
     host = _strip_port(headers.get("host", ""))
     if host and settings.allows_host(host):
@@ -175,7 +198,7 @@ def _check_host(settings: HttpSettings, _: Scope, headers: Headers) -> Response 
     )
 
 
-def _check_origin(_: HttpSettings, scope: Scope, headers: Headers) -> Response | None:
+def _check_origin(scope: Scope, headers: Headers) -> Response | None:
     """Returns the refusal of a request that changes data and was sent by a page of another origin; else None."""
     if scope["method"] in SAFE_METHODS:
         return None
@@ -192,15 +215,22 @@ def _check_origin(_: HttpSettings, scope: Scope, headers: Headers) -> Response |
     )
 
 
-def _check_token(settings: HttpSettings, headers: Headers) -> Response | None:
-    if not settings.token:
+def _check_user(scope: Scope, user: User | None) -> Response | None:
+    if user is None:
+        error = ArcticError("This needs the token of the service.", fix="send the header `Authorization: Bearer TOKEN`")
+        return build_problem(401, error, headers={"www-authenticate": "Bearer"})
+    needed = get_needed_role(scope["method"], scope["path"])
+    if user.may_act_as(needed):
         return None
-    scheme, _, shown = headers.get("authorization", "").partition(" ")
-    is_same = hmac.compare_digest(shown.strip().encode(), settings.token.encode())
-    if is_same and scheme.lower() == "bearer":
-        return None
-    error = ArcticError("This needs the token of the service.", fix="send the header `Authorization: Bearer TOKEN`")
-    return build_problem(401, error, headers={"www-authenticate": "Bearer"})
+    return build_problem(
+        403,
+        ArcticError(
+            f"{user.name} may not do this.",
+            expected=f"the role {needed}",
+            actual=f"the role {user.role}",
+            fix="ask somebody with that role, or for it",
+        ),
+    )
 
 
 def _check_content(settings: HttpSettings, scope: Scope, headers: Headers) -> Response | None:

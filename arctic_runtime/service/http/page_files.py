@@ -28,11 +28,14 @@ _TYPES: Mapping[str, str] = {
 
 @cache
 def list_page_paths() -> Mapping[str, Path]:
-    """Maps the URL path under which each file of the page is served to the file; `/` is the page itself."""
+    """Maps the URL path under which each file of the page is served to the file.
+
+    `/` is the page itself, and `/diff` opens it at its view of differences.
+    """
     files = {
         f"/page/{file.relative_to(FOLDER).as_posix()}": file for file in FOLDER.rglob("*") if file.suffix in _TYPES
     }
-    return {"/": FOLDER / "index.html", **files}
+    return {"/": FOLDER / "index.html", "/diff": FOLDER / "index.html", **files}
 
 
 @cache

@@ -49,6 +49,7 @@ def build_service_routes(
     """Builds all routes below /api except those of operations and of change rows."""
     router = APIRouter(prefix="/api")
     _add_tables(router, service, thresholds)
+    _add_table_parts(router, service, settings)
     _add_jobs(router, service)
     _add_changes(router, service)
     _add_events(router, feed, settings)
@@ -95,8 +96,7 @@ def _add_tables(router: APIRouter, service: LiveService, thresholds: HttpThresho
     async def one_table(table: Annotated[str, Path(min_length=1)]) -> Response:
         overview = service.find_table(table)
         if overview is None:
-            error = ArcticError(f"There is no table {table!r}.", fix="see /api/tables for those there are")
-            return build_problem(404, error)
+            return build_unknown_table(table)
         return as_json({"event": service.events.last, "table": overview})
 
     async def whole_graph(request: Request) -> Response:
@@ -117,6 +117,67 @@ def _add_tables(router: APIRouter, service: LiveService, thresholds: HttpThresho
         router, "/tables/{table}", one_table, "One table", build_record_schema(event=_NUMBER, table=overview)
     )
     _add_get_route(router, "/graph", whole_graph, "Which table reads which", all_nodes)
+
+
+def _add_table_parts(router: APIRouter, service: LiveService, settings: HttpSettings) -> None:
+    async def details(table: Annotated[str, Path(min_length=1)]) -> Response:
+        overview = service.find_table(table)
+        if overview is None:
+            return build_unknown_table(table)
+        return await run_in_thread(as_json, await run_in_thread(service.requests.describe_table, overview.table))
+
+    async def trend(table: Annotated[str, Path(min_length=1)]) -> Response:
+        overview = service.find_table(table)
+        if overview is None:
+            return build_unknown_table(table)
+        return await run_in_thread(as_json, await run_in_thread(service.requests.read_trend, overview.table))
+
+    async def rows(
+        table: Annotated[str, Path(min_length=1)], limit: Annotated[int, Query(ge=1, le=1000)] = 20
+    ) -> Response:
+        if not settings.has_users:
+            return build_problem(403, _NO_TOKEN)
+        overview = service.find_table(table)
+        if overview is None:
+            return build_unknown_table(table)
+        return await run_in_thread(as_json, await run_in_thread(service.requests.read_rows, overview.table, limit))
+
+    _add_get_route(
+        router,
+        "/tables/{table}/details",
+        details,
+        "Query, columns with their origins, and data tests of one table",
+        build_reference("TableDetails"),
+    )
+    _add_get_route(
+        router,
+        "/tables/{table}/trend",
+        trend,
+        "Freshness and rows of one table over the last days",
+        build_reference("TableTrend"),
+    )
+    _add_get_route(
+        router,
+        "/tables/{table}/rows",
+        rows,
+        "A few rows of one table; only from a service with a token",
+        build_reference("TableRows"),
+    )
+
+
+_NO_TOKEN = ArcticError(
+    "Rows are only shown by a service that needs a token.",
+    where="`serve.http` of the target in profiles.yml",
+    expected="a `token`, `users` or `open_id`",
+    actual="none",
+    fix="set a token and start the service again, or read the rows by a query",
+)
+
+
+def build_unknown_table(table: str) -> Response:
+    """Builds the response for a table that the service does not know."""
+    error = ArcticError(f"There is no table {table!r}.", fix="see /api/tables for those there are")
+    return build_problem(404, error)
 
 
 def _build_graph(service: LiveService, number: int) -> dict[str, Any]:

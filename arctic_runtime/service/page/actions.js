@@ -36,28 +36,46 @@ function Plan({ operation, name, onClose }) {
   <//>`;
 }
 
+// What may be pressed at any time: nothing here changes or drops rows.
 export function Actions({ table, service }) {
-  const [shown, setShown] = useState("");
   const [action, run] = useAction();
   const name = table.table;
   const isPaused = service?.paused_tables.includes(name);
   const isUpkeepPaused = service?.paused_upkeep.includes(name);
   const busy = action.busy !== "";
   const ask = (path, body) => run(path, () => post(`/api/${path}`, { tables: [name], ...body }));
-  const operation = PLANNED.find((entry) => entry.name === shown);
-  const isOwn = table.kind === "model" || table.kind === "ingested";
   return html`<div class="actions">
       ${table.kind === "model" ? html`<button type="button" class="primary" disabled=${busy} onClick=${() => ask("refresh")}>Refresh now</button>` : null}
-      ${isOwn ? PLANNED.filter((entry) => !entry.needsKey || table.nodes > 0).map((entry) => html`<button type="button" key=${entry.name} onClick=${() => setShown(entry.name)}>${entry.title}…</button>`) : null}
-      ${isOwn
+      ${isOwn(table)
         ? isPaused || isUpkeepPaused
           ? html`<button type="button" disabled=${busy} onClick=${() => ask("resume")}>Resume</button>`
           : html`<button type="button" disabled=${busy} onClick=${() => ask("pause")}>Pause</button>
               <button type="button" disabled=${busy} onClick=${() => ask("pause", { upkeep_only: true })}>Pause upkeep</button>`
         : null}
-      ${isOwn ? html`<button type="button" onClick=${() => setShown("more")}>Change…</button>` : null}
+    </div>
+    <${Failure} error=${action.error} />`;
+}
+
+export function isOwn(table) {
+  return table.kind === "model" || table.kind === "ingested";
+}
+
+// What rewrites files, or alters rows and versions, at the end of the page, far from `Refresh now`.
+export function Changes({ table }) {
+  const [shown, setShown] = useState("");
+  const name = table.table;
+  const operation = PLANNED.find((entry) => entry.name === shown);
+  return html`<section class="panel full" aria-labelledby="changes-title">
+    <h2 id="changes-title">Files, rows and versions</h2>
+    <div class="danger-zone">
+      <p>Rewrites or expires files. Rows stay as they are; the plan is shown first.</p>
+      <div class="actions">${PLANNED.filter((entry) => !entry.needsKey || table.nodes > 0).map((entry) => html`<button type="button" key=${entry.name} onClick=${() => setShown(entry.name)}>${entry.title}…</button>`)}</div>
+    </div>
+    <div class="danger-zone">
+      <p>Alters rows or versions: savepoint, restore, overwrite, reset. Each is asked for and confirmed.</p>
+      <div class="actions"><button type="button" class="risky" onClick=${() => setShown("more")}>Change…</button></div>
     </div>
     ${shown === "more" ? html`<${Operations} name=${name} kind=${table.kind} onClose=${() => setShown("")} />` : null}
     ${operation ? html`<${Plan} key=${shown} operation=${operation} name=${name} onClose=${() => setShown("")} />` : null}
-    <${Failure} error=${action.error} />`;
+  </section>`;
 }

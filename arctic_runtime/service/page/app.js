@@ -12,6 +12,7 @@ const VIEWS = [
   { path: "", title: "Graph" },
   { path: "tables", title: "Tables" },
   { path: "jobs", title: "Jobs" },
+  { path: "diff", title: "Diff" },
   { path: "service", title: "Service" },
 ];
 
@@ -19,6 +20,7 @@ const VIEWS = [
 const LAZY = {
   table: () => import("./table.js").then((module) => module.TablePage),
   jobs: () => import("./jobs.js").then((module) => module.Jobs),
+  diff: () => import("./diff.js").then((module) => module.Diff),
   service: () => import("./service.js").then((module) => module.Service),
 };
 
@@ -99,13 +101,19 @@ function Login({ onDone }) {
 }
 
 function Status({ service, link }) {
-  if (link === "lost") return html`<span class="pill bad" role="status">not connected</span>`;
-  if (!service) return html`<span class="pill" role="status">opening</span>`;
+  const { kind, text, hasMore } = describeStatus(service, link);
+  const pill = hasMore ? html`<a class=${`pill ${kind}`} href="#/service">${text}</a>` : html`<span class=${`pill ${kind}`}>${text}</span>`;
+  return html`<span class="status" role="status">${pill}</span>`;
+}
+
+function describeStatus(service, link) {
+  if (link === "lost") return { kind: "bad", text: "not connected" };
+  if (!service) return { kind: "", text: "opening" };
   const errors = Object.keys(service.errors).length;
-  if (errors) return html`<a class="pill bad" role="status" href="#/service">${errors} ${errors === 1 ? "part" : "parts"} not working</a>`;
-  if (service.is_paused) return html`<a class="pill warn" role="status" href="#/service">paused</a>`;
-  if (service.role !== "leads") return html`<a class="pill warn" role="status" href="#/service">${service.role === "stands_by" ? "standby" : service.role}</a>`;
-  return html`<span class="pill good" role="status">live</span>`;
+  if (errors) return { kind: "bad", text: `${errors} ${errors === 1 ? "part" : "parts"} not working`, hasMore: true };
+  if (service.is_paused) return { kind: "warn", text: "paused", hasMore: true };
+  if (service.role !== "leads") return { kind: "warn", text: service.role === "stands_by" ? "standby" : service.role, hasMore: true };
+  return { kind: "good", text: "live" };
 }
 
 function Filter({ search, onSearch, state, onState, tables, field }) {
@@ -152,8 +160,11 @@ function App() {
       const isTyping = event.target.closest?.("input, textarea, select, dialog");
       if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
         event.preventDefault();
-        if (!field.current) location.hash = "#/tables";
-        setTimeout(() => field.current?.focus());
+        if (field.current) field.current.focus();
+        else {
+          location.hash = "#/tables";
+          setTimeout(() => field.current?.focus());
+        }
       }
       if (event.key === "Escape" && !event.target.closest?.("dialog")) {
         if (document.activeElement === field.current) field.current.blur();
@@ -194,7 +205,7 @@ function App() {
       document.getElementById("main").focus();
     }}>Skip to the content</a>
     <header>
-      <a class="brand" href="#/"><img src="/page/icon.svg" alt="" width="22" height="22" /><span>${store.service?.project || "dbt-arctic"}</span></a>
+      <a class="brand" href="#/" aria-label=${store.service?.project || "dbt-arctic"}><img src="/page/icon.svg" alt="" width="22" height="22" /><span>${store.service?.project || "dbt-arctic"}</span></a>
       <nav aria-label="Views">
         ${VIEWS.map((entry) => html`<a key=${entry.path} href=${`#/${entry.path}`} aria-current=${view === entry.path ? "page" : undefined}>${entry.title}</a>`)}
       </nav>
@@ -208,6 +219,7 @@ function App() {
       ${view === "tables" ? html`<${TableList} tables=${selection} now=${now} />` : null}
       ${view === "table" ? html`<${Lazy} key=${name} view="table" name=${name} table=${store.tables.get(name)} now=${now} />` : null}
       ${view === "jobs" ? html`<${Lazy} view="jobs" jobs=${store.jobs} now=${now} />` : null}
+      ${view === "diff" ? html`<${Lazy} key=${name} view="diff" name=${name} tables=${all} now=${now} />` : null}
       ${view === "service" ? html`<${Lazy} view="service" service=${store.service} tables=${all} now=${now} />` : null}
     </main>
   `;
@@ -221,6 +233,9 @@ function GraphView({ all, selection, isFiltered, now }) {
   if (!tables.length) return html`<p class="empty">No table has this name and state.</p>`;
   return html`<${Graph} all=${all} tables=${tables} matches=${matches} now=${now} />`;
 }
+
+// `/diff` is a path of the service, so that it can be written to somebody.
+if (location.pathname === "/diff") history.replaceState(null, "", `/#/diff${location.hash.replace(/^#/, "")}`);
 
 document.getElementById("app").replaceChildren();
 render(html`<${App} />`, document.getElementById("app"));

@@ -30,6 +30,28 @@ export function formatDuration(seconds) {
   return `${Math.round(whole / 86_400)} d`;
 }
 
+// Seconds as a stopwatch has them, for axes and durations of jobs.
+export function formatSeconds(seconds) {
+  if (seconds >= 90) return formatDuration(seconds);
+  return `${seconds >= 10 || Number.isInteger(seconds) ? Math.round(seconds) : seconds.toFixed(1)} s`;
+}
+
+// The labels of an axis of times, in seconds since 1970: days, minutes or seconds, as its length needs.
+export function formatSpan(times) {
+  const length = times.length > 1 ? times.at(-1) - times[0] : 0;
+  const date = (at) => new Date(at * 1000);
+  if (length > 129_600) return times.map((at) => date(at).toLocaleDateString("en-GB", { day: "numeric", month: "short" }));
+  const options = length > 900 ? { hour: "2-digit", minute: "2-digit" } : {};
+  return times.map((at) => date(at).toLocaleTimeString("en-GB", options));
+}
+
+// The time of day, with the date where that is another day.
+export function formatClock(time, now) {
+  const at = new Date(time);
+  const clock = at.toLocaleTimeString("en-GB");
+  return at.toDateString() === new Date(now).toDateString() ? clock : `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${clock}`;
+}
+
 export function measureAge(time, now) {
   return time ? Math.max(0, (now - Date.parse(time)) / 1000) : null;
 }

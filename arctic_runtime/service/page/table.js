@@ -1,16 +1,21 @@
 // One table: its state with the reason, its readers, sources and files, and its operations.
 
 import { html } from "./vendor/htm/preact.js";
-import { Actions } from "./actions.js";
+import { Actions, Changes, isOwn as isOwnTable } from "./actions.js";
 import { buildUrl, get } from "./api.js";
 import { Chart } from "./chart.js";
+import { Columns, DetailsFailure, Tests } from "./details.js";
 import { describeFreshness, describeState, formatAge, formatBytes, formatCount, formatDuration, formatTime, getLeafName, shortenCount } from "./format.js";
 import { Job, sortJobs } from "./jobs.js";
 import { Failure, Figure, State, TableLink, useAnswer, useSlowly } from "./parts.js";
+import { SampleRows } from "./rows.js";
+import { explainReason, nameMode } from "./reasons.js";
 import { store } from "./store.js";
 import { Tree } from "./tree.js";
+import { Trend } from "./trend.js";
 import { UpkeepTable } from "./upkeep.js";
 import { Versions } from "./versions.js";
+import { Why as WhyRow } from "./why.js";
 
 const KINDS = {
   model: "maintained by a model",
@@ -118,18 +123,24 @@ function NextRefresh({ table, explain }) {
   if (table.kind === "scheduled") return html`<p>dbt runs it on the schedule <code>${table.schedule}</code>.</p>`;
   if (table.kind !== "model") return html`<p>It is not refreshed: its rows come from outside.</p>`;
   if (explain.error) return html`<${Failure} error=${explain.error} />`;
-  const lines = explain.answer?.lines.slice(1).map((line) => line.trim());
-  return html`<pre>${lines?.join("\n") ?? "Planning…"}</pre>`;
+  if (!explain.answer) return html`<p>Planning…</p>`;
+  const { mode, reason, because } = explain.answer.data.decision;
+  const lines = explain.answer.lines.slice(2).map((line) => line.trim());
+  return html`<p><b>${nameMode(mode)}</b>: ${explainReason(reason)}${because ? ` (${because})` : ""}.</p>
+    ${lines.length ? html`<details><summary>Plan</summary><pre>${lines.join("\n")}</pre></details>` : null}`;
 }
 
 export function TablePage({ name, table, now }) {
-  const isOwn = table?.kind === "model" || table?.kind === "ingested";
+  const isOwn = Boolean(table) && isOwnTable(table);
   const getOwn = (path) => (isOwn ? get(path) : Promise.resolve(null));
   const version = useSlowly(table?.version ?? "", 5);
   const status = useAnswer(`${name} ${version}`, () => getOwn(buildUrl("/api/operations/status", [name])));
   // Reads all manifests.
   const picture = useAnswer(`${name} ${useSlowly(table?.version ?? "", 60)}`, () => getOwn(buildUrl("/api/operations/status", [name], { tree: true })));
   const explain = useAnswer(`${name} ${version} ${useSlowly(table?.state, 5)}`, () => (table?.kind === "model" ? get(buildUrl("/api/operations/explain", [name])) : Promise.resolve(null)));
+  // Read anew with each version, and after tests of this table have ended.
+  const tested = sortJobs(store.jobs).find((job) => job.kind === "test" && job.ended_at && job.tables.includes(name))?.number ?? "";
+  const described = useAnswer(`${name} ${useSlowly(table?.version ?? "", 60)} ${tested}`, () => (table ? get(`/api/tables/${encodeURIComponent(name)}/details`) : Promise.resolve(null)));
   const upkeep = useAnswer(`${name} ${version}`, () => get("/api/upkeep"));
   if (!table) return html`<div class="page"><p class="empty">There is no table <b>${name}</b>. <a href="#/tables">All tables</a></p></div>`;
   const details = status.answer?.data?.[0];
@@ -168,11 +179,15 @@ export function TablePage({ name, table, now }) {
           <h2 id="next-title">Next refresh</h2>
           <${NextRefresh} table=${table} explain=${explain} />
         </section>
+        ${described.answer && (described.answer.tests.length || table.kind === "model") ? html`<${Tests} tests=${described.answer.tests} now=${now} />` : null}
       </div>
+      ${table.freshness ? html`<${Trend} key=${name} name=${name} table=${table} now=${now} />` : null}
+      ${described.answer ? html`<${Columns} key=${name} details=${described.answer} />` : html`<${DetailsFailure} error=${described.error} />`}
+      ${table.state === "missing" ? null : html`<${SampleRows} key=${name} name=${name} />`}
       <section class="panel full" aria-labelledby="upkeep-title">
         <h2 id="upkeep-title">Upkeep</h2>
         ${upkeep.error ? html`<${Failure} error=${upkeep.error} />` : null}
-        ${planned.length ? html`<${UpkeepTable} plans=${planned} />` : html`<p>None is planned${table.waste_bytes ? `: ${formatBytes(table.waste_bytes)} of waste per read cost less than a rewrite of its files would` : ": its files are in order"}. ${isOwn ? "“Compact…” shows why each node is skipped." : ""}</p>`}
+        ${planned.length ? html`<${UpkeepTable} plans=${planned} />` : html`<p>None is planned${table.waste_bytes ? `: ${formatBytes(table.waste_bytes)} of waste per read cost less than a rewrite of its files would` : ": its files are in order"}. ${isOwn ? "“Compact…” below shows why each node is skipped." : ""}</p>`}
       </section>
       ${tree || picture.error
         ? html`<section class="panel full" aria-labelledby="tree-title">
@@ -182,7 +197,9 @@ export function TablePage({ name, table, now }) {
         : null}
       ${status.error ? html`<${Failure} error=${status.error} />` : null}
       ${isOwn ? html`<${Versions} name=${name} version=${version} hasKey=${details?.has_key !== false} />` : null}
+      ${isOwn && described.answer?.key.length ? html`<${WhyRow} key=${name} name=${name} columns=${described.answer.key} />` : null}
       ${jobs.length ? html`<section class="panel full" aria-labelledby="own-jobs-title"><h2 id="own-jobs-title">Jobs</h2><ul class="jobs">${jobs.map((job) => html`<${Job} key=${job.number} job=${job} now=${now} />`)}</ul></section>` : null}
+      ${isOwn ? html`<${Changes} table=${table} />` : null}
     </div>
   </article>`;
 }

@@ -4,6 +4,7 @@ import { html, useState } from "./vendor/htm/preact.js";
 import { buildUrl, get, post } from "./api.js";
 import { formatCount, formatTime } from "./format.js";
 import { Failure, useAction, useAnswer } from "./parts.js";
+import { explainReason, nameMode } from "./reasons.js";
 import { store } from "./store.js";
 
 const MOST_ROWS = 200;
@@ -54,20 +55,20 @@ export function Versions({ name, version, hasKey }) {
     ${entries.length
       ? html`<div class="scroll" tabindex="0" role="region" aria-label="List of versions">
             <table>
-              <thead><tr><th scope="col">From</th><th scope="col">To</th><th scope="col">Version</th><th scope="col">At</th><th scope="col">How</th><th scope="col">Why</th><th scope="col" class="number">Change rows</th></tr></thead>
+              <thead><tr><th scope="col">From</th><th scope="col">To</th><th scope="col">Version</th><th scope="col">At</th><th scope="col">How</th><th scope="col" class="wide">Why</th><th scope="col" class="number">Change rows</th></tr></thead>
               <tbody>
                 ${entries.slice(0, 50).map(
                   (entry) => html`<tr key=${entry.version}>
                     <td>${pick("from", entry)}</td><td>${pick("to", entry)}</td>
                     <td>${entry.version}${entry.savepoints.map((label) => html` <span class="tag">${label}</span>`)}</td>
-                    <td title=${entry.at}>${formatTime(entry.at.replace(" ", "T"))}</td><td>${entry.mode}</td><td>${entry.reason}</td><td class="number">${formatCount(entry.rows)}</td>
+                    <td title=${entry.at}>${formatTime(entry.at.replace(" ", "T"))}</td><td>${nameMode(entry.mode)}</td><td class="text wide" title=${entry.reason}>${explainReason(entry.reason)}</td><td class="number">${formatCount(entry.rows)}</td>
                   </tr>`,
                 )}
               </tbody>
             </table>
           </div>
           ${hasKey
-            ? html`<p class="row"><button type="button" disabled=${!from || !to || from === to || action.busy !== ""} onClick=${compare}>Compare the two</button></p>`
+            ? html`<p class="row"><button type="button" disabled=${!from || !to || from === to || action.busy !== ""} onClick=${compare}>Compare the two</button> <a class="button" href=${`#/diff/${encodeURIComponent(name)}`}>Compare with another schema</a></p>`
             : null}`
       : null}
     <${Failure} error=${action.error || job?.error} fix=${job?.error_details.fix} />

@@ -12,6 +12,9 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness
 from arctic_runtime.operations.operation import Answer, Operation
 from arctic_runtime.service.view.event_log import EventLog
+from arctic_runtime.service.view.table_details import TableDetails
+from arctic_runtime.service.view.table_rows import TableRows
+from arctic_runtime.service.view.table_trend import TableTrend
 
 TableKind = Literal["model", "scheduled", "ingested", "landing", "source"]
 """Writer of a table: an arctic model, a model that dbt runs, ingestion, programs that append events, or others."""
@@ -47,7 +50,8 @@ class Lag:
 class IngestionState:
     """Progress of an ingested table, as `arctic status` shows it; see `Ingestion` in operations/inspect.py.
 
-    `error` is the reason why ingestion fails; it is kept until a batch succeeds.
+    `position` is in the terms of the source, such as `LSN 0/16B3748`, and has at most 80 characters. `error` is the
+    reason why ingestion fails; it is kept until a batch succeeds.
     """
 
     source: str
@@ -228,6 +232,15 @@ class Requests(Protocol):
 
         Raises the same errors as `Operation.run_operation`.
         """
+
+    def describe_table(self, table: TableName) -> TableDetails:
+        """Returns the details of a table: its query, columns and data tests; reads the catalog, without Spark."""
+
+    def read_trend(self, table: TableName) -> TableTrend:
+        """Reads the freshness and the rows of a table over the last days, from the service's table."""
+
+    def read_rows(self, table: TableName, most: int) -> TableRows:
+        """Reads at most `most` rows of a table, without Spark; values of masked columns are hashes."""
 
     def open_changes(self, table: str, start: str | None, end: str | None) -> ChangeRows:
         """Opens the change rows of a table after version `start` and up to version `end`, without Spark.

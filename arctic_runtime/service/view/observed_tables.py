@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from arctic_runtime.catalog.heads import SharedHeads
-from arctic_runtime.catalog.observation.table_facts import observe_facts, to_facts
-from arctic_runtime.catalog.observation.tables import observe_model
+from arctic_runtime.catalog.observation.table_facts import observe_facts
 from arctic_runtime.catalog.observation.unmerged_rows import UnmergedRows
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError
@@ -85,13 +84,10 @@ class ObservedTables:
         return moved & tables_kept.keys()
 
     def _observe_table(self, name: TableName, model: Model | None) -> ObservedTable | None:
-        if model is None or model.is_landing:
-            facts = observe_facts(self._reader, name, model)
+        facts = observe_facts(self._reader, name, model)
+        if facts is None or model is None or model.is_landing:
             return None if facts is None else ObservedTable(facts)
-        log = observe_model(self._reader, model).log
-        if log is None:
-            return None
-        return ObservedTable(to_facts(self._reader, model, log), read_status(self._reader, model, (), self._counts))
+        return ObservedTable(facts, read_status(self._reader, model, (), self._counts))
 
 
 def _list_relations(name: TableName, model: Model | None) -> tuple[TableName, ...]:

@@ -10,6 +10,7 @@ from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness, NoRefreshReason, OriginStatus, TableFacts
 from arctic_runtime.model.sources.ingestion import Failure
+from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.inspect import Ingestion
 from arctic_runtime.plan.freshness import FreshnessPlan, read_advice, read_first_line
@@ -182,8 +183,11 @@ def _build_overview(name: TableName, layer: int, shown: Shown, derived: _Derived
     refreshing = shown.refreshing.get(name, Refreshing())
     status = observed.status if observed else None
     origin = derived.facts[str(name)].origin if observed else None
+    parse_position = model.source.parse_position if model and model.source else keep_opaque
     ingestion = (
-        _build_ingestion_state(status.ingestion, origin, shown) if status and status.ingestion and origin else None
+        _build_ingestion_state(status.ingestion, origin, shown, parse_position)
+        if status and status.ingestion and origin
+        else None
     )
     kind = _choose_kind(name, model, shown)
     is_timed = observed is not None and (kind == "model" or origin is not None)
@@ -256,14 +260,16 @@ def _choose_state(
     return freshness.state
 
 
-def _build_ingestion_state(ingestion: Ingestion, origin: OriginStatus, shown: Shown) -> IngestionState:
+def _build_ingestion_state(
+    ingestion: Ingestion, origin: OriginStatus, shown: Shown, parse_position: ParsePosition
+) -> IngestionState:
     lag = None if origin.as_of is None else max(0.0, (shown.now - origin.as_of).total_seconds())
     error = origin.failure.message if origin.failure is not None else ""
     is_running = origin.is_ingested(shown.now)
     return IngestionState(
         ingestion.source,
         ingestion.table,
-        ingestion.position,
+        parse_position(ingestion.position).describe_position(),
         origin.as_of,
         lag,
         ingestion.dead_letters,

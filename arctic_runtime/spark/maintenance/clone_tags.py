@@ -8,7 +8,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import USED_AT
 from arctic_runtime.model.state import TableState
 from arctic_runtime.plan.cloning.release import is_use_outdated
-from arctic_runtime.spark.tables.commit import drop_tag, set_properties
+from arctic_runtime.spark.tables.commit import drop_tags, set_properties
 from arctic_runtime.spark.tables.table_session import TableSession
 
 
@@ -31,7 +31,7 @@ def drop_clone_tags(session: TableSession, clone: Clone) -> None:
 def release_tags(session: TableSession, tags: tuple[tuple[TableName, str], ...]) -> None:
     """Drops tags that kept files for a clone; it is no error if some do not exist."""
     for table, tag in tags:
-        drop_tag("clone.drop_tag", session.spark(), table, tag)
+        drop_tags("clone.drop_tag", session.spark(), session.reader, table, [tag])
 
 
 def note_use(session: TableSession, state: TableState) -> None:

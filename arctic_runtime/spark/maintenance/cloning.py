@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyspark.sql import SparkSession
-
 from arctic_runtime.catalog.metadata_files import find_schema_location, read_metadata, write_metadata
 from arctic_runtime.catalog.reader import CatalogReader, find_table
 from arctic_runtime.effects import retry_on_conflict
@@ -50,7 +48,7 @@ def clone_model(session: TableSession, request: CloneRequest, replaces: bool = F
     def plan_and_tag() -> ClonePlan:
         plan = plan_now()
         for table, tag, snapshot in plan.tags:
-            _tag_snapshot(session.spark(), table, tag, snapshot)
+            _tag_snapshot(session, table, tag, snapshot)
         return plan
 
     check_same_catalog(model, request)
@@ -137,10 +135,10 @@ def _clear_names(session: TableSession, request: CloneRequest, replaces: bool) -
         perform_step(DropConflictingRelation(conflicting), session.build_context(TableState()))
 
 
-def _tag_snapshot(spark: SparkSession, table: TableName, tag: str, snapshot: int) -> None:
+def _tag_snapshot(session: TableSession, table: TableName, tag: str, snapshot: int) -> None:
     """Tags a snapshot; raises CommitConflict if it has expired meanwhile."""
     try:
-        set_tag("clone.tag", spark, table, tag, snapshot)
+        set_tag("clone.tag", session.spark(), session.reader, table, tag, snapshot)
     except SPARK_ERRORS as error:
         if "unknown snapshot" in str(error) or "not found" in str(error).lower():
             raise CommitConflict(f"{table}: snapshot {snapshot} expired while it was cloned.") from error

@@ -24,7 +24,7 @@ from arctic_runtime.spark.engine.statement import (
 from arctic_runtime.spark.tables.commit import (
     build_merged_summary,
     commit_summary,
-    drop_tag,
+    drop_tags,
     perform_statement,
     set_properties,
     set_tag,
@@ -55,7 +55,7 @@ def adopt_base(step: AdoptBase, context: Context) -> None:
     is_recorded = head is not None and head.summary is not None and MERGED in head.summary.additional_properties
     if not is_recorded and (head is None or head.snapshot_id != baseline.snapshot):
         raise _build_written_error(step, head.snapshot_id if head else None)
-    set_tag("base.adopt.tag", spark, table, baseline.tag, baseline.snapshot)
+    set_tag("base.adopt.tag", spark, context.reader, table, baseline.tag, baseline.snapshot)
     size = int(head.summary.additional_properties.get("total-files-size", 0)) if head and head.summary else 0
     if not is_recorded:
         record = build_merged_summary(step.version)
@@ -104,7 +104,7 @@ def move_baseline(context: Context) -> None:
         return
     moved = replace(former, snapshot=base.snapshot, at_ms=base.times[base.snapshot], sequence=base.merged.sequence)
     if former.snapshot != moved.snapshot:
-        set_tag("base.adopt.tag", context.spark, former.table, moved.tag, moved.snapshot)
+        set_tag("base.adopt.tag", context.spark, context.reader, former.table, moved.tag, moved.snapshot)
         set_properties("base.adopt.move", context.spark, context.model.table.changes, {BASELINE: moved.encode()})
     _drop_baseline_tags(context, former.table, keep=moved.tag)
 
@@ -112,9 +112,8 @@ def move_baseline(context: Context) -> None:
 def _drop_baseline_tags(context: Context, table: TableName, keep: str = "") -> None:
     """Drops the tags of all baselines of a table but `keep`; a process that died may have left some."""
     refs = context.reader.load_table(table.schema, table.name).metadata.refs
-    for tag in refs:
-        if tag.startswith(BASELINE_TAG_PREFIX) and tag != keep:
-            drop_tag("base.release.tag", context.spark, table, tag)
+    idle = [tag for tag in refs if tag.startswith(BASELINE_TAG_PREFIX) and tag != keep]
+    drop_tags("base.release.tag", context.spark, context.reader, table, idle)
 
 
 def release_base(baseline: Baseline, context: Context) -> None:

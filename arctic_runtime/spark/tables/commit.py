@@ -6,14 +6,18 @@ unless main still is at that snapshot. Before the fast-forward, it is checked th
 attempt, whose summaries have the attempt's token: if another process dropped the branch meanwhile, Iceberg would have
 created it again on top of the current main. A table that is overwritten as a whole needs no branch: Iceberg itself
 checks that it is unchanged.
+
+For catalogs in a database or with a server, the catalog's client changes branches and tags, in milliseconds. For
+others, statements of Spark do the same.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,8 +25,10 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.observation.tables import observe_branch
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.table_refs import change_refs
 from arctic_runtime.effects import perform_effect, wait_for_lock
 from arctic_runtime.errors import ArcticError, CommitConflict, CommitUnknown
+from arctic_runtime.model import refs
 from arctic_runtime.model.branch import BranchCommit, BranchState, explain_refused_publish
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import ATTEMPT, BRANCH_PREFIX, MERGED
@@ -88,11 +94,7 @@ def swap_in(
     """
     spark, branch, writer = attempt.spark, f"{BRANCH_PREFIX}{attempt.token}", f"{attempt.token}-{uuid.uuid4().hex[:8]}"
     written = WriterBranch(table, branch, expected, writer)
-    parts = {"table": quote_name(*table.parts), "branch": quote_name(branch)}
-    create = fill_statement(
-        "ALTER TABLE {table} CREATE BRANCH {branch} AS OF VERSION {v}", v=quote_number(expected), **parts
-    )
-    perform_statement("commit.branch", spark, create)
+    create_branch("commit.branch", attempt, table, branch, expected)
     try:
         with override_settings(spark, build_summary_settings({ATTEMPT: writer})):
             result = write(table.to_branch_parts(branch))
@@ -116,26 +118,81 @@ def _find_written_snapshot(attempt: Attempt, branch: WriterBranch) -> int | None
     return state.tip if reason is None else None
 
 
+def create_branch(
+    effect_name: str, attempt: Attempt, table: TableName, branch: str, snapshot: int, may_exist: bool = False
+) -> None:
+    """Creates a branch of a table at a snapshot; if it `may_exist`, an existing branch stays as it is.
+
+    Raises CommitConflict if it exists and may not.
+    """
+    reader = attempt.reader
+    if reader is not None and reader.can_change_refs:
+        _change_refs(
+            effect_name, reader, table, partial(refs.add_branch, branch=branch, snapshot=snapshot, may_exist=may_exist)
+        )
+        return
+    statement = fill_statement(
+        "ALTER TABLE {table} CREATE BRANCH IF NOT EXISTS {branch} AS OF VERSION {v}"
+        if may_exist
+        else "ALTER TABLE {table} CREATE BRANCH {branch} AS OF VERSION {v}",
+        table=quote_name(*table.parts),
+        branch=quote_name(branch),
+        v=quote_number(snapshot),
+    )
+    perform_statement(effect_name, attempt.spark, statement)
+
+
 def publish_branch(attempt: Attempt, branch: WriterBranch) -> None:
     """Moves main to the head of a branch; if the catalog's answer is lost, checks whether main was moved.
 
-    Raises CommitConflict if main is no longer at the expected snapshot, or if the branch has commits of other writers.
-    Does nothing if a shared branch is published already.
+    Where the catalog's client does this, the same commit drops the branch. Raises CommitConflict if main is no longer
+    at the expected snapshot, or if the branch has commits of other writers. Does nothing if a shared branch is
+    published already.
     """
     spark, reader = attempt.spark, attempt.reader
     state = read_branch_state(spark, reader, branch.table, branch.name)
     if state.is_published and (branch.is_shared or state.tip == branch.expected):
         return
-    reason = explain_refused_publish(state, branch.expected, branch.writer, branch.is_shared)
-    if reason is not None:
-        raise CommitConflict(
-            f"Another writer committed first.\n  while: commit {branch.name} to {branch.table}", actual=reason
-        )
+    tip = _check_publishable(state, branch)
     try:
-        fast_forward(spark, branch.table, branch.name)
+        if reader is not None and reader.can_change_refs:
+            _publish_by_client(attempt, reader, branch, tip)
+        else:
+            fast_forward(spark, branch.table, branch.name)
     except (ArcticError, *SPARK_ERRORS) as error:
-        if not _has_been_published(spark, reader, branch.table, branch.name, error):
+        if not _has_been_published(attempt, branch, tip, error):
             raise
+
+
+def _publish_by_client(attempt: Attempt, reader: CatalogReader, branch: WriterBranch, tip: int) -> None:
+    """Moves main to the head of a branch and drops the branch, in one commit, which has `tip` or commits on top of it.
+
+    What is known of the branch is checked again at the commit. Spark then computes anew what it keeps of the table.
+    """
+
+    def publish(table: refs.TableRefs) -> refs.Refs:
+        state = table.read_state(branch.name)
+        _check_publishable(state, branch)
+        if not state.is_in_branch(tip):
+            raise _build_conflict(branch, f"the branch lacks snapshot {tip}")
+        return refs.publish_branch(table, branch.name)
+
+    _change_refs("commit.publish", reader, branch.table, publish)
+    attempt.spark.catalog.refreshTable(quote_name(*branch.table.parts))
+
+
+def _check_publishable(state: BranchState, branch: WriterBranch) -> int:
+    """Returns the head of a branch that can be published; raises CommitConflict if it can't."""
+    reason = explain_refused_publish(state, branch.expected, branch.writer, branch.is_shared)
+    if reason is not None or state.tip is None:
+        raise _build_conflict(branch, reason)
+    return state.tip
+
+
+def _build_conflict(branch: WriterBranch, reason: str | None) -> CommitConflict:
+    return CommitConflict(
+        f"Another writer committed first.\n  while: commit {branch.name} to {branch.table}", actual=reason
+    )
 
 
 def overwrite_table(rows: DataFrame, table: TableName, expected: int, summary: Mapping[str, str]) -> None:
@@ -173,10 +230,10 @@ def build_summary_settings(summary: Mapping[str, str]) -> dict[str, str]:
     return {f"spark.sql.iceberg.{key}": value for key, value in build_summary_options(summary).items()}
 
 
-def read_tips(spark: SparkSession, table: TableName, *refs: str) -> dict[str, int]:
-    """Reads the snapshot ids of the branches or tags `refs` of a table, by name; missing ones are left out."""
-    refs_rows = spark.table(quote_name(*table.parts, "refs")).where(F.col("name").isin(*refs))
-    return {str(row["name"]): int(row["snapshot_id"]) for row in refs_rows.select("name", "snapshot_id").collect()}
+def read_tips(spark: SparkSession, table: TableName, *names: str) -> dict[str, int]:
+    """Reads the snapshot ids of the branches or tags `names` of a table, by name; missing ones are left out."""
+    rows = spark.table(quote_name(*table.parts, "refs")).where(F.col("name").isin(*names))
+    return {str(row["name"]): int(row["snapshot_id"]) for row in rows.select("name", "snapshot_id").collect()}
 
 
 def fast_forward(spark: SparkSession, table: TableName, branch: str) -> None:
@@ -190,18 +247,16 @@ def fast_forward(spark: SparkSession, table: TableName, branch: str) -> None:
     perform_statement("commit.publish", spark, call)
 
 
-def _has_been_published(
-    spark: SparkSession, reader: CatalogReader | None, table: TableName, branch: str, error: Exception
-) -> bool:
-    """Whether main has been moved to the head of the branch, although the call for this has failed with `error`.
+def _has_been_published(attempt: Attempt, branch: WriterBranch, tip: int, error: Exception) -> bool:
+    """Whether main has `tip`, the head of a branch, although the call for this has failed with `error`.
 
     This happens if only the catalog's answer was lost. Raises CommitUnknown if the table can't be read.
     """
     try:
-        return read_branch_state(spark, reader, table, branch).is_published
+        return read_branch_state(attempt.spark, attempt.reader, branch.table, branch.name).is_in_main(tip)
     except (ArcticError, *SPARK_ERRORS):
         raise CommitUnknown(
-            f"It is not known whether a commit went through.\n  while: commit {branch} to {table}",
+            f"It is not known whether a commit went through.\n  while: commit {branch.name} to {branch.table}",
             actual=str(error),
             fix="run again; the next run looks for it first and applies nothing twice",
         ) from error
@@ -226,25 +281,39 @@ def read_branch_state(spark: SparkSession, reader: CatalogReader | None, table: 
     return BranchState(tips.get("main"), tips.get(branch), commits)
 
 
-def drop_branches(spark: SparkSession, table: TableName, branches: tuple[str, ...]) -> None:
-    """Drops branches of a table; it is no error if some do not exist."""
-    for branch in branches:
-        _drop_branch("commit.drop_abandoned", spark, table, branch)
+def drop_branches(
+    spark: SparkSession, reader: CatalogReader | None, table: TableName, branches: tuple[str, ...]
+) -> None:
+    """Drops branches of a table, if possible in one commit; it is no error if some do not exist."""
+    _drop_branches("commit.drop_abandoned", spark, reader, table, branches)
 
 
 def clear_away(attempt: Attempt, table: TableName, branch: str) -> None:
     """Drops a branch that is no longer needed; raises no error if this fails, since a later run drops it."""
     for _ in range(attempt.thresholds.drop_branch_attempts):
         with suppress(ArcticError, *SPARK_ERRORS):
-            _drop_branch("commit.drop_branch", attempt.spark, table, branch)
+            _drop_branches("commit.drop_branch", attempt.spark, attempt.reader, table, (branch,))
             return
 
 
-def _drop_branch(effect_name: str, spark: SparkSession, table: TableName, branch: str) -> None:
-    drop = fill_statement(
-        "ALTER TABLE {table} DROP BRANCH IF EXISTS {branch}", table=quote_name(*table.parts), branch=quote_name(branch)
+def _drop_branches(
+    effect_name: str, spark: SparkSession, reader: CatalogReader | None, table: TableName, branches: tuple[str, ...]
+) -> None:
+    if reader is not None and reader.can_change_refs:
+        if branches:
+            _change_refs(effect_name, reader, table, partial(refs.remove_refs, names=branches, kind="branch"))
+        return
+    for branch in branches:
+        parts = {"table": quote_name(*table.parts), "branch": quote_name(branch)}
+        drop = fill_statement("ALTER TABLE {table} DROP BRANCH IF EXISTS {branch}", **parts)
+        perform_statement(effect_name, spark, drop)
+
+
+def _change_refs(effect_name: str, reader: CatalogReader, table: TableName, change: refs.RefChange) -> None:
+    """Changes branches or tags of a table by the catalog's client, as the effect `effect_name`."""
+    reader.perform_change(
+        effect_name, f"change branches or tags of {table}", lambda: change_refs(reader, table, change)
     )
-    perform_statement(effect_name, spark, drop)
 
 
 def commit_summary(effect_name: str, spark: SparkSession, table: tuple[str, ...], summary: Mapping[str, str]) -> None:
@@ -269,14 +338,26 @@ def set_properties(effect_name: str, spark: SparkSession, table: TableName, valu
     perform_statement(effect_name, spark, fill_statement("ALTER TABLE {table} SET TBLPROPERTIES ({values})", **parts))
 
 
-def set_tag(effect_name: str, spark: SparkSession, table: TableName, tag: str, snapshot: int) -> None:
+def set_tag(
+    effect_name: str, spark: SparkSession, reader: CatalogReader, table: TableName, tag: str, snapshot: int
+) -> None:
     """Sets a tag of a table to a snapshot; if the tag exists at another snapshot, moves it."""
+    if reader.can_change_refs:
+        _change_refs(effect_name, reader, table, partial(refs.set_tag, tag=tag, snapshot=snapshot))
+        return
     parts = {"table": quote_name(*table.parts), "tag": quote_name(tag), "v": quote_number(snapshot)}
     template = "ALTER TABLE {table} CREATE OR REPLACE TAG {tag} AS OF VERSION {v}"
     perform_statement(effect_name, spark, fill_statement(template, **parts))
 
 
-def drop_tag(effect_name: str, spark: SparkSession, table: TableName, tag: str) -> None:
-    """Drops a tag of a table; does nothing if the tag does not exist."""
-    parts = {"table": quote_name(*table.parts), "tag": quote_name(tag)}
-    perform_statement(effect_name, spark, fill_statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", **parts))
+def drop_tags(
+    effect_name: str, spark: SparkSession, reader: CatalogReader, table: TableName, tags: Sequence[str]
+) -> None:
+    """Drops tags of a table, if possible in one commit; it is no error if some do not exist."""
+    if reader.can_change_refs:
+        if tags:
+            _change_refs(effect_name, reader, table, partial(refs.remove_refs, names=tags, kind="tag"))
+        return
+    for tag in tags:
+        parts = {"table": quote_name(*table.parts), "tag": quote_name(tag)}
+        perform_statement(effect_name, spark, fill_statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", **parts))

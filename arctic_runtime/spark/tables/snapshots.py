@@ -7,7 +7,8 @@ from pyspark.sql import SparkSession
 from arctic_runtime.model.files.expiry import DropTags, ExpireSnapshots
 from arctic_runtime.model.savepoint import SetTag
 from arctic_runtime.spark.engine.statement import fill_statement, join_parts, quote_name, quote_number, quote_text
-from arctic_runtime.spark.tables.commit import drop_tag, perform_statement, set_tag
+from arctic_runtime.spark.tables.commit import drop_tags, perform_statement, set_tag
+from arctic_runtime.spark.tables.context import Context
 
 
 def expire_snapshots(step: ExpireSnapshots, spark: SparkSession) -> None:
@@ -26,15 +27,14 @@ def expire_snapshots(step: ExpireSnapshots, spark: SparkSession) -> None:
     perform_statement("expiry.snapshots", spark, call)
 
 
-def drop_view_tags(step: DropTags, spark: SparkSession) -> None:
+def drop_view_tags(step: DropTags, context: Context) -> None:
     """Drops the tags of a step, which kept snapshots for a view; it is no error if some do not exist."""
-    for tag in step.tags:
-        drop_tag("expiry.drop_tag", spark, step.table, tag)
+    drop_tags("expiry.drop_tag", context.spark, context.reader, step.table, step.tags)
 
 
-def set_savepoint_tag(step: SetTag, spark: SparkSession) -> None:
+def set_savepoint_tag(step: SetTag, context: Context) -> None:
     """Sets the tag of a savepoint to the step's snapshot, or drops the tag if that is None."""
     if step.snapshot is None:
-        drop_tag("savepoint.drop_tag", spark, step.table, step.name)
+        drop_tags("savepoint.drop_tag", context.spark, context.reader, step.table, [step.name])
     else:
-        set_tag("savepoint.tag", spark, step.table, step.name, step.snapshot)
+        set_tag("savepoint.tag", context.spark, context.reader, step.table, step.name, step.snapshot)

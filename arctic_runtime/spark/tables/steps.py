@@ -63,7 +63,7 @@ def perform_step(step: Step, context: Context) -> None:  # noqa: C901 - one case
         case DropTable(table):
             perform_statement("relation.drop", context.spark, _drop_statement(table, "table"))
         case DropBranches(table, branches):
-            drop_branches(context.spark, table, branches)
+            drop_branches(context.spark, context.reader, table, branches)
         case CreateChangeTable():
             create_change_table(step, context)
         case CreateAppended():
@@ -79,7 +79,7 @@ def perform_step(step: Step, context: Context) -> None:  # noqa: C901 - one case
         case MergeBase():
             merge_base(step, context)
         case ReplaceView():
-            views.replace_view(context.spark, context.model, context.state, step, context.thresholds.pruning)
+            views.replace_view(step, context)
         case NoteCurrentView(table, noted):
             set_properties("current_view.mark", context.spark, table, {CURRENT_VIEW: noted})
         case ReplaceCurrentView():
@@ -105,13 +105,13 @@ def perform_step(step: Step, context: Context) -> None:  # noqa: C901 - one case
         case CompactChangelog():
             compact_changelog(step, context)
         case DropTags():
-            drop_view_tags(step, context.spark)
+            drop_view_tags(step, context)
         case ExpireSnapshots(table, snapshots, True):
             expire_in_metadata(context.reader, table, snapshots)
         case ExpireSnapshots():
             expire_snapshots(step, context.spark)
         case SetTag():
-            set_savepoint_tag(step, context.spark)
+            set_savepoint_tag(step, context)
         case DropRelation(relation, kind):
             perform_statement("reset.drop", context.spark, _drop_statement(relation, kind))
         case _:

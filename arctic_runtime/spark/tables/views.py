@@ -49,6 +49,7 @@ from arctic_runtime.spark.engine.statement import (
     write_properties,
 )
 from arctic_runtime.spark.tables.commit import perform_statement, set_tag
+from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.rows.frames import cast_as, list_frame_columns, read_table
 from arctic_runtime.thresholds import PruningThresholds
 
@@ -59,20 +60,20 @@ The new version of the view has only Spark's query, so the other engine refuses 
 """
 
 
-def replace_view(
-    spark: SparkSession, model: Model, state: TableState, step: ReplaceView, thresholds: PruningThresholds
-) -> None:
+def replace_view(step: ReplaceView, context: Context) -> None:
     """Replaces the view of a table that is merged on read, so that it reads the snapshots of `step`, in one commit.
 
     Readers see the old snapshots or the new ones, never a mixture. A tag keeps the base table's snapshot from expiry.
     The tag is dropped a day after the view reads a newer snapshot, since until then a slow process may set the view
     back.
     """
+    spark, model, state, pinned = context.spark, context.model, context.state, step.base_snapshot
     assert state.base is not None
-    if state.view is None or state.view.base_snapshot != step.base_snapshot:
-        set_tag("view.tag", spark, model.base, format_view_tag(step.base_snapshot), step.base_snapshot)
-    pinned_columns = list_frame_columns(read_table(spark, model.base, step.base_snapshot))
-    perform_statement("view.replace", spark, write_view_statement(model, state, step, pinned_columns, thresholds))
+    if state.view is None or state.view.base_snapshot != pinned:
+        set_tag("view.tag", spark, context.reader, model.base, format_view_tag(pinned), pinned)
+    columns = list_frame_columns(read_table(spark, model.base, pinned))
+    statement = write_view_statement(model, state, step, columns, context.thresholds.pruning)
+    perform_statement("view.replace", spark, statement)
 
 
 def write_view_statement(

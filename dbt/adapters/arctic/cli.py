@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _perform_operation(operation: Operation, options: argparse.Namespace) -> Answer:
     from arctic_runtime.spark.engine.session import SparkEnvironment
-    from dbt.adapters.arctic.project.compiled_project import load_project
+    from dbt.adapters.arctic.project.compiled_project import load_project, map_models
 
     row_format = exported_rows.choose_format(options)
     values = operation.read_values(
@@ -64,7 +64,10 @@ def _perform_operation(operation: Operation, options: argparse.Namespace) -> Ans
     if operation.takes_landing:
         project = project.with_landing()
     is_quiet = options.json or row_format is not None
-    context = OperationContext(reader, session, project.models, _ignore_progress if is_quiet else _print_line)
+    map_target = functools.partial(map_models, options.project_dir, options.profiles_dir)
+    context = OperationContext(
+        reader, session, project.models, _ignore_progress if is_quiet else _print_line, map_target
+    )
     models = [project.get_model(options.model)] if operation.tables == "one" else project.select_models(options.models)
     if row_format is not None and operation.export is not None:
         operation.check_keys(models)

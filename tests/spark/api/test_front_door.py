@@ -62,6 +62,8 @@ def test_operations_answer_data_and_a_text(flights: arctic.Table) -> None:
     assert str(verified).startswith(f"ok       {flights.name}: ")
     assert len(flights.history().data) == 1
     assert flights.status().data[0]["versions"]
+    assert flights.why(1).data["changes"][0]["upstreams"][0]["changes"][0]["action"] == "insert"
+    assert flights.why(9).differs
     flights.savepoint("before")
     assert flights.changes(since="before").count() == 0
     assert "left alone" in str(flights.compact(plan=True))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import collections
+import json
 import random
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +19,8 @@ from arctic_runtime.operations.operation import OperationContext
 from arctic_runtime.plan.cloning.clone_plan import CloneRequest
 from arctic_runtime.spark.maintenance.cloning import clone_model
 from arctic_runtime.spark.maintenance.reset import reset_model
-from arctic_runtime.spark.maintenance.table_comparison import compare_with_table
+from arctic_runtime.spark.maintenance.savepoint import make_savepoint
+from arctic_runtime.spark.maintenance.table_comparison import compare_versions, compare_with_table
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -146,6 +149,7 @@ def test_the_command_compares_clones_and_says_if_limits_are_exceeded(lake: Wareh
         return DIFF.run_operation(context, [other], DIFF.read_values(given))
 
     assert answer().differs
+    assert answer().lines[0].startswith(f"{own.table} beside {model.table} (from change rows, ")
     assert answer().lines[1] == "  rows: 0 added, 1 removed, 0 changed, of 20"
     assert answer(other_schema=lake.namespace).data[0]["counts"]["removed"] == 1
     assert not answer(fail_on="removed>5%").differs
@@ -158,3 +162,89 @@ def test_the_command_compares_clones_and_says_if_limits_are_exceeded(lake: Wareh
     reset_model(lake.session_of(model))
     with pytest.raises(ConfigError, match="dropped or renamed"):
         answer()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@MERGES
+def test_versions_are_compared_by_change_rows(lake: Warehouse, merge: str, seed: int) -> None:
+    rng = random.Random(seed)
+    model = lake.model("m", "select * from {s}", primary_key="id", merge=merge)
+    versions, states = list[str](), list[dict[int, tuple[Any, ...]]]()
+    for _ in range(5):
+        states.append(random_rows(rng))
+        lake.load("s", list(states[-1].values()), COLUMNS)
+        outcome = lake.run(model)
+        versions.append(str(outcome.version))
+    session = lake.session_of(model)
+    for first, last in [(0, 4), (1, 3), (3, 4), (2, 2)]:
+        before, after = states[first], states[last]
+        diff = compare_versions(session, versions[first], versions[last])
+        both = before.keys() & after.keys()
+        assert diff.counts == {
+            "added": len(after.keys() - both),
+            "removed": len(before.keys() - both),
+            "changed": sum(exact(before[key]) != exact(after[key]) for key in both),
+        }
+        assert diff.other_rows == len(before)
+        assert diff.reads_changes
+    assert compare_versions(session, versions[0], None).counts == compare_versions(session, *versions[::4]).counts
+
+
+def test_change_rows_without_the_rows_before_are_refused(lake: Warehouse) -> None:
+    lake.append_v2("landed", [(1, 1, 1)], "id int, v int, lsn int")
+    sql = "select id, v, lsn from {changes(landed)}"
+    model = lake.model("m", sql, primary_key="id", input="changes", sequence_by="lsn", changelog="input")
+    first = lake.run(model).version
+    lake.append_v2("landed", [(1, 2, 2)], "id int, v int, lsn int")
+    lake.run(model)
+    with pytest.raises(ConfigError, match="`changelog: input`"):
+        compare_versions(lake.session_of(model), str(first), None)
+
+
+def test_the_command_compares_versions_states_and_models_below(lake: Warehouse, tmp_path: Path) -> None:
+    lake.load("s", [(i, i % 3, f"secret{i}") for i in range(6)], "id int, g int, name string")
+    top = replace(
+        lake.model("m", "select id, g, name from {s}", primary_key="id"), masked=("Name",), node="model.shop.m"
+    )
+    below = lake.model("n", "select g, count(*) as n from {m} group by g", primary_key="g")
+    other = lake.model("o", "select id from {s}", primary_key="id")
+    first = str(lake.run(top).version)
+    make_savepoint(lake.session_of(top), "cut", first)
+    lake.run(below)
+    lake.run(other)
+    make_savepoint(lake.session_of(below), "cut")
+    lake.load("s", [(i, i % 2, f"secret{9 - i}") for i in range(5)], "id int, g int, name string")
+    lake.run(top)
+    lake.run(below)
+    context = OperationContext(lake.reader, lambda: lake.spark, (top, below, other))
+
+    def answer(*models: Model, **given: Any) -> Any:
+        return DIFF.run_operation(context, models, DIFF.read_values(given))
+
+    whole = answer(top, start="cut")
+    assert [diff["table"] for diff in whole.data] == [str(top.table), str(below.table)]
+    assert whole.data[0]["counts"] == {"added": 0, "removed": 1, "changed": 5}
+    assert whole.data[1]["counts"] == {"added": 0, "removed": 1, "changed": 1}
+    assert whole.lines[0].startswith(f"{top.table} from cut to the newest version (from change rows, ")
+    assert "secret" not in json.dumps(whole.data) + str(whole)
+    assert whole.data[0]["examples"][0]["after"] is None or whole.data[0]["examples"][0]["after"]["name"][0] == "#"
+    assert answer(top, start=first, end=first).data[0]["counts"]["changed"] == 0
+    by_column = answer(top, start="cut", column="G")
+    assert [example["kind"] for example in by_column.data[0]["examples"]] == ["changed"] * 3
+    assert all(example["before"]["g"] != example["after"]["g"] for example in by_column.data[0]["examples"])
+    with pytest.raises(ConfigError, match="no column x"):
+        answer(top, start="cut", column="x")
+    node = {"database": "lake", "schema": lake.namespace, "alias": "o", "resource_type": "model", "config": {}}
+    (tmp_path / "manifest.json").write_text(json.dumps({"nodes": {"model.shop.m": node}}))
+    by_state = answer(top, state=str(tmp_path))
+    assert by_state.data[0]["other"] == str(other.table)
+    assert [column["name"] for column in by_state.data[0]["added_columns"]] == ["g", "name"]
+    node["database"] = "elsewhere"
+    (tmp_path / "manifest.json").write_text(json.dumps({"nodes": {"model.shop.m": node}}))
+    with pytest.raises(ConfigError, match="in another catalog"):
+        answer(top, state=str(tmp_path))
+    (tmp_path / "manifest.json").write_text("[]")
+    with pytest.raises(ConfigError, match="can't be read"):
+        answer(top, state=str(tmp_path))
+    with pytest.raises(ConfigError, match="not both"):
+        answer(top, start="cut", state=str(tmp_path))

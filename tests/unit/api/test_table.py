@@ -18,7 +18,8 @@ RENAMED = {"changes": {"start": "since", "end": "until", "limit": None}}
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_an_operation_is_a_method_with_its_arguments(operation: Operation) -> None:
     renamed = RENAMED.get(operation.name, {})
-    expected = {renamed.get(argument.name, argument.name) for argument in operation.arguments}
+    taken = (argument.name for argument in operation.arguments if argument.name != "with_target")
+    expected = {renamed.get(name, name) for name in taken}
     expected |= {"confirmed"} if operation.needs_confirmation else {"plan"} if operation.plan else set()
     parameters = set(inspect.signature(getattr(arctic.Table, operation.name)).parameters)
     assert parameters - {"self"} == expected - OF_SEVERAL_TABLES - {None}

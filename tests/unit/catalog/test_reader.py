@@ -23,7 +23,8 @@ def reader(writing: Any, tmp_path: Path) -> CatalogReader:
     for name in ("a", "b"):
         warehouse.create(name)
     profile = warehouse.reader.profile
-    return CatalogReader(replace(profile, thresholds=changed(profile.thresholds, engine={"kept_metadata": 1})))
+    kept = {"kept_metadata": 1, "kept_metadata_texts": 1}
+    return CatalogReader(replace(profile, thresholds=changed(profile.thresholds, engine=kept)))
 
 
 def remove(location: str) -> None:

@@ -365,3 +365,14 @@ def test_tables_that_have_read_all_show_the_source_as_ingestion_does(seed: int) 
 def _sources(world: Warehouse, name: str) -> set[str]:
     reads = world.tables[name].reads
     return {name} if not reads else set().union(*(_sources(world, above) for above in reads))
+
+
+def test_a_table_without_a_run_shows_no_source() -> None:
+    begun = TableFacts("m", (), {}, None)
+    fresh = FreshnessPlan({"ods": ods(), "m": begun}, NOON, CONFIRMED).get_freshness("m")
+    assert (fresh.state, fresh.as_of, fresh.reason) == ("behind", None, "m has no rows of a run yet")
+
+
+def test_a_query_that_reads_no_table_is_fresh_after_its_run() -> None:
+    made = TableFacts("m", (commit("m", 1, ago(8000), offsets={}),), {}, None)
+    assert FreshnessPlan({"m": made}, NOON, CONFIRMED).get_freshness("m").state == "fresh"

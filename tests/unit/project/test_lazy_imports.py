@@ -15,6 +15,7 @@ HEAVY = {
     "dbt_common",
     "importlib",
     "jpype",
+    "jwt",
     "openlineage",
     "opentelemetry",
     "prometheus_client",

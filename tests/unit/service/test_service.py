@@ -30,6 +30,7 @@ from arctic_runtime.service.refreshing.refresh_task import Done, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.service import Service, ServiceWork
+from arctic_runtime.service.table_docs import TableDocs
 from arctic_runtime.service.view.live_data import TableOverview
 from arctic_runtime.service.warehouse import Warehouse
 from arctic_runtime.spark.engine.java.process import PROCESS
@@ -97,6 +98,9 @@ class Project:
 
     def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
         raise AssertionError(table)
+
+    def describe_table(self, table: TableName) -> TableDocs:
+        return TableDocs()
 
     def list_expected_tables(self) -> Collection[TableName]:
         return ()

@@ -20,14 +20,14 @@ from arctic_runtime.model.properties import ATTEMPT, REWRITTEN
 from arctic_runtime.model.shape import DELETE
 from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.settings import override_settings
-from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_number
+from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.tables.commit import (
     WriterBranch,
     build_isolation_options,
     build_merged_summary,
     build_summary_options,
     clear_away,
-    perform_statement,
+    create_branch,
     publish_branch,
 )
 from arctic_runtime.spark.tables.context import Context
@@ -72,14 +72,8 @@ def _rewrite_by_parts(step: RewriteBase, context: Context) -> None:
     Written parts stay on the branch after a failure, so that a later rewrite continues from them. A part may be written
     twice, even by two processes at the same time, since both replace the rows of its buckets by the same rows.
     """
-    spark, branch = context.spark, step.table.to_branch_parts(step.branch)
-    create = fill_statement(
-        "ALTER TABLE {table} CREATE BRANCH IF NOT EXISTS {branch} AS OF VERSION {v}",
-        table=quote_name(*step.table.parts),
-        branch=quote_name(step.branch),
-        v=quote_number(step.expected),
-    )
-    perform_statement("base.rewrite.branch", spark, create)
+    branch = step.table.to_branch_parts(step.branch)
+    create_branch("base.rewrite.branch", context.attempt, step.table, step.branch, step.expected, may_exist=True)
     for part in step.remaining:
         merged = build_merged_summary(step.end) if part == step.remaining[-1] else {}
         _write_part(

@@ -185,6 +185,8 @@ def to_model(
         contract=_build_contract(node),
         comment=_get_comment(node),
         column_comments=_list_column_comments(node),
+        masked=_list_masked_columns(node),
+        node=str(node["unique_id"]),
         may_replace=sources is not None and get_table_name(relation) not in sources,
     )
 
@@ -334,6 +336,17 @@ def _build_contract(node: Mapping[str, Any]) -> tuple[Column, ...]:
 
 def _get_comment(node: Mapping[str, Any]) -> str | None:
     return (node.get("description") or None) if node["config"].get("persist_docs", {}).get("relation") else None
+
+
+def _list_masked_columns(node: Mapping[str, Any]) -> tuple[str, ...]:
+    """Lists the columns with `meta: {mask: true}`, also where dbt keeps `meta` below `config`."""
+    columns = node.get("columns", {})
+    return tuple(name for name, column in columns.items() if _is_masked(column) or _is_masked(column.get("config")))
+
+
+def _is_masked(declared: Any) -> bool:
+    meta = declared.get("meta") if isinstance(declared, Mapping) else None
+    return isinstance(meta, Mapping) and meta.get("mask") is True
 
 
 def _list_column_comments(node: Mapping[str, Any]) -> dict[str, str]:

@@ -137,6 +137,16 @@ def parse_manifest(project_dir: Path, profiles_dir: Path | None, target: str | N
     return outcome.result
 
 
+def map_models(project_dir: Path, profiles_dir: Path | None, target: str) -> dict[str, TableName]:
+    """Returns the tables of a project's models in a target, by the ids of the models."""
+    manifest = parse_manifest(project_dir, profiles_dir, target)
+    return {
+        node.unique_id: maintain.get_node_table(node)
+        for node in manifest.nodes.values()
+        if str(node.resource_type) == "model" and node.config.materialized != "ephemeral"
+    }
+
+
 def build_relation(node: Any) -> ArcticRelation:
     """Returns the relation of a node of the manifest."""
     return ArcticRelation.create(database=node.database, schema=node.schema, identifier=node.alias)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Collection, Sequence
-from functools import cached_property
+from datetime import datetime, timezone
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.service.refreshing.refresh_task import Done, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
+from arctic_runtime.service.table_docs import DataTestRuns, TableDocs
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.project.dbt_work import DbtWork
 from dbt.adapters.arctic.project.left_to_dbt import list_parts_run_by_dbt
@@ -24,6 +26,7 @@ from dbt.adapters.arctic.project.loaded_project import LoadedProject, Location, 
 from dbt.adapters.arctic.project.model_refresh import DbtRefresher
 from dbt.adapters.arctic.project.project_files import ProjectFiles
 from dbt.adapters.arctic.project.sources import ingest_sources, list_ingested_models, list_landing_tables
+from dbt.adapters.arctic.project.table_docs import describe_table
 from dbt.adapters.arctic.publication.tested_refresh import TestedRefreshes
 
 
@@ -58,6 +61,7 @@ class LiveProject:
         self._location = location
         self._warn = warn
         self._warned: set[str] = set()
+        self._test_runs = DataTestRuns()
         self._use_parts(_LoadedParts(load_project(location)))
         self._scratch = tempfile.TemporaryDirectory(prefix="dbt-arctic-")
         self._tested_refreshes = self._build_tested_refreshes()
@@ -134,7 +138,7 @@ class LiveProject:
         if self._tested_refreshes is None or task.followed.model.table not in parts.dbt_work.list_tested_tables():
             return parts.refresher(task)
         return self._tested_refreshes.refresh_model(
-            task, parts.refresher, parts.dbt_work.test_table, parts.refresher.readers
+            task, parts.refresher, partial(self._run_tests, parts), parts.refresher.readers
         )
 
     def _use_parts(self, parts: _LoadedParts) -> None:
@@ -158,7 +162,15 @@ class LiveProject:
         return self._parts.dbt_work.list_tested_tables()
 
     def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
-        return self._parts.dbt_work.test_table(table)
+        return self._run_tests(self._parts, table)
+
+    def _run_tests(self, parts: _LoadedParts, table: TableName) -> Sequence[DataTestOutcome]:
+        outcomes = parts.dbt_work.test_table(table)
+        self._test_runs.record_run(table, outcomes, datetime.now(timezone.utc))
+        return outcomes
+
+    def describe_table(self, table: TableName) -> TableDocs:
+        return self._test_runs.add_results(table, describe_table(self.loaded, table))
 
     # Tables
 

@@ -114,6 +114,18 @@ def test_a_service_is_ready_from_its_first_look_until_it_ends(client: Client, fa
         assert client.get("/health").status == 200
 
 
+def test_rows_are_shown_with_a_token_alone(client: Client, serve: Serve, fake: FakeService) -> None:
+    refused = client.get("/api/tables/ods_flights/rows")
+    assert (refused.status, refused.json["fix"].split(",")[0]) == (403, "set a token and start the service again")
+    assert fake.asked == []
+    token = "a-token-that-nobody-guesses"
+    served = serve(token=token)
+    rows = served.get("/api/tables/ods_flights/rows?limit=3").json
+    assert [row[0] for row in rows["rows"]] == ["0", "1", "2"]
+    assert Client(served.url).get("/api/tables/ods_flights/rows").status == 401
+    assert served.get("/api/tables/ods_flights/rows?limit=0").status == 422
+
+
 # Operations
 
 

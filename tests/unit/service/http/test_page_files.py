@@ -6,9 +6,11 @@ import hashlib
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from arctic_runtime.model.step import Reason
 from arctic_runtime.service.http.page_files import FOLDER, list_page_paths
 from tests.unit.service.http.client import Client
 
@@ -63,3 +65,8 @@ def test_files_are_compressed_and_kept_by_browsers_until_they_change(client: Cli
     assert first.headers["content-type"] == "text/javascript; charset=utf-8"
     assert client.get("/page/app.js", If_None_Match=first.headers["etag"]).status == 304
     assert client.get("/").headers["content-type"] == "text/html; charset=utf-8"
+
+
+def test_every_reason_of_a_run_is_explained_in_words() -> None:
+    explained = set(re.findall(r"^  ([A-Z_]+): \"", (FOLDER / "reasons.js").read_text(), re.MULTILINE))
+    assert explained == set(get_args(Reason))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from arctic_runtime.catalog.service_table import ServiceTable
+from arctic_runtime.catalog.service_table import SERVICE_TABLE, ServiceTable
+from arctic_runtime.catalog.table_samples import TableSample, TableSamples
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.registry import OPERATIONS
@@ -17,6 +19,7 @@ from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.service import Service
+from arctic_runtime.service.table_docs import ColumnDocs, LastDataTest, TableDocs
 from arctic_runtime.service.warehouse import Warehouse
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from tests.unit.service.http.client import Client
@@ -30,11 +33,18 @@ def model(name: str, source: str, **config: Any) -> Model:
 MODELS = (model("ods", "plain"), model("dwd", "ods", merge="on_read"))
 
 
+TOKEN = "a-token-that-nobody-guesses"
+
+
 class Project:
     name = "shop"
 
     def list_models(self) -> tuple[Model, ...]:
         return MODELS
+
+    def describe_table(self, table: TableName) -> TableDocs:
+        tests = (LastDataTest("unique_dwd_id"), LastDataTest("not_null_dwd_id", "pass"))
+        return TableDocs("Orders <of> all shops", "", {"note": ColumnDocs("What was said", is_masked=True)}, tests)
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +55,8 @@ def warehouse(shop: Any) -> Iterator[Client]:
     service.activity.shared.set_tables([FollowedModel(of, of.table.name) for of in MODELS], ())
     live = service.live
     live.observe_tables()
-    with HttpServer(live, HttpSettings(port=0)) as server:
-        yield Client(server.url)
+    with HttpServer(live, HttpSettings(port=0, token=TOKEN)) as server:
+        yield Client(server.url, TOKEN)
 
 
 def test_tables_of_a_warehouse_are_shown_with_their_readers(warehouse: Client) -> None:
@@ -93,3 +103,50 @@ def test_a_service_that_stands_by_says_so(warehouse: Client) -> None:
     refused = warehouse.post("/api/refresh", {"tables": ["dwd"]})
     assert refused.status == 422
     assert "stands by" in refused.json["detail"]
+
+
+def test_a_table_has_its_query_its_columns_with_their_origins_and_its_tests(warehouse: Client) -> None:
+    details = warehouse.get("/api/tables/dwd/details").json
+    assert details["sql"] == MODELS[1].sql
+    assert details["description"] == "Orders <of> all shops"
+    columns = {column["name"]: column for column in details["columns"]}
+    assert (columns["id"]["is_key"], columns["note"]["is_key"]) == (True, False)
+    assert (columns["note"]["is_masked"], columns["note"]["description"]) == (True, "What was said")
+    assert columns["note"]["origins"] == [{"table": "lake.dwd.ods", "column": "note", "uses": ["identity"]}]
+    assert [(test["name"], test["status"]) for test in details["tests"]] == [
+        ("unique_dwd_id", "unknown"),
+        ("not_null_dwd_id", "pass"),
+    ]
+    plain = warehouse.get("/api/tables/lake.dwd.plain/details").json
+    assert (plain["sql"], plain["has_lineage"]) == ("", False)
+    assert "id" in [column["name"] for column in plain["columns"]]
+    assert warehouse.get("/api/tables/nothing/details").status == 404
+
+
+def test_a_table_has_its_samples_of_the_last_days(warehouse: Client, shop: Any) -> None:
+    reader = shop[0].reader
+    ServiceTable("dwd", reader).ensure()
+    assert warehouse.get("/api/tables/dwd/trend").json["at"] == []
+    at = datetime.now(timezone.utc)
+    taken = [TableSample(at, f"lake.dwd.{name}", 7, 2.5, "fresh") for name in ("dwd", "ods")]
+    TableSamples(TableName("lake", "dwd", SERVICE_TABLE), reader).replace_day(taken, at)
+    trend = warehouse.get("/api/tables/dwd/trend").json
+    assert (trend["table"], trend["rows"], trend["stale_seconds"], trend["states"]) == (
+        "lake.dwd.dwd",
+        [7],
+        [2.5],
+        ["fresh"],
+    )
+    assert warehouse.get("/api/tables/nothing/trend").status == 404
+
+
+def test_a_table_shows_a_few_rows_with_masked_values_and_says_what_is_not_merged(warehouse: Client) -> None:
+    shown = warehouse.get("/api/tables/dwd/rows").json
+    assert shown["columns"][:2] == ["id", "note"]
+    assert [row[0] for row in shown["rows"]] == sorted(row[0] for row in shown["rows"])
+    assert all(row[1].startswith("#") for row in shown["rows"])
+    assert shown["masked"] == ["note"]
+    assert shown["unmerged_rows"] > 0
+    assert len(warehouse.get("/api/tables/lake.dwd.plain/rows?limit=1").json["rows"]) == 1
+    assert warehouse.get("/api/tables/nothing/rows").status == 404
+    assert Client(warehouse.url).get("/api/tables/dwd/rows").status == 401

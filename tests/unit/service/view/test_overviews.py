@@ -11,7 +11,8 @@ import pytest
 from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness, OriginStatus, TableFacts
-from arctic_runtime.model.sources.ingestion import Failure, to_millis
+from arctic_runtime.model.sources.ingestion import ChangeSource, Failure, to_millis
+from arctic_runtime.model.sources.positions import ParsedPosition
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version
@@ -180,6 +181,15 @@ def below_source(origin: OriginStatus, run: IngestionRun | None = None, **change
             ingestions={} if run is None else {"shop": run},
         )
     )
+
+
+def test_a_position_is_shown_as_the_source_writes_it() -> None:
+    source = ChangeSource("shop", t("shop__dead"), parse_position=lambda text: ParsedPosition(text, f"LSN {text}"))
+    ods = replace(model("ods", ingested="public.orders"), source=source)
+    seen = observed("ods", 5, Ingestion("shop", "public.orders", position="0/16B3748"), SOURCE)
+    base = make_shown()
+    known = replace(base, models={**base.models, t("ods"): ods}, observed={**base.observed, t("ods"): seen})
+    assert by_name(known)["ods"].ingestion.position == "LSN 0/16B3748"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,115 @@
+"""Restrictions of an operator's rows, and their translation to restrictions of its inputs.
+
+A restriction of an input never drops a row that a restricted row of the result is computed from; where no such
+restriction follows, the input is not restricted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.clock import reads_clock
+from arctic_runtime.ivm.algebra.conditions import Equality, split_conjuncts, substitute_columns
+from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns
+
+Values = tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True)
+class Restriction:
+    """Rows for which `expressions` together have one of the tuples in `values`; nulls equal each other.
+
+    If `values` is None, it is the rows for which the only expression, a condition, is true.
+    """
+
+    expressions: tuple[exp.Expr, ...]
+    values: Values | None
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return frozenset(name for expression in self.expressions for name in list_used_columns(expression))
+
+    @property
+    def is_never_null(self) -> bool:
+        """Whether a row whose columns are all null is excluded for sure."""
+        plain = all(isinstance(part, exp.Column) for part in self.expressions)
+        return self.values is not None and plain and not any(all(v is None for v in row) for row in self.values)
+
+    @property
+    def plain_columns(self) -> frozenset[str]:
+        """Columns that are compared with values as they are."""
+        return frozenset(part.name for part in self.expressions if isinstance(part, exp.Column) and self.values)
+
+
+def restrict_columns(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Restriction:
+    """Builds the restriction of the columns `names` to the tuples of values in `rows`."""
+    distinct = {repr(tuple(row)): tuple(row) for row in rows}
+    return Restriction(tuple(build_column(name) for name in names), tuple(distinct.values()))
+
+
+def list_condition_restrictions(condition: exp.Expr | None) -> tuple[Restriction, ...]:
+    """Lists the conjuncts of a condition as restrictions, without those that depend on the time or on no column."""
+    parts = (part for part in split_conjuncts(condition) if list_used_columns(part) and not reads_clock(part))
+    return tuple(Restriction((part,), None) for part in parts)
+
+
+def select_within(restrictions: Iterable[Restriction], names: Collection[str]) -> tuple[Restriction, ...]:
+    """Selects what restrictions say about the columns `names` alone.
+
+    Of a restriction to tuples of values, the expressions over these columns are kept.
+    """
+    return tuple(part for one in restrictions if (part := _narrow_to(one, frozenset(names))) is not None)
+
+
+def _narrow_to(one: Restriction, names: frozenset[str]) -> Restriction | None:
+    places = [
+        place
+        for place, expression in enumerate(one.expressions)
+        if (used := list_used_columns(expression)) and names.issuperset(used)
+    ]
+    if not places:
+        return None
+    if one.values is None or len(places) == len(one.expressions):
+        return one
+    rows = {repr(kept): kept for row in one.values for kept in (tuple(row[place] for place in places),)}
+    return Restriction(tuple(one.expressions[place] for place in places), tuple(rows.values()))
+
+
+def substitute_restrictions(
+    restrictions: Iterable[Restriction], values: Mapping[str, exp.Expr]
+) -> tuple[Restriction, ...]:
+    """Replaces columns by the expressions that `values` has for them; drops what is about other columns."""
+    return tuple(
+        Restriction(tuple(_substitute(part, values) for part in one.expressions), one.values)
+        for one in select_within(restrictions, values)
+    )
+
+
+def _substitute(part: exp.Expr, values: Mapping[str, exp.Expr]) -> exp.Expr:
+    if isinstance(part, exp.Column):
+        return values[part.name].unnest().copy()
+    return substitute_columns(part, values)
+
+
+def transfer_restrictions(
+    restrictions: Iterable[Restriction], equal: Iterable[Equality], to: str
+) -> tuple[Restriction, ...]:
+    """Translates restrictions of one side of a join to the other side, by the columns that the join equates.
+
+    `to` is the side of the result, `left` or `right`.
+    """
+    pairs = [(pair.left, pair.right) if to == "left" else (pair.right, pair.left) for pair in equal if pair.same]
+    return substitute_restrictions(restrictions, {other: build_column(own) for own, other in pairs})
+
+
+def rename_restrictions(
+    restrictions: Iterable[Restriction], names: Sequence[str], own: Sequence[str]
+) -> tuple[Restriction, ...]:
+    """Translates restrictions of the columns `names` to the columns `own`, by position."""
+    return substitute_restrictions(
+        restrictions, {name: build_column(other) for name, other in zip(names, own, strict=True)}
+    )

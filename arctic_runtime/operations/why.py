@@ -1,0 +1,212 @@
+"""The operation that says why a row is what it is: its changes, and the changes of upstream rows that made them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, datetime, time, timezone
+from typing import Any
+
+from arctic_runtime.model.row_trail import RowChange, RowTrail, UpstreamChanges, Values
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.arguments import read_count, read_texts
+from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, on_one
+from arctic_runtime.operations.operation import Values as Arguments
+
+_BRANCH, _LAST, _LINE, _GAP = "├─ ", "└─ ", "│  ", "   "
+
+
+def _explain_row(context: OperationContext, model: Model, values: Arguments) -> Answer:
+    from arctic_runtime.spark.why.trail import RowSearch
+
+    models = {other.table: other for other in (*context.models, model)}
+    search = RowSearch(context.reader, context.spark(), models, values["depth"])
+    trail = search.trace_row(model, values["key"], values["version"])
+    longest = context.reader.thresholds.reports.longest_diff_value
+    return Answer(trail_to_json(trail), tuple(describe_trail(trail, longest)), differs=not trail.changes)
+
+
+def trail_to_json(trail: RowTrail) -> dict[str, Any]:
+    """Converts a trail to values of JSON; times are in UTC."""
+    return {
+        "table": str(trail.table),
+        "key": _row_to_json(trail.key),
+        "changes": [_change_to_json(change) for change in trail.changes],
+        "left_out": trail.left_out,
+        "ends": trail.ends,
+    }
+
+
+def _change_to_json(change: RowChange) -> dict[str, Any]:
+    run, transaction = change.run, change.transaction
+    return {
+        "table": str(change.table),
+        "key": _row_to_json(change.key),
+        "action": change.action,
+        "at": change.at,
+        "before": _row_to_json(change.before),
+        "after": _row_to_json(change.after),
+        "changed_columns": list(change.changed_columns),
+        "run": None
+        if run is None
+        else {
+            "version": str(run.version),
+            "sequence": run.sequence,
+            "at": _to_json(run.at),
+            "mode": run.mode,
+            "reason": run.reason,
+            "token": run.token,
+        },
+        "transaction": None
+        if transaction is None
+        else {
+            "source": transaction.source,
+            "operation": transaction.operation,
+            "position": transaction.position,
+            "at": transaction.at,
+        },
+        "upstreams": [_upstream_to_json(upstream) for upstream in change.upstreams],
+        "is_proven": change.is_proven,
+        "ends": change.ends,
+        "notes": list(change.notes),
+    }
+
+
+def _upstream_to_json(upstream: UpstreamChanges) -> dict[str, Any]:
+    return {
+        "table": str(upstream.table),
+        "from": None if upstream.start is None else str(upstream.start),
+        "to": str(upstream.end),
+        "changes": [_change_to_json(change) for change in upstream.changes],
+        "without_effect": upstream.without_effect,
+        "among": upstream.among,
+        "left_out": upstream.left_out,
+    }
+
+
+def _row_to_json(row: Values | None) -> dict[str, Any] | None:
+    return None if row is None else {name: _to_json(value) for name, value in row.items()}
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat() if value.tzinfo is None else value.astimezone(timezone.utc).isoformat()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {str(name): _to_json(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_json(part) for part in value]
+    if isinstance(value, bytes | bytearray):
+        return value.hex()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return value if isinstance(value, float) and abs(value) < float("inf") else str(value)
+
+
+def describe_trail(trail: RowTrail, longest: int) -> Iterator[str]:
+    """Yields a trail as lines for people, drawn as a tree; values are cut to `longest` characters."""
+    yield f"{trail.table}: {_describe_row(trail.key, longest)}"
+    if not trail.changes:
+        yield "  no change row has this key"
+    for change in trail.changes:
+        yield from _draw_change(change, "", "", longest)
+    if trail.left_out:
+        yield f"{trail.left_out:,} older changes are not shown; `--version` shows those of one version"
+    if trail.ends:
+        yield trail.ends
+
+
+def _draw_change(change: RowChange, first: str, rest: str, longest: int) -> Iterator[str]:
+    yield f"{first}{_describe_change(change, longest)}"
+    lines = list(_list_remarks(change))
+    parts: list[UpstreamChanges | str] = [*lines, *change.upstreams]
+    for place, part in enumerate(parts):
+        is_last = place == len(parts) - 1
+        branch, below = (rest + _LAST, rest + _GAP) if is_last else (rest + _BRANCH, rest + _LINE)
+        if isinstance(part, str):
+            yield f"{branch}{part}"
+        else:
+            yield from _draw_upstream(part, branch, below, longest)
+
+
+def _draw_upstream(upstream: UpstreamChanges, first: str, rest: str, longest: int) -> Iterator[str]:
+    """Draws the changes of an upstream below its name."""
+    tail = [
+        *([f"may be among {upstream.among:,} change rows"] if upstream.among is not None else []),
+        *([f"and {upstream.left_out:,} more"] if upstream.left_out else []),
+        *([f"{upstream.without_effect:,} other changed rows have no effect"] if upstream.without_effect else []),
+    ]
+    name = f"{upstream.table.schema}.{upstream.table.name}"
+    yield f"{first}{name}" if upstream.changes or not tail else f"{first}{name}: {tail[0]}"
+    tail = tail if upstream.changes else tail[1:]
+    parts: list[RowChange | str] = [*upstream.changes, *tail]
+    for place, part in enumerate(parts):
+        is_last = place == len(parts) - 1
+        branch, below = (rest + _LAST, rest + _GAP) if is_last else (rest + _BRANCH, rest + _LINE)
+        if isinstance(part, str):
+            yield f"{branch}{part}"
+        else:
+            yield from _draw_change(part, branch, below, longest)
+
+
+def _describe_change(change: RowChange, longest: int) -> str:
+    key = f"{_describe_row(change.key, longest)}: " if change.key else ""
+    if change.before is not None and change.after is not None:
+        before, after = change.before, change.after
+        values = "; ".join(
+            f"{name} {_cut_value(before[name], longest)} → {_cut_value(after[name], longest)}"
+            for name in change.changed_columns
+        )
+    else:
+        row = change.after if change.after is not None else change.before
+        values = _describe_row({name: value for name, value in (row or {}).items() if name not in change.key}, longest)
+    run = "" if change.run is None else f" ({_describe_run(change)})"
+    return f"{key}{change.action}{f' {values}' if values else ''}{run}"
+
+
+def _describe_run(change: RowChange) -> str:
+    run = change.run
+    assert run is not None
+    mode = " ".join(part for part in (run.mode, run.reason if run.reason != "CHANGES" else "") if part)
+    return ", ".join(part for part in (mode, f"version {run.version}", f"{run.at:%Y-%m-%d %H:%M:%S}") if part)
+
+
+def _list_remarks(change: RowChange) -> Iterator[str]:
+    if change.transaction is not None:
+        origin = change.transaction
+        position = f" at {origin.position}" if origin.position else ""
+        yield f"source {origin.source}: {origin.operation}{position}{f', {origin.at}' if origin.at else ''}"
+    if change.ends:
+        yield f"the trail ends here: {change.ends}"
+    yield from change.notes
+    if change.upstreams and not change.is_proven:
+        yield "not proven: computed again from these changes alone, the row has other values"
+
+
+def _describe_row(row: Values, longest: int) -> str:
+    return ", ".join(f"{name}={_cut_value(value, longest)}" for name, value in row.items())
+
+
+def _cut_value(value: Any, longest: int) -> str:
+    if value is None:
+        return "null"
+    text = " ".join(str(value).split())
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+WHY = Operation(
+    name="why",
+    description="the changes of one row, and the changes of upstream rows that made them, back to the source",
+    tables="one",
+    perform=on_one(_explain_row),
+    needs_spark=True,
+    changes=False,
+    needs_key=True,
+    needs_query=True,
+    needs_queries=True,
+    arguments=(
+        Argument("key", "a value per key column", read_texts, "array", is_required=True, metavar="VALUE"),
+        Argument("version", "only the changes of this version", metavar="V"),
+        Argument("depth", "layers of upstreams that are followed (default: all)", read_count, "integer", metavar="N"),
+    ),
+)

@@ -1,0 +1,124 @@
+"""Details of one table for people: its query, its columns with their types and origins, and its data tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from arctic_runtime.model.columns import Column, is_same_name
+from arctic_runtime.model.names import TableName
+from arctic_runtime.profile import mask_text
+from arctic_runtime.service.table_docs import LastDataTest, TableDocs
+from arctic_runtime.service.telemetry.lineage.columns import ColumnLineage, Uses
+from arctic_runtime.thresholds import ServiceThresholds
+
+
+@dataclass(frozen=True)
+class ColumnOrigin:
+    """A column of a table that the query reads, and the kinds of its uses, such as `identity` or `aggregation`."""
+
+    table: TableName
+    column: str
+    uses: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ColumnDetails:
+    """A column of a table, and the columns from which its values are computed."""
+
+    name: str
+    type: str
+    is_key: bool
+    is_masked: bool
+    """Whether the project hides the values by `meta: {mask: true}`."""
+
+    description: str
+    origins: tuple[ColumnOrigin, ...]
+
+
+@dataclass(frozen=True)
+class TableDetails:
+    """Details of a table.
+
+    Long parts are cut, as `is_cut` says: the service's thresholds limit columns, origins and the characters of the SQL.
+    """
+
+    table: TableName
+    description: str
+    sql: str
+    """Query of the model, compiled if the service refreshes it, with secrets masked; empty for a table without one."""
+
+    key: tuple[str, ...]
+    """Columns of the primary key in their order; empty without one."""
+
+    columns: tuple[ColumnDetails, ...]
+    row_origins: tuple[ColumnOrigin, ...]
+    """Columns that only decide which rows the table has, as in joins and filters."""
+
+    has_lineage: bool
+    """Whether the origins are known: the query of an arctic model could be analysed."""
+
+    tests: tuple[LastDataTest, ...]
+    is_cut: bool = False
+
+
+@dataclass(frozen=True)
+class DetailInputs:
+    """All inputs of a table's details: `sql`, `key` and `columns` of the table, and what its project says of it."""
+
+    table: TableName
+    sql: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+    docs: TableDocs
+    lineage: ColumnLineage | None = None
+
+
+def build_table_details(inputs: DetailInputs, thresholds: ServiceThresholds) -> TableDetails:
+    """Builds the details of a table, cut to the limits in `thresholds`."""
+    lineage = inputs.lineage or ColumnLineage({}, {})
+    own = {name.lower(): uses for name, uses in lineage.columns.items()}
+    sql, tests = mask_text(inputs.sql.strip()), inputs.docs.tests
+    rows = _list_origins(lineage.rows)
+    by_column = {column.name: _list_origins(own.get(column.name.lower(), {})) for column in inputs.columns}
+    most = thresholds.shown_origins
+    return TableDetails(
+        inputs.table,
+        inputs.docs.description,
+        sql[: thresholds.shown_sql_characters],
+        inputs.key,
+        tuple(
+            _build_column(column, inputs, by_column[column.name][:most])
+            for column in inputs.columns[: thresholds.shown_columns]
+        ),
+        rows[:most],
+        inputs.lineage is not None,
+        tests[: thresholds.shown_columns],
+        len(sql) > thresholds.shown_sql_characters
+        or max(len(inputs.columns), len(tests)) > thresholds.shown_columns
+        or any(len(origins) > most for origins in (rows, *by_column.values())),
+    )
+
+
+def _build_column(column: Column, inputs: DetailInputs, origins: tuple[ColumnOrigin, ...]) -> ColumnDetails:
+    docs = inputs.docs.get_column(column.name)
+    is_key = any(is_same_name(column.name, part) for part in inputs.key)
+    return ColumnDetails(column.name, column.type, is_key, docs.is_masked, docs.description, origins)
+
+
+def _list_origins(uses: Uses) -> tuple[ColumnOrigin, ...]:
+    """Lists the origins in `uses`; those of which values come are before those that only decide."""
+    ordered = sorted(uses, key=lambda origin: (not any(use.is_direct for use in uses[origin]), origin))
+    return tuple(
+        ColumnOrigin(origin.table, origin.column, tuple(sorted({_name_use(use.kind) for use in uses[origin]})))
+        for origin in ordered
+    )
+
+
+def _name_use(kind: str) -> str:
+    return kind.lower().replace("_", " ")
+
+
+def list_masked_columns(docs: TableDocs, columns: Iterable[str]) -> frozenset[str]:
+    """Returns the names of those `columns` whose values the project masks."""
+    return frozenset(name for name in columns if docs.get_column(name).is_masked)

@@ -1,0 +1,1 @@
+"""Follows changes of a row through runs and upstreams, back to the source."""

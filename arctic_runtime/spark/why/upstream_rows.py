@@ -1,0 +1,247 @@
+"""Reads upstreams for a trail: their rows at both ends of a window, and their change rows of given keys in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cached_property, partial
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType, TimestampType
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ivm.provenance.source_rows import Unit
+from arctic_runtime.model.columns import ACTION, BEFORE, CHANGE_COLUMNS, SEQUENCE, TIMESTAMP, strip_change_columns
+from arctic_runtime.model.row_trail import CommittedRun, RowChange, Transaction, Values
+from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.model.shape import DELETE
+from arctic_runtime.model.sources.ingestion import time_of
+from arctic_runtime.model.state import Commit, SourceState
+from arctic_runtime.model.version import Version, Window
+from arctic_runtime.spark.refresh.from_query.images import read_rows_at
+from arctic_runtime.spark.tables.rows.frames import (
+    COMMIT_ORDER,
+    combine_all,
+    combine_any,
+    conform_frame,
+    read_appended_rows,
+    read_until,
+    to_column,
+)
+from arctic_runtime.spark.why.engine import ReadableSource
+from arctic_runtime.thresholds import Thresholds
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class ChangeRow:
+    """A change row of a table as it is stored, with the sequence number of its commit."""
+
+    key: Key
+    sequence: int
+    change: RowChange
+
+
+@dataclass(frozen=True)
+class TraceableTable:
+    """A table whose rows and change rows a trail reads."""
+
+    spark: SparkSession
+    state: SourceState
+    thresholds: Thresholds
+
+    @cached_property
+    def commits(self) -> dict[int, Commit]:
+        """Commits that have not expired, by their sequence numbers."""
+        return {commit.version.sequence: commit for commit in self.state.commits}
+
+    def find_unreadable(self, window: Window) -> str:
+        """Returns why the rows at the ends of a window, or the changes between, can't be read; empty if they can."""
+        state = self.state
+        if window.end.table != state.version.table or (window.start and window.start.table != window.end.table):
+            return f"{state.name} was dropped and created again since"
+        versions = [version for version in (window.start, window.end) if version is not None]
+        if state.kind != "changes":
+            gone = [version.snapshot for version in versions if version.snapshot not in state.snapshots]
+            return f"{state.name} no longer keeps version {gone[0]}" if gone else ""
+        if not state.can_read_all_after(window.start):
+            return f"{state.name} no longer keeps its change rows of that time"
+        is_whole = not state.is_compacted
+        gone = [v.snapshot for v in versions if state.find_base_before(v) is None and not is_whole]
+        return f"{state.name} no longer keeps its rows as of version {gone[0]}" if gone else ""
+
+    def open_rows(self, window: Window) -> ReadableSource:
+        """Opens the rows at both ends of a window; without a start, there were none before."""
+        new = partial(self._read_rows_at, window.end)
+        if window.start is None:
+            return ReadableSource(self.state.key, None, new)
+        return ReadableSource(
+            self.state.key, new if window.is_empty else partial(self._read_rows_at, window.start), new
+        )
+
+    def _read_rows_at(self, version: Version) -> DataFrame:
+        rows = read_rows_at(self.spark, self.state, version, self.thresholds.pruning)
+        return conform_frame(rows, strip_change_columns(self.state.columns))
+
+    def open_current_rows(self) -> ReadableSource:
+        """Opens the newest rows, as if they had been the same before."""
+        new = partial(self._read_rows_at, self.state.version)
+        return ReadableSource(self.state.key, new, new)
+
+    def open_events(self, window: Window) -> ReadableSource:
+        """Opens the change rows, or the appended rows, of a window as events; nothing was there before.
+
+        The key of an event is that of its row and the sequence number of its commit, or in a table that is no arctic
+        model, all of its values and that number.
+        """
+        names = tuple(column.name for column in self.state.columns)
+        key = self.state.key if self.state.kind == "changes" and self.state.key is not None else names
+        return ReadableSource((*key, *self._list_lineage()), None, partial(self._read_events, window))
+
+    def _read_events(self, window: Window) -> DataFrame:
+        rows = self._read_log(window)
+        return rows.select("*", *[F.col(name).alias(name) for name in self._list_lineage()])
+
+    def _list_lineage(self) -> tuple[str, ...]:
+        """Lists the column with the number of a row's commit; none if the table has no row lineage."""
+        return (COMMIT_ORDER,) if self.state.format_version >= 3 else ()
+
+    def _read_log(self, window: Window) -> DataFrame:
+        if window.start is None:
+            return read_until(self.spark, self.state, window.end)
+        return read_appended_rows(self.spark, self.state, window)
+
+    def read_changes(self, window: Window, keys: Sequence[Key]) -> list[ChangeRow]:
+        """Reads the change rows of `keys` in a window, oldest first."""
+        rows = (
+            self._read_log(window)
+            .where(_match_keys(self.state.key or (), keys))
+            .select("*", F.col(COMMIT_ORDER).alias(COMMIT_ORDER))
+        )
+        collected = rows.orderBy(F.col(COMMIT_ORDER), F.col(SEQUENCE)).limit(self.thresholds.why.rows).collect()
+        return [self._build_change_row(row.asDict(recursive=True), rows.schema) for row in collected]
+
+    def find_key_schema(self, key: Sequence[str]) -> StructType:
+        """Returns the types of key columns in the table."""
+        frame = self._read_log_columns()
+        spelled = {field.name.lower(): field for field in frame.schema.fields}
+        return StructType([spelled[part.lower()] for part in key])
+
+    def _read_log_columns(self) -> DataFrame:
+        return read_until(self.spark, self.state, self.state.version)
+
+    def read_row_changes(self, texts: Sequence[str], names: Sequence[str]) -> list[ChangeRow]:
+        """Reads all change rows of the row whose columns `names` have the values that `texts` are, oldest first.
+
+        Raises ConfigError for a text that is no value of its column.
+        """
+        kinds = self.find_key_schema(names)
+        values = [F.lit(text).try_cast(field.dataType) for text, field in zip(texts, kinds.fields, strict=True)]
+        conditions = [to_column(name) == value for name, value in zip(names, values, strict=True)]
+        rows = (
+            self._read_log_columns().where(combine_all(conditions)).select("*", F.col(COMMIT_ORDER).alias(COMMIT_ORDER))
+        )
+        ordered = rows.orderBy(F.col(COMMIT_ORDER), F.col(SEQUENCE)).collect()
+        if not ordered and values:
+            (known,) = self.spark.range(1).select(*[value.isNotNull() for value in values]).collect()
+            for text, field, is_valid in zip(texts, kinds.fields, known, strict=True):
+                if not is_valid:
+                    raise ConfigError(
+                        f"{text!r} is not a valid value of the key column `{field.name}`.",
+                        expected=f"a value of type {field.dataType.simpleString()}",
+                    )
+        return [self._build_change_row(row.asDict(recursive=True), rows.schema) for row in ordered]
+
+    def _build_change_row(self, row: dict[str, Any], schema: StructType) -> ChangeRow:
+        spelled = {name.lower(): name for name in row}
+        key = [spelled[part.lower()] for part in self.state.key or ()]
+        sequence = row[COMMIT_ORDER]
+        own = {name: value for name, value in row.items() if name not in (*CHANGE_COLUMNS, COMMIT_ORDER)}
+        action, before = row[ACTION], row.get(BEFORE)
+        key_values = {name: row[name] for name in key}
+        after = None if action == DELETE else own
+        was = {name: key_values.get(name, (before or {}).get(name)) for name in own} if before is not None else None
+        if before is None and action in ("update", DELETE) and len(own) == len(key):
+            was = own
+        times = _list_times(schema)
+        change = RowChange(
+            self.state.name,
+            show_values(key_values, times),
+            action,
+            None if was is None else show_values(was, times),
+            None if after is None else show_values(after, times),
+            at=_format_time(row[TIMESTAMP]),
+            run=self.find_run(sequence),
+        )
+        return ChangeRow(tuple(key_values.values()), sequence, change)
+
+    def build_event(self, window: Window, key: Key) -> RowChange:
+        """Describes an event of a landing table, given by its key as of `open_events`."""
+        names = [column.name for column in self.state.columns]
+        sequence = key[len(names)] if len(key) > len(names) else None
+        run = self._find_only_run(window) if sequence is None else self.find_run(sequence)
+        return self._build_outside_change(dict(zip(names, key, strict=False)), "event", run)
+
+    def build_plain_change(self, window: Window, fields: Sequence[str], unit: Unit) -> RowChange:
+        """Describes a changed row of a table that is no arctic model, by its columns `fields`, which a query reads."""
+        action = "update" if unit.was_there and unit.is_there else "delete" if unit.was_there else "insert"
+        values = dict(zip(fields, unit.key, strict=True))
+        return self._build_outside_change(values, action, self._find_only_run(window))
+
+    def _find_only_run(self, window: Window) -> CommittedRun | None:
+        commits = self.state.list_commits_between(window)
+        return self.find_run(commits[0].version.sequence) if len(commits) == 1 else None
+
+    def _build_outside_change(self, values: Values, action: str, run: CommittedRun | None) -> RowChange:
+        at = "" if run is None else _format_time(run.at)
+        row = show_values(values, frozenset(part.name for part in self.state.columns if part.type == "timestamp"))
+        before, after = (row, None) if action == "delete" else (None, row)
+        transaction = Transaction(str(self.state.name), action, at=at)
+        return RowChange(self.state.name, {}, action, before, after, at, run, transaction)
+
+    def find_run(self, sequence: int) -> CommittedRun | None:
+        commit = self.commits.get(sequence)
+        if commit is None:
+            return None
+        run = RunSummary.decode(commit.summary)
+        return CommittedRun(
+            commit.version.snapshot,
+            sequence,
+            time_of(commit.at_ms),
+            run.mode or "",
+            run.reason or "",
+            run.run or "",
+        )
+
+
+def show_values(values: Values, times: frozenset[str] = frozenset()) -> Values:
+    """Converts the values of a row for a trail; the only place through which stored values get into one.
+
+    `times` are the columns with points in time, which PySpark returns without a zone, in that of the machine.
+    """
+    return {
+        name: value.astimezone(timezone.utc) if name in times and isinstance(value, datetime) else value
+        for name, value in values.items()
+    }
+
+
+def _list_times(schema: StructType) -> frozenset[str]:
+    return frozenset(field.name for field in schema.fields if isinstance(field.dataType, TimestampType))
+
+
+def _format_time(at: Any) -> str:
+    if not isinstance(at, datetime):
+        return "" if at is None else str(at)
+    return at.astimezone(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _match_keys(key: Sequence[str], keys: Sequence[Key]) -> Any:
+    if len(key) == 1:
+        return to_column(key[0]).isin([value for (value,) in keys])
+    return combine_any(
+        [combine_all([to_column(part) == F.lit(value) for part, value in zip(key, one, strict=True)]) for one in keys]
+    )

@@ -1,0 +1,91 @@
+"""Describes tables as the project documents them: descriptions, masked columns, and data tests with their results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, get_args
+
+from arctic_runtime.model.names import TableName
+from arctic_runtime.service.schedules.cron_schedules import DataTestStatus
+from arctic_runtime.service.table_docs import ColumnDocs, LastDataTest, TableDocs
+from dbt.adapters.arctic.materialize.maintain import get_node_table
+from dbt.adapters.arctic.project.compiled_project import get_target_folder
+from dbt.adapters.arctic.project.loaded_project import LoadedProject
+
+_RESULTS_FILE = "run_results.json"
+
+
+def describe_table(project: LoadedProject, table: TableName) -> TableDocs:
+    """Returns the description of a table; empty for a table that the project does not know.
+
+    Results of tests are those of dbt's last command in the project's target folder.
+    """
+    node = _find_node(project.manifest, table)
+    if node is None:
+        return TableDocs()
+    return TableDocs(
+        str(node.description or ""),
+        str(getattr(node, "raw_code", "")),
+        {str(name).lower(): _describe_column(column) for name, column in node.columns.items()},
+        tuple(_list_tests(project, str(node.unique_id))),
+    )
+
+
+def _find_node(manifest: Any, table: TableName) -> Any:
+    """Returns the model, seed, snapshot or source of a table; None if there is none."""
+    kinds = ("model", "seed", "snapshot")
+    for node in manifest.nodes.values():
+        if str(node.resource_type) in kinds and _has_relation(node) and get_node_table(node) == table:
+            return node
+    for source in manifest.sources.values():
+        if (str(source.database), str(source.schema), str(source.identifier)) == (
+            table.catalog,
+            table.schema,
+            table.name,
+        ):
+            return source
+    return None
+
+
+def _has_relation(node: Any) -> bool:
+    return bool(node.database and node.schema and not getattr(node, "is_ephemeral_model", False))
+
+
+def _describe_column(column: Any) -> ColumnDocs:
+    config = getattr(column, "config", None)
+    meta = {**(column.meta or {}), **(getattr(config, "meta", None) or {})}
+    return ColumnDocs(str(column.description or ""), meta.get("mask") is True)
+
+
+def _list_tests(project: LoadedProject, unique_id: str) -> Iterator[LastDataTest]:
+    results = read_test_results(get_target_folder(project.location.project_dir) / _RESULTS_FILE)
+    for node in project.manifest.nodes.values():
+        if str(node.resource_type) == "test" and unique_id in node.depends_on_nodes:
+            yield _to_last_test(str(node.name), results.get(str(node.unique_id)))
+
+
+def _to_last_test(name: str, result: Mapping[str, Any] | None) -> LastDataTest:
+    status: Any = None if result is None else result.get("status")
+    if result is None or status not in get_args(DataTestStatus):
+        return LastDataTest(name)
+    return LastDataTest(name, status, str(result.get("message") or ""), _read_end(result))
+
+
+def read_test_results(file: Path) -> Mapping[str, Mapping[str, Any]]:
+    """Reads the results of `run_results.json` by unique id; empty for a file that is missing or can't be read."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        document = json.loads(file.read_text(encoding="utf-8"))
+        return {result["unique_id"]: result for result in document["results"]}
+    return {}
+
+
+def _read_end(result: Mapping[str, Any]) -> datetime | None:
+    ends = [part.get("completed_at") for part in result.get("timing") or ()]
+    with suppress(ValueError, TypeError):
+        at = datetime.fromisoformat(str(ends[-1]).replace("Z", "+00:00")) if ends else None
+        return at.replace(tzinfo=timezone.utc) if at is not None and at.tzinfo is None else at
+    return None

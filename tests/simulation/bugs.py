@@ -1,0 +1,112 @@
+"""Bugs that are planted into runs, to prove that the simulation finds such bugs: each breaks one rule of the design."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any
+from unittest import mock
+
+from arctic_runtime.ingest.job.ingestion import Ingestion
+from arctic_runtime.ingest.writing import keyed
+from arctic_runtime.model.change_set import ChangeSet
+from arctic_runtime.model.files.expiry import DropTags, ExpireSnapshots, ExpiryPlan
+from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.spark.maintenance import expiry
+from arctic_runtime.spark.tables import commit
+from arctic_runtime.spark.tables.context import Appended, Context
+from tests.simulation import spark as modelled
+from tests.simulation.lake import Catalog, Name, Ref
+from tests.simulation.threads import read_wall_clock
+from tests.simulation.world import World
+
+Plant = Callable[[World], Any]
+
+_publish = modelled.publish_changes
+_write_batch = Ingestion._write_batch
+
+
+@contextmanager
+def commit_offsets_before_rows(_: World) -> Iterator[None]:
+    """A run commits its offsets first, and its rows in a second commit."""
+
+    def publish(changes: ChangeSet, context: Context, *_: object) -> Appended:
+        offsets = _publish(replace(changes, rows=[]), context)  # type: ignore[arg-type]
+        table = context.spark.lake.get_table((changes.commit.table.schema, changes.commit.table.name))
+        step = replace(changes.commit, expected=table.current_snapshot_id)
+        if not changes.rows:
+            return offsets
+        return _publish(replace(changes, commit=step, summary=RunSummary()), context)
+
+    with mock.patch.object(modelled, "publish_changes", publish), mock.patch.object(keyed, "publish_changes", publish):
+        yield
+
+
+@contextmanager
+def publish_without_comparison(_: World) -> Iterator[None]:
+    """Main is set to a branch wherever main is by then."""
+
+    def fast_forward(lake: Catalog, name: Name, branch: str) -> None:
+        table = lake.get_table(name)
+        lake.put(replace(table, refs={**table.refs, "main": Ref(table.refs[branch].snapshot_id, "branch")}))
+
+    with (
+        mock.patch.object(Catalog, "fast_forward", fast_forward),
+        mock.patch.object(commit, "explain_refused_publish", return_value=None),
+    ):
+        yield
+
+
+@contextmanager
+def expire_what_views_read(_: World) -> Iterator[None]:
+    """Expiry keeps only the newest snapshot of each table, whoever reads others."""
+
+    def plan(model: Any, state: Any, use: Any, *_: object) -> ExpiryPlan:
+        steps = [
+            ExpireSnapshots(table.table, tuple(one.id for one in table.lineage[:-1] if one.id not in table.held))
+            for table in use.tables
+            if len(table.lineage) > 1
+        ]
+        tags = [DropTags(table.table, tuple(table.view_tags)) for table in use.tables if table.view_tags]
+        return ExpiryPlan(tuple(steps), (), tags=tuple(tags))
+
+    with (
+        mock.patch.object(expiry, "plan_snapshot_expiry", plan),
+        mock.patch.object(expiry, "may_expire", return_value=True),
+        mock.patch.object(expiry, "select_due_steps", lambda model, state, plan, thresholds: plan),
+    ):
+        yield
+
+
+@contextmanager
+def claim_freshness_before_commit(_: World) -> Iterator[None]:
+    """Ingestion saves how far it has come before it has written the batch."""
+
+    def write_batch(self: Any, batch: Any, progress: Any, started: float) -> Any:
+        now = datetime.fromtimestamp(read_wall_clock(), timezone.utc)
+        self._dead_letters.save_progress(replace(progress, caught_up=now))
+        return _write_batch(self, batch, progress, started)
+
+    with mock.patch.object(Ingestion, "_write_batch", write_batch):
+        yield
+
+
+@contextmanager
+def forget_positions(_: World) -> Iterator[None]:
+    """A table applies events that it has already, although others came after them."""
+    with ExitStack() as stack:
+        from tests.simulation import runtime
+
+        stack.enter_context(mock.patch.object(runtime, "is_known", return_value=True))
+        yield
+
+
+BUGS: Mapping[str, Plant] = {
+    "offsets-before-rows": commit_offsets_before_rows,
+    "publish-without-comparison": publish_without_comparison,
+    "expire-what-views-read": expire_what_views_read,
+    "freshness-before-commit": claim_freshness_before_commit,
+    "known-events-again": forget_positions,
+}

@@ -1,0 +1,293 @@
+"""What must hold at any moment, after recovery, and at the end; each violation is a line of text.
+
+The rows that a table must have follow from the source alone: the position that its version names says up to where it
+has the source's transactions, and these are folded in Python. The rows of models are computed by Python functions here,
+not by their SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from arctic_runtime.catalog.observation.table_facts import observe_lineage
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.plan.freshness import FreshnessPlan
+from tests.simulation.lake import Catalog, Metadata, Pointers, Snapshot
+from tests.simulation.rows import Rows, Unreadable, read_as_readers
+from tests.simulation.runtime import Reader
+from tests.simulation.source import CUSTOMERS, ORDERS
+from tests.simulation.world import INGESTED, ODS_CUSTOMERS, ODS_ORDERS, OPEN, PAID, READS, REGIONS, World
+
+SOURCE_TABLES = {table: name for name, table in INGESTED.items()}
+ALL = (*INGESTED.values(), *READS)
+
+
+def join_paid(tables: Mapping[TableName, Rows]) -> Rows:
+    customers = tables[ODS_CUSTOMERS]
+    rows = (
+        (key, customers[(customer,)][1], amount)
+        for key, customer, amount, status in tables[ODS_ORDERS].values()
+        if status == "paid" and (customer,) in customers
+    )
+    return {row[:1]: row for row in rows}
+
+
+def group_regions(tables: Mapping[TableName, Rows]) -> Rows:
+    regions: dict[str, tuple[int, int]] = {}
+    for _, region, amount in tables[PAID].values():
+        count, total = regions.get(region, (0, 0))
+        regions[region] = (count + 1, total + amount)
+    return {(region,): (region, *sums) for region, sums in regions.items()}
+
+
+def group_customers(tables: Mapping[TableName, Rows]) -> Rows:
+    customers: dict[int, tuple[int, int | None]] = {}
+    for key, customer, _, _ in tables[ODS_ORDERS].values():
+        count, total = customers.get(customer, (0, None))
+        paid = tables[PAID].get((key,))
+        customers[customer] = (count + 1, total if paid is None else (total or 0) + paid[2])
+    return {(customer,): (customer, *sums) for customer, sums in customers.items()}
+
+
+RESULTS: Mapping[TableName, Callable[[Mapping[TableName, Rows]], Rows]] = {
+    PAID: join_paid,
+    REGIONS: group_regions,
+    OPEN: group_customers,
+}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The rows that a version of a table must have, and the last transaction of each source table that is in them."""
+
+    rows: Rows
+    positions: Mapping[str, frozenset[int]]
+    is_followed: bool = True
+    """Whether only incremental runs made it; a query that is computed in full reads newer rows than its pass."""
+
+
+@dataclass
+class Checks:
+    """Looks at a world; `problems` are the violations so far."""
+
+    world: World
+    problems: list[str] = field(default_factory=list)
+    false_claims: int = 0
+    looks: int = 0
+    _truths: dict[tuple[str, int], Truth] = field(default_factory=dict)
+    _states: dict[tuple[TableName, int, int], Rows] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.reader = Reader(self.world.profile, self.world.lake, lambda _: None)
+
+    def report(self, text: str) -> None:
+        self.world.note(f"VIOLATION: {text}")
+        self.problems.append(text)
+
+    # At any moment
+
+    def look(self) -> None:
+        """A reader reads all tables at once, and the freshness that is claimed for them."""
+        self.looks += 1
+        lake = self.world.lake
+        pointers = dict(lake.pointers)
+        shown: dict[TableName, Truth] = {}
+        for table in ALL:
+            truth = self._check_table(lake, pointers, table)
+            if truth is not None:
+                shown[table] = truth
+        self._check_claims(shown)
+
+    def _check_table(self, lake: Catalog, pointers: Pointers, table: TableName) -> Truth | None:
+        try:
+            seen = read_as_readers(lake, pointers, table.schema, table.name)
+        except Unreadable as error:
+            self.report(f"a reader could not read {error}")
+            return None
+        if seen is None:
+            return None
+        rows, sequence = seen
+        changes = pointers[table.schema, table.changes.name].what
+        assert isinstance(changes, Metadata)
+        truth = self.find_truth(table, changes.table_uuid, sequence)
+        if rows != truth.rows:
+            self.report(
+                f"{table} shows other rows than the source had at {describe(truth)}: {difference(rows, truth.rows)}"
+            )
+        is_mixed = any(len(numbers) > 1 for numbers in truth.positions.values())
+        if is_mixed and truth.is_followed and not self._is_state(table, rows, {}):
+            self.report(f"{table} mixes versions of its sources: {describe(truth)}")
+        return truth
+
+    def _is_state(self, table: TableName, rows: Rows, least: Mapping[str, int]) -> bool:
+        """Whether a table with these rows shows each source table after one transaction, at least those of `least`.
+
+        A version of a model may be right for several: a run that changes no row makes no version that others read.
+        """
+        source = self.world.source
+        choices = {
+            name: sorted({source.find_same(name, number) for number in range(least.get(name, 0), source.last + 1)})
+            for name in INGESTED
+        }
+        return any(
+            self._compute_state(table, orders, customers) == rows
+            for orders in reversed(choices[ORDERS])
+            for customers in reversed(choices[CUSTOMERS])
+        )
+
+    def _compute_state(self, table: TableName, orders: int, customers: int) -> Rows:
+        known = self._states.get((table, orders, customers))
+        if known is None:
+            source = self.world.source
+            if table in SOURCE_TABLES:
+                name = SOURCE_TABLES[table]
+                known = source.rows_after(name, {ORDERS: orders, CUSTOMERS: customers}[name])
+            else:
+                known = RESULTS[table](
+                    {upstream: self._compute_state(upstream, orders, customers) for upstream in READS[table]}
+                )
+            self._states[table, orders, customers] = known
+        return known
+
+    def find_truth(self, table: TableName, uuid: str, sequence: int) -> Truth:
+        """The rows that a table must have at a version of its change table."""
+        known = self._truths.get((uuid, sequence))
+        if known is None:
+            known = self._truths[uuid, sequence] = self._compute_truth(table, uuid, sequence)
+        return known
+
+    def _compute_truth(self, table: TableName, uuid: str, sequence: int) -> Truth:
+        run = self._find_run(uuid, sequence)
+        if table in SOURCE_TABLES:
+            name = SOURCE_TABLES[table]
+            number = int(run.position or 0) if run else 0
+            return Truth(
+                self.world.source.rows_after(name, number),
+                {name: frozenset([self.world.source.find_same(name, number)])},
+            )
+        if run is None or run.offsets is None:
+            return Truth({}, {})
+        truths = {
+            upstream: self.find_truth(upstream, run.offsets[str(upstream)].table, run.offsets[str(upstream)].sequence)
+            for upstream in READS[table]
+        }
+        positions: dict[str, frozenset[int]] = {}
+        for truth in truths.values():
+            for name, numbers in truth.positions.items():
+                positions[name] = positions.get(name, frozenset()) | numbers
+        rows = RESULTS[table]({upstream: truth.rows for upstream, truth in truths.items()})
+        is_followed = run.mode == "incremental" and all(truth.is_followed for truth in truths.values())
+        return Truth(rows, positions, is_followed)
+
+    def _find_run(self, uuid: str, sequence: int) -> RunSummary | None:
+        """The run that a version of a change table follows from: the newest on the way to it."""
+        at: Snapshot | None = self.world.lake.made[uuid, sequence]
+        by_id = {one.snapshot_id: one for (own, _), one in self.world.lake.made.items() if own == uuid}
+        while at is not None:
+            run = RunSummary.decode(at.summary.additional_properties)
+            if run.run is not None:
+                return run
+            at = by_id.get(at.parent_snapshot_id or -1)
+        return None
+
+    def _check_claims(self, shown: Mapping[TableName, Truth]) -> None:
+        now = datetime.fromtimestamp(self.world.kernel.now, timezone.utc)
+        facts = observe_lineage(self.reader, ALL, self.world.models)
+        plan = FreshnessPlan(facts, now, self.reader.thresholds.ingest.confirmed_seconds)
+        for table in ALL:
+            if str(table) in facts and table in shown:
+                self._check_claim(table, plan.get_freshness(str(table)).as_of, shown[table], "the catalog")
+        for service in self.world.live.values():
+            for overview in service.live.list_tables():
+                is_seen = overview.table in shown and not self._is_set_back(overview.table)
+                if overview.freshness is not None and is_seen:
+                    self._check_claim(overview.table, overview.freshness.as_of, shown[overview.table], "a service")
+
+    def _is_set_back(self, table: TableName) -> bool:
+        """Whether a slow process has set a view back, which catalogs allow; services see it at their next look."""
+        heads = self.world.lake.heads_of_views.get((table.schema, table.name), [0])
+        if max(heads) == heads[-1]:
+            return False
+        self.world.counts["looks at a view that was set back"] += 1
+        return True
+
+    def _check_claim(self, table: TableName, as_of: datetime | None, truth: Truth, by: str) -> None:
+        if as_of is None:
+            return
+        # Times are stored as milliseconds, and several transactions may have the same.
+        until = as_of.timestamp() - 0.002 - self.world.clock_error
+        source = self.world.source
+        lacking = {
+            name: found
+            for name, numbers in truth.positions.items()
+            if (found := source.find_lacking(name, min(numbers), until)) is not None
+        }
+        least = {name: source.count_before(until) for name in truth.positions}
+        if lacking and not self._is_state(table, truth.rows, least):
+            self.false_claims += 1
+            name, one = next(iter(lacking.items()))
+            self.report(
+                f"{by} claims {table} as of {as_of.timestamp() - self.world.begin:.1f} s, but it lacks "
+                f"transaction {one.number} of {one.at - self.world.begin:.1f} s in {name}"
+            )
+
+    # After recovery
+
+    def check_acknowledged(self) -> None:
+        """Each ingested table has in its change table whatever was acknowledged to the source."""
+        for name, table in INGESTED.items():
+            changes = self.world.lake.find_table((table.schema, table.changes.name))
+            head = changes.find(changes.current_snapshot_id) if changes else None
+            run = self._find_run(changes.table_uuid, head.sequence_number) if changes and head else None
+            number = int(run.position or 0) if run else 0
+            until = self.world.source.acknowledged
+            for one in self.world.source.transactions[number:until]:
+                if any(change.table == name for change in one.changes):
+                    self.report(f"{table} lacks transaction {one.number}, which was acknowledged")
+
+    def check_converged(self, until: str) -> None:
+        """All tables show all transactions."""
+        last = len(self.world.source.transactions)
+        rows = {table: self.world.source.rows_after(name, last) for name, table in INGESTED.items()}
+        for table in READS:
+            rows[table] = RESULTS[table](rows)
+        for table in ALL:
+            try:
+                seen = read_as_readers(self.world.lake, self.world.lake.pointers, table.schema, table.name)
+            except Unreadable as error:
+                self.report(f"a reader could not read {error}")
+                continue
+            shown = seen[0] if seen else {}
+            is_empty = seen is None and not rows[table]
+            if not is_empty and shown != rows[table]:
+                self.report(f"{table} is not up to date {until}: {difference(shown, rows[table])}")
+
+    def check_files(self) -> None:
+        """No file is left that no snapshot has, and none is missing."""
+        needed = {
+            path
+            for pointer in self.world.lake.pointers.values()
+            if isinstance(pointer.what, Metadata)
+            for one in pointer.what.snapshots
+            for path in one.files
+        }
+        for path in sorted(needed - self.world.lake.files.keys()):
+            self.report(f"{path} was deleted, and a snapshot has it")
+        for path in sorted(self.world.lake.files.keys() - needed):
+            self.report(f"{path} is left after the sweep, and no snapshot has it")
+
+
+def describe(truth: Truth) -> str:
+    return ", ".join(f"{name} {'/'.join(map(str, sorted(numbers)))}" for name, numbers in truth.positions.items())
+
+
+def difference(shown: Rows, wanted: Rows) -> str:
+    def list_parts() -> Iterator[str]:
+        for key in sorted({*shown, *wanted}, key=repr):
+            if shown.get(key) != wanted.get(key):
+                yield f"{shown.get(key)} for {wanted.get(key)}"
+
+    return "; ".join(list_parts())

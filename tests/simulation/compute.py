@@ -1,0 +1,179 @@
+"""Computes the change rows of a refresh in DuckDB, by the plans of incremental maintenance that Spark executes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.tree import HAS_AFTER, HAS_BEFORE, MULTIPLICITY, Node, list_columns, list_scans
+from arctic_runtime.ivm.algebra.tree import name_before as was
+from arctic_runtime.ivm.render import build_query, name_input
+from arctic_runtime.ivm.strategies.aggregate_state import AggregateState
+from arctic_runtime.ivm.strategies.maintain import AFFECTED, AffectedKeys, Deltas
+from arctic_runtime.ivm.strategies.pairs import Pairs
+from arctic_runtime.model.columns import Column, strip_change_columns
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Window
+from arctic_runtime.plan.refresh.decide import Decision
+from arctic_runtime.plan.refresh.increment import Increment, drop_aggregate_state
+from tests.simulation.lake import Catalog, Row
+from tests.simulation.rows import Change, Rows, diff_rows, fold_until
+from tests.unit.ivm.duck import connect, in_duckdb
+
+_TYPES = {"bigint": "bigint", "string": "varchar", "int": "integer"}
+
+
+class Engine:
+    """DuckDB, whose tables are made anew for each refresh."""
+
+    def __init__(self) -> None:
+        self._con = connect()
+        for schema in ("ods", "dwd", "dws"):
+            self._con.execute(f"create schema lake.{schema}")
+
+    def compute(self, lake: Catalog, model: Model, decision: Decision, old: Rows) -> list[Change]:
+        """Computes the change rows of a run; `old` are the rows that the model's table has."""
+        if decision.increment is None:
+            return diff_rows(old, self._compute_all(lake, model, decision.windows))
+        return self._follow(lake, decision.increment, decision.windows, old)
+
+    def _compute_all(self, lake: Catalog, model: Model, windows: Mapping[str, Window]) -> Rows:
+        for name, window in windows.items():
+            table = TableName(*name.split("."))
+            columns, rows = _read_at(lake, table, window.end.sequence)
+            self._load(f'lake."{table.schema}"."{table.name}"', columns, rows.values())
+        return {row[:1]: row for row in self._fetch(_translate(model.sql))}
+
+    def _follow(self, lake: Catalog, increment: Increment, windows: Mapping[str, Window], old: Rows) -> list[Change]:
+        plan = increment.maintenance
+        if isinstance(plan, AggregateState):
+            return self._follow(lake, drop_aggregate_state(increment), windows, old)
+        assert not increment.reducers
+        trees = [*increment.trees, *(spool.rows for spool in increment.spools)]
+        self._load_images(lake, trees, windows)
+        for spool in increment.spools:
+            self._con.execute(
+                f'create or replace temp table "{spool.name}" as select distinct * from ({_render(spool.rows)})'
+            )
+        match plan:
+            case Deltas(changes):
+                return self._read_deltas(changes, increment)
+            case Pairs(rows):
+                return self._read_pairs(rows, increment)
+            case AffectedKeys(affected, new):
+                return self._recompute_keys(affected, new, increment, old)
+
+    def _read_deltas(self, changes: Node, increment: Increment) -> list[Change]:
+        names, net = list_columns(changes), dict[Row, int]()
+        weight = names.index(MULTIPLICITY)
+        places = _find_outputs(increment, names)
+        for row in self._fetch(_render(changes)):
+            shown = tuple(row[place] for place in places)
+            net[shown] = net.get(shown, 0) + row[weight]
+        before = {row[:1]: row for row, count in net.items() if count < 0}
+        after = {row[:1]: row for row, count in net.items() if count > 0}
+        return diff_rows(before, after)
+
+    def _read_pairs(self, rows: Node, increment: Increment) -> list[Change]:
+        names = list_columns(rows)
+        now, then = _find_outputs(increment, names), _find_outputs(increment, names, is_before=True)
+        has_after, has_before = names.index(HAS_AFTER), names.index(HAS_BEFORE)
+        before: Rows = {}
+        after: Rows = {}
+        for row in self._fetch(_render(rows)):
+            if row[has_before]:
+                shown = tuple(row[place] for place in then)
+                before[shown[:1]] = shown
+            if row[has_after]:
+                shown = tuple(row[place] for place in now)
+                after[shown[:1]] = shown
+        return diff_rows(before, after)
+
+    def _recompute_keys(self, affected: Node, new: Node, increment: Increment, old: Rows) -> list[Change]:
+        self._con.execute(f'create or replace temp table "{AFFECTED}" as {_render(affected)}')
+        keys = {row[:1] for row in self._fetch(f'select * from "{AFFECTED}"')}
+        places = _find_outputs(increment, list_columns(new))
+        rows = [tuple(row[place] for place in places) for row in self._fetch(_render(new))]
+        return diff_rows({key: row for key, row in old.items() if key in keys}, {row[:1]: row for row in rows})
+
+    def _load_images(self, lake: Catalog, trees: Iterable[Node], windows: Mapping[str, Window]) -> None:
+        read = {(scan.source, scan.image) for tree in trees for scan in list_scans(tree)}
+        for source in sorted({source for source, _ in read}):
+            window = windows[str(source)]
+            columns, new = _read_at(lake, source, window.end.sequence)
+            _, old = _read_at(lake, source, window.start.sequence if window.start else 0)
+            gone = [row for key, row in old.items() if new.get(key) != row]
+            came = [row for key, row in new.items() if old.get(key) != row]
+            for image in sorted(image for name, image in read if name == source):
+                view = f'"{name_input(source, image)}"'
+                match image:
+                    case "old":
+                        self._load(view, columns, old.values())
+                    case "new":
+                        self._load(view, columns, new.values())
+                    case "either":
+                        self._load(view, columns, [*new.values(), *gone])
+                    case "delta":
+                        signed = [*((*row, 1) for row in came), *((*row, -1) for row in gone)]
+                        self._load(view, (*columns, Column(MULTIPLICITY, "bigint")), signed)
+                    case "pair":
+                        self._load_pairs(view, columns, old, new)
+                    case _:
+                        raise AssertionError(image)
+
+    def _load_pairs(self, view: str, columns: tuple[Column, ...], old: Rows, new: Rows) -> None:
+        keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+        pairs = []
+        for key in keys:
+            none: Row = (*key, *(None for _ in columns[1:]))
+            pairs.append((*new.get(key, none), *old.get(key, none), key in new, key in old))
+        before = tuple(Column(was(column.name), column.type) for column in columns)
+        flags = (Column(HAS_AFTER, "boolean"), Column(HAS_BEFORE, "boolean"))
+        self._load(view, (*columns, *before, *flags), pairs)
+
+    def _load(self, name: str, columns: Sequence[Column], rows: Iterable[Row]) -> None:
+        fields = ", ".join(f'"{column.name}" {_TYPES.get(column.type, column.type)}' for column in columns)
+        self._con.execute(f"create or replace table {name} ({fields})")
+        values = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
+        if values:
+            self._con.execute(f"insert into {name} values {values}")
+
+    def _fetch(self, sql: str) -> list[Row]:
+        return [tuple(map(_plain, row)) for row in self._con.execute(sql).fetchall()]
+
+
+def _read_at(lake: Catalog, table: TableName, sequence: int) -> tuple[tuple[Column, ...], Rows]:
+    metadata = lake.get_table((table.schema, table.changes.name))
+    return strip_change_columns(metadata.columns), fold_until(lake, metadata, sequence)
+
+
+def _find_outputs(increment: Increment, names: Sequence[str], is_before: bool = False) -> list[int]:
+    """Places of the query's columns among those of a tree."""
+    return [names.index(was(made) if is_before else made) for _, made in increment.outputs]
+
+
+@lru_cache(maxsize=512)
+def _render(node: Node) -> str:
+    query = build_query(node)
+    for call in list(query.find_all(exp.CountIf)):
+        call.replace(exp.Count(this=exp.case().when(call.this, exp.Literal.number(1))))
+    return query.sql(dialect="duckdb")
+
+
+@lru_cache(maxsize=64)
+def _translate(sql: str) -> str:
+    return in_duckdb(sql)
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "null"
+    return f"'{value}'" if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, str | bool) else int(value)

@@ -1,0 +1,500 @@
+"""One run: a source, a catalog, services that keep a project's tables fresh, faults, and readers who look at all of it.
+
+The project has two ingested tables, a model of their join, a model of its groups, and one that reads an ingested table
+and the join. One or two services ingest, refresh and maintain them; each is a process that starts again after it died.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from arctic_runtime.catalog.catalog_calls import _Locked
+from arctic_runtime.catalog.service_table import ServiceTable
+from arctic_runtime.effects import EFFECTS, set_failpoint
+from arctic_runtime.errors import CatalogError
+from arctic_runtime.ingest.formats.rows import build_rows_format
+from arctic_runtime.ingest.job.ingestion import Ingestion
+from arctic_runtime.ingest.job.reports import BatchReport
+from arctic_runtime.ingest.job.reports import Listeners as JobListeners
+from arctic_runtime.ingest.source import IngestedTable, IngestSource
+from arctic_runtime.ingest.transports.connector import Connection
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.sources.ingestion import ChangeSource
+from arctic_runtime.model.table import Compaction, Model, ModelConfig, Retention
+from arctic_runtime.operations.upkeep import Maintained
+from arctic_runtime.profile import Profile
+from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.refreshing.refresh_task import Done, Task
+from arctic_runtime.service.refreshing.refresher import Refresher
+from arctic_runtime.service.refreshing.source_relations import FollowedModel
+from arctic_runtime.service.service import Service, ServiceWork
+from arctic_runtime.service.warehouse import Warehouse
+from arctic_runtime.thresholds import Thresholds
+from tests.simulation.faults import Faults, Kind, draw_number
+from tests.simulation.kernel import EPOCH, Kernel, Process
+from tests.simulation.lake import Catalog
+from tests.simulation.runtime import RESULT_COLUMNS, Pool, Reader
+from tests.simulation.source import CUSTOMERS, ORDERS, Source, Transport, draw_transactions
+from tests.simulation.spark import SparkRefused
+from tests.simulation.threads import Current, get_process
+
+ODS_ORDERS, ODS_CUSTOMERS = TableName("lake", "ods", "orders"), TableName("lake", "ods", "customers")
+PAID, REGIONS, OPEN = (TableName("lake", *own) for own in (("dwd", "paid"), ("dws", "regions"), ("dws", "totals")))
+DEAD = TableName("lake", "ods", "shop__dead_letters")
+INGESTED = {ORDERS: ODS_ORDERS, CUSTOMERS: ODS_CUSTOMERS}
+QUERIES = {
+    PAID: "select o.id, c.region, o.amount from lake.ods.orders o join lake.ods.customers c on o.customer = c.id "
+    "where o.status = 'paid'",
+    REGIONS: "select region, count(*) as n, sum(amount) as amount from lake.dwd.paid group by region",
+    OPEN: "select o.customer as customer, count(*) as n, sum(p.amount) as paid from lake.ods.orders o "
+    "left join lake.dwd.paid p on o.id = p.id group by o.customer",
+}
+READS = {PAID: (ODS_ORDERS, ODS_CUSTOMERS), REGIONS: (PAID,), OPEN: (ODS_ORDERS, PAID)}
+RESULT_COLUMNS.update(
+    {
+        PAID: (Column("id", "bigint"), Column("region", "string"), Column("amount", "bigint")),
+        REGIONS: (Column("region", "string"), Column("n", "bigint"), Column("amount", "bigint")),
+        OPEN: (Column("customer", "bigint"), Column("n", "bigint"), Column("paid", "bigint")),
+    }
+)
+SPARK_EFFECTS = ("service.", "namespace.")
+"""Effects that go through pyiceberg; all others go through Spark."""
+
+
+def change(thresholds: Thresholds, **groups: dict[str, Any]) -> Thresholds:
+    return replace(thresholds, **{name: replace(getattr(thresholds, name), **own) for name, own in groups.items()})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a seed decides besides the faults of effects; times are seconds from the begin."""
+
+    seconds: float
+    poll_seconds: float
+    trigger_seconds: float
+    batch_size: int
+    services: int
+    merge: str
+    small_bases: bool
+    keeps_seconds: int
+    kills: tuple[tuple[float, int], ...]
+    pauses: tuple[tuple[float, int, float], ...]
+    away: tuple[tuple[float, float], ...]
+    full: tuple[tuple[float, float], ...]
+    jumps: tuple[tuple[float, int, float], ...]
+
+    @staticmethod
+    def draw(seed: int, random: Random) -> Plan:
+        seconds = random.choice((3600.0, 2 * 3600.0, 8 * 3600.0))
+        poll = seconds / 60
+        is_rough = random.random() < 0.6
+
+        def moments(most: int) -> list[float]:
+            return sorted(random.random() * seconds for _ in range(random.randint(0, most) if is_rough else 0))
+
+        services = random.choice((1, 2))
+        return Plan(
+            seconds,
+            poll,
+            random.choice((poll / 4, poll)),
+            random.choice((1, 3, 100)),
+            services,
+            random.choice(("on_read", "on_write")),
+            random.random() < 0.5,
+            random.choice((600, 3600)),
+            tuple((at, random.randrange(services)) for at in moments(3)),
+            tuple((at, random.randrange(services), poll * random.choice((0.5, 4.0))) for at in moments(2)),
+            tuple((at, poll * random.random() * 2) for at in moments(1)),
+            tuple((at, poll * random.random() * 4) for at in moments(1)),
+            tuple((at, random.randrange(services), poll * random.choice((-9.0, -1.0, 2.0, 9.0))) for at in moments(2)),
+        )
+
+
+class Project:
+    """The models of the project, which never change."""
+
+    name = "shop"
+    threads = 2
+
+    def __init__(self, world: World, reader: Reader, pool: Pool) -> None:
+        self._world = world
+        self._refresh = Refresher(reader, pool, lambda table: READERS.get(table, ()))  # type: ignore[arg-type]
+
+    def prepare_thread(self) -> None:
+        """A thread needs nothing."""
+
+    def has_changed(self) -> bool:
+        return False
+
+    def load_models(self) -> None:
+        return None
+
+    def list_followed(self) -> Sequence[FollowedModel]:
+        models = [model for model in self._world.models if model.sql]
+        return [FollowedModel(model, model.table.name, frozenset(READS[model.table])) for model in models]
+
+    def refresh_model(self, task: Task) -> Done:
+        return self._refresh(task)
+
+    def list_models(self) -> Sequence[Model]:
+        return self._world.models
+
+    def list_maintained(self) -> Sequence[Maintained]:
+        return [Maintained(model, READERS.get(model.table, ())) for model in self._world.models]
+
+    def list_expected_tables(self) -> Collection[TableName]:
+        return tuple(INGESTED.values())
+
+    def list_scheduled(self) -> tuple[()]:
+        return ()
+
+    def list_tested_tables(self) -> tuple[()]:
+        return ()
+
+    def run_scheduled(self, name: str) -> str:
+        raise AssertionError(name)
+
+    def test_table(self, table: TableName) -> Any:
+        raise AssertionError(table)
+
+
+READERS = {
+    table: tuple(reader for reader, tables in READS.items() if table in tables)
+    for table in (*INGESTED.values(), *READS)
+}
+
+
+@dataclass
+class SourceIngestion:
+    """The ingestion of the source by one service, as `arctic serve` runs it."""
+
+    world: World
+    reader: Reader
+    pool: Pool
+    service: Service
+    name: str = "shop"
+    _job: Ingestion | None = None
+    _is_stopped: bool = False
+
+    def run_ingestion(self) -> None:
+        plan = self.world.plan
+        transport = Transport(self.world.source, plan.batch_size, plan.trigger_seconds, self.world.draw_replays)
+        connection = Connection(transport, self.world.form)  # type: ignore[arg-type]
+        listeners = JobListeners(self._report_batch)
+        self._job = Ingestion(self.world.ingest_source, connection, self.reader, self.pool.take_session, listeners)  # type: ignore[arg-type]
+        if not self._is_stopped:
+            self._job.run(once=False)
+
+    def stop_ingestion(self) -> None:
+        self._is_stopped = True
+        if self._job is not None:
+            self._job.stop()
+
+    def _report_batch(self, batch: BatchReport) -> None:
+        activity = self.service.activity
+        activity.confirm_ingestion(self.name)
+        if batch.count:
+            self.service.handle_batch(self.name, {"events": batch.count}, INGESTED.values())
+
+
+@dataclass
+class World:
+    """A run of one seed; `skip` are the ids of faults and transactions that are left out."""
+
+    seed: int
+    skip: frozenset[str] = frozenset()
+    history: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    begin: float = EPOCH
+    clock_error: float = 0.0
+    active_seconds: float = 0.0
+    """Simulated time in which services ran."""
+
+    def __post_init__(self) -> None:
+        random = Random(self.seed)
+        self.plan = Plan.draw(self.seed, random)
+        drawn = draw_transactions(random, self.plan.seconds * 0.8)
+        kept = [one for one in drawn if f"transaction {one.number}" not in self.skip]
+        self.transactions = [one.number for one in kept]
+        self.source = Source([replace(one, number=number) for number, one in enumerate(kept, 1)])
+        self.kernel = Kernel()
+        self.lake = Catalog(lambda: self.kernel.now)
+        self.faults = Faults(self.seed, self.skip, self._note_fault)
+        self.form = build_rows_format()
+        self.services: dict[int, Process] = {}
+        self.live: dict[int, Service] = {}
+        self.hosts: Counter[str] = Counter()
+        self.clocks: dict[str, float] = {}
+        self._tokens = 0
+        self._windows: dict[str, list[tuple[float, float]]] = {"away": [], "full": []}
+        self._build_models()
+        Current.kernel, Current.tokens, Current.alive = self.kernel, self._next_token, self._is_alive
+
+    def _build_models(self) -> None:
+        plan = self.plan
+        poll = plan.poll_seconds
+        thresholds = change(
+            Thresholds(),
+            service={
+                "poll_seconds": poll,
+                "project_poll_seconds": 10 * poll,
+                "lease_seconds": 3 * poll,
+                "lease_renewal_seconds": poll,
+                "lease_poll_seconds": poll,
+                "retry_doublings": 3,
+                "lease_snapshots": 20,
+            },
+            upkeep={
+                "poll_seconds": poll,
+                "settle_seconds": poll,
+                "look_seconds": 4 * poll,
+                "retry_doublings": 2,
+            },
+            ingest={
+                "lease_seconds": 3 * poll,
+                "lease_renewal_seconds": poll,
+                "lease_poll_seconds": poll,
+                "look_seconds": 10 * poll,
+                "dead_letter_snapshots": 30,
+                "kept_dead_letter_snapshots": 10,
+            },
+            merge={"unmerged_commits": 3}
+            | ({} if plan.small_bases else {"overwritten_base_rows": 0, "overwritten_base_values": 0}),
+            expiry={"snapshots": 3},
+            commits={"lock_wait_seconds": 5.0},
+        )
+        self.profile = Profile("lake", {"type": "rest", "uri": "http://catalog"}, thresholds=thresholds)
+        retention = Retention(plan.keeps_seconds, 2)
+        compaction = Compaction(small_files=4, change_files=5)
+        settings = {
+            "merge": plan.merge if plan.merge == "on_read" else "on_write",
+            "retention": {"versions": f"{plan.keeps_seconds // 60}m", "retain_last": 2},
+            "compaction": {"small_files": 4, "change_files": 5},
+        }
+        tables = tuple(
+            IngestedTable(table.name, name, table, settings, {}, "safe", True) for name, table in INGESTED.items()
+        )
+        self.ingest_source = IngestSource("shop", "postgresql", {}, tables, DEAD, plan.trigger_seconds)
+        changes = ChangeSource("shop", DEAD, plan.trigger_seconds)
+        ingested = [replace(table.to_model(("id",)), source=changes) for table in tables]
+        made = [
+            Model(
+                table,
+                QUERIES[table],
+                ModelConfig(
+                    (RESULT_COLUMNS[table][0].name,),
+                    hash_key=RESULT_COLUMNS[table][0].name,
+                    merge=plan.merge,  # type: ignore[arg-type]
+                    retention=retention,
+                    compaction=compaction,
+                    refresh=("auto", "strict")[self.seed % 2],  # type: ignore[arg-type]
+                ),
+            )
+            for table in READS
+        ]
+        self.models: list[Model] = [*ingested, *made]
+
+    # Processes
+
+    def start(self) -> None:
+        for number in range(self.plan.services):
+            self.start_service(number)
+        god = Process("fate", "nowhere", 0, EPOCH)
+        for index, (at, number) in enumerate(self.plan.kills):
+            self._schedule(god, f"kill {index}", at, lambda number=number: self.kill_service(number))
+        for index, (at, number, seconds) in enumerate(self.plan.pauses):
+            self._schedule(god, f"pause {index}", at, lambda n=number, s=seconds: self._pause_service(n, s))
+        for index, (at, number, seconds) in enumerate(self.plan.jumps):
+            self._schedule(god, f"jump {index}", at, lambda n=number, s=seconds: self._set_clock(n, s))
+        for kind in ("away", "full"):
+            for index, (at, seconds) in enumerate(getattr(self.plan, kind)):
+                if f"{kind} {index}" not in self.skip:
+                    self.faults.injected[f"{kind} {index}"] = "catalog away" if kind == "away" else "disk full"
+                    self._windows[kind].append((EPOCH + at, EPOCH + at + seconds))
+
+    def _schedule(self, process: Process, place: str, at: float, action: Any) -> None:
+        if place in self.skip:
+            return
+
+        def perform() -> None:
+            self.kernel.sleep(at)
+            if not self.faults.is_closed:
+                action()
+
+        kinds: dict[str, Kind] = {"pause": "pause", "jump": "clock jump", "kill": "crash before"}
+        self.faults.injected[place] = kinds[place.split(maxsplit=1)[0]]
+        self.kernel.start(process, perform, place)
+
+    def start_service(self, number: int) -> None:
+        host = f"host{number}"
+        self.hosts[host] += 1
+        process = Process(f"service{number}.{self.hosts[host]}", host, self.hosts[host], self.kernel.now)
+        process.clock_offset = self.clocks.get(host, 0.0)
+        self.services[number] = process
+        self.note(f"{process.name} starts")
+        self.kernel.start(process, lambda: self._serve(process, number), "main")
+
+    def _serve(self, process: Process, number: int) -> None:
+        reader = Reader(self.profile, self.lake, self._look)
+        pool = Pool(self.lake)
+        project = Project(self, reader, pool)
+        table = ServiceTable("ods", reader)
+        warehouse = Warehouse(reader, pool, table)  # type: ignore[arg-type]
+        service: Service
+        work = ServiceWork(ingestions=lambda: [SourceIngestion(self, reader, pool, service)])
+        listeners = Listeners(lambda line: self.note(f"{process.name}: {line}"), self._report)
+        service = Service(project, warehouse, work, listeners)
+        self.live[number] = service
+        try:
+            service.run_service()
+        except Exception as error:
+            self.note(f"{process.name} ended: {type(error).__name__}: {error}")
+            self.counts["services ended by an error"] += 1
+        else:
+            self.note(f"{process.name} ended")
+        self.live.pop(number, None)
+        self._restart_later(number)
+
+    def _report(self, report: Any) -> None:
+        process = get_process()
+        self.counts[f"refreshes {report.status}"] += 1
+        if report.status != "unchanged":
+            mode = f" {report.done.refreshed.outcome.mode}" if report.done else ""
+            text = f" {report.error.splitlines()[0]}" if report.error else ""
+            self.note(f"{process.name if process else ''}: {report.followed.name} {report.status}{mode}{text}")
+
+    def _restart_later(self, number: int) -> None:
+        supervisor = Process("supervisor", "nowhere", 0, self.kernel.now)
+
+        def restart() -> None:
+            self.kernel.sleep(self.faults.delay("restart", self.kernel.steps) * 10)
+            self.start_service(number)
+
+        self.kernel.start(supervisor, restart, "restart")
+
+    @property
+    def has_service(self) -> bool:
+        return any(not process.is_dead for process in self.services.values())
+
+    def kill_service(self, number: int) -> None:
+        process = self.services[number]
+        if not process.is_dead:
+            self._die(process)
+
+    def _die(self, process: Process) -> None:
+        self.note(f"{process.name} dies")
+        self.counts["deaths"] += 1
+        number = next(number for number, own in self.services.items() if own is process)
+        self.live.pop(number, None)
+        self._restart_later(number)
+        self.kernel.kill(process)
+
+    def _pause_service(self, number: int, seconds: float) -> None:
+        process = self.services[number]
+        self.note(f"{process.name} pauses for {seconds:.0f} s")
+        process.paused_until = self.kernel.now + seconds
+
+    def _set_clock(self, number: int, seconds: float) -> None:
+        """Sets the wall clock of a service's machine wrong by so many seconds; claims may be wrong by as much."""
+        host = f"host{number}"
+        self.note(f"the clock of {host} is {seconds:+.0f} s wrong")
+        self.clocks[host] = self.services[number].clock_offset = seconds
+        self.clock_error = max(self.clock_error, seconds)
+
+    def _is_alive(self, host: str, pid: int) -> bool:
+        return any(own.host == host and own.pid == pid and not own.is_dead for own in self.services.values())
+
+    def _next_token(self) -> str:
+        self._tokens += 1
+        return f"{self._tokens:032x}"[::-1]
+
+    # Effects and faults
+
+    def perform(self, name: str, action: Any) -> Any:
+        """Performs an effect, unless a fault comes between; this is the failpoint of all effects."""
+        process = get_process()
+        if process is None:
+            return action()
+        if process not in self.services.values():
+            return action()
+        number = self.faults.count(name)
+        self.counts["effects"] += 1
+        fault = self.faults.draw(name, number)
+        seconds = self.faults.delay(name, number)
+        self.kernel.sleep(seconds if fault != "slow" else seconds + self.plan.poll_seconds)
+        if fault == "pause":
+            process.paused_until = self.kernel.now + 4 * self.plan.poll_seconds
+            self.note(f"{process.name} pauses before {name}")
+            self.kernel.sleep(0.0)
+        if fault == "crash before":
+            self._die(process)
+        if fault == "locked":
+            raise self._locked(name)
+        if fault == "refused":
+            raise self._broken(name, "Connection refused")
+        if self._is_in("away"):
+            raise self._broken(name, "Connection refused")
+        if self._is_in("full"):
+            raise self._broken(name, "No space left on device")
+        result = action()
+        self.note(f"{process.name} {name}#{number}")
+        if fault == "crash after":
+            self._die(process)
+        if fault == "answer lost":
+            self.kernel.sleep(seconds)
+            raise self._broken(name, "Connection reset")
+        self.kernel.sleep(self.faults.delay(name, number, "after") / 10)
+        return result
+
+    def _broken(self, name: str, message: str) -> Exception:
+        if name.startswith(SPARK_EFFECTS):
+            return CatalogError(f"catalog lake: {EFFECTS[name].does} {message}")
+        return SparkRefused("java.io.IOException", message)
+
+    def _locked(self, name: str) -> Exception:
+        if name.startswith(SPARK_EFFECTS):
+            return _Locked("database is locked")
+        return SparkRefused("java.sql.SQLException", "[SQLITE_BUSY] database is locked")
+
+    def _look(self, what: str) -> None:
+        """Comes before each read of the catalog by a service."""
+        process = get_process()
+        if process is None or process not in self.services.values():
+            return
+        if self._is_in("away"):
+            raise CatalogError(f"catalog lake: {what}: Connection refused")
+        drawn = draw_number(self.seed, "look", self.kernel.steps, what)
+        if drawn < 0.1:
+            self.kernel.sleep(drawn * 10)
+
+    def _is_in(self, kind: str) -> bool:
+        now = self.kernel.now
+        return not self.faults.is_closed and any(start <= now < end for start, end in self._windows[kind])
+
+    def draw_replays(self) -> int:
+        number = self.faults.count("source.open")
+        drawn = draw_number(self.seed, "replay", number)
+        if drawn < 0.5 and self.faults.inject(f"source.open#{number}", "events again"):
+            return 1 + int(drawn * 6)
+        return 0
+
+    def _note_fault(self, kind: str, place: str) -> None:
+        self.note(f"fault: {kind} at {place}")
+
+    def note(self, text: str) -> None:
+        self.history.append(f"{len(self.history) + 1:5} {self.kernel.now - EPOCH:9.1f} s  {text}")
+
+    def close(self) -> None:
+        with suppress(Exception):
+            self.kernel.close()
+
+
+def hook(world: World) -> Any:
+    """Lets all effects of the runtime go through a world until the block ends."""
+    return set_failpoint(world.perform)
