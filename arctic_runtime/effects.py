@@ -124,7 +124,13 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "build.write_metadata": Effect("repeatable", "Writes a metadata file in which a table has the tag of a build."),
         "build.remove_copies": Effect("repeatable", "Deletes copies of metadata files that no table has."),
         "build.tag": Effect("repeatable", "Tags the version of a table that a build has not changed."),
-        "build.publish": Effect("repeatable", "Makes all tables and views of a build visible in one transaction."),
+        "build.publish": Effect("repeatable", "Makes tables and views of a build visible in one transaction."),
+        "build.drop": Effect(
+            "repeatable", "Drops a table that a build has dropped, in a catalog without transactions."
+        ),
+        "build.write_record": Effect("repeatable", "Writes down what a publication in several steps changes."),
+        "build.note_record": Effect("repeatable", "Notes in a namespace where the record of a publication is."),
+        "build.remove_record": Effect("repeatable", "Removes the record of a publication that is complete."),
         # Rows are forgotten.
         "forget.keys": Effect("repeatable", "Creates or replaces the table of keys that are being forgotten."),
         "forget.mark": Effect("repeatable", "Notes up to where change rows are about to be forgotten."),

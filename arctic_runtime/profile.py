@@ -210,12 +210,15 @@ class Profile:
             named.append(store.jar_group)
         return tuple(dict.fromkeys([*named, *self.catalog_kind.list_jar_groups(self.catalog_properties)]))
 
-    def with_branch(self, file: Path) -> Profile:
-        """Returns this profile with the branch in the SQLite file `file` in the place of its catalog."""
-        own = build_embedded_properties(
-            file, self.catalog_properties.get("warehouse", ""), self.thresholds.commits.lock_wait_seconds
-        )
-        stored = {key: value for key, value in self.catalog_properties.items() if not key.startswith("jdbc.")}
+    def with_branch(self, file: Path, properties: Mapping[str, str] | None = None) -> Profile:
+        """Returns this profile with the branch in the SQLite file `file` in the place of its catalog.
+
+        `properties` are the warehouse and the properties by which files are reached; by default those of the profile.
+        """
+        known = self.catalog_properties if properties is None else properties
+        wait_seconds = self.thresholds.commits.lock_wait_seconds
+        own = build_embedded_properties(file, known.get("warehouse", ""), wait_seconds)
+        stored = {key: value for key, value in known.items() if not key.startswith("jdbc.")}
         return replace(self, catalog_properties={**stored, **own}, is_branch=True)
 
     def with_jars(self, group: str) -> Profile:
@@ -372,9 +375,14 @@ def _advise_on_scheme(scheme: str) -> str:
     )
 
 
+def is_secret(key: str) -> bool:
+    """Whether the value of a property or setting with this name is a secret."""
+    return _SECRET_KEY.search(key) is not None
+
+
 def mask_secrets(properties: Mapping[str, str]) -> dict[str, str]:
     """Returns a copy of `properties` that can be printed: secret values, and secrets inside values, become `***`."""
-    return {key: _MASK if _SECRET_KEY.search(key) else _mask_value(value) for key, value in properties.items()}
+    return {key: _MASK if is_secret(key) else _mask_value(value) for key, value in properties.items()}
 
 
 def mask_text(text: str) -> str:

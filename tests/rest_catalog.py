@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,6 +27,7 @@ COUNTERS = {"last-assigned-field-id": "last-column-id", "last-assigned-partition
 """The names that metadata has for counters which requirements name otherwise."""
 NAMESPACES = "/v1/{prefix}/namespaces"
 REGISTER = f"{NAMESPACES}/{{namespace}}/register"
+TRANSACTION = "/v1/{prefix}/transactions/commit"
 ENDPOINTS = (
     *(f"{verb} {NAMESPACES}" for verb in ("GET", "POST")),
     *(f"{verb} {NAMESPACES}/{{namespace}}" for verb in ("GET", "HEAD", "DELETE")),
@@ -35,7 +37,9 @@ ENDPOINTS = (
         for verb in ("GET", "HEAD", "POST", "DELETE")
         for kind in ("table", "view")
     ),
+    f"POST {NAMESPACES}/{{namespace}}/properties",
     f"POST {REGISTER}",
+    f"POST {TRANSACTION}",
     "POST /v1/{prefix}/tables/rename",
     "POST /v1/{prefix}/views/rename",
 )
@@ -53,7 +57,8 @@ class Catalog:
     """Namespaces and their tables and views; every method is one request.
 
     Other servers lack something: they do not stage the creation of a table (`stages`), or forget the branches of tables
-    (`keeps_branches`), have no views (`has_views`), or do not take metadata files of others (`registers`).
+    (`keeps_branches`), have no views (`has_views`), do not take metadata files of others (`registers`), or change one
+    table at a time (`has_transactions`). `config` is what they return with each table, such as credentials.
     """
 
     folder: Path
@@ -61,6 +66,8 @@ class Catalog:
     keeps_branches: bool = True
     has_views: bool = True
     registers: bool = True
+    has_transactions: bool = True
+    config: Json = field(default_factory=dict)
     namespaces: dict[str, Json] = field(default_factory=dict)
     tables: dict[tuple[str, str], Json] = field(default_factory=dict)
     views: dict[tuple[str, str], Json] = field(default_factory=dict)
@@ -88,6 +95,12 @@ class Catalog:
             raise Refused(409, "AlreadyExistsException", f"Namespace already exists: {name}")
         self.namespaces[name] = asked.get("properties", {})
         return {"namespace": asked["namespace"], "properties": self.namespaces[name]}
+
+    def update_namespace(self, name: str, asked: Json) -> Json:
+        known, removals, updates = self.namespace(name), asked.get("removals") or [], asked.get("updates") or {}
+        removed = [key for key in removals if known.pop(key, None) is not None]
+        known.update(updates)
+        return {"removed": removed, "updated": [*updates], "missing": [key for key in removals if key not in removed]}
 
     def drop_namespace(self, name: str) -> None:
         self.namespace(name)
@@ -117,6 +130,21 @@ class Catalog:
         return kept
 
     def commit(self, kind: str, namespace: str, name: str, asked: Json) -> Json:
+        return self.keep(kind, namespace, name, self.change(kind, namespace, name, asked))
+
+    def commit_transaction(self, asked: Json) -> None:
+        """All changes are computed, and their requirements checked, before one of them is kept."""
+        changed = []
+        for change in asked["table-changes"]:
+            at = ".".join(change["identifier"]["namespace"]), change["identifier"]["name"]
+            if any(requirement["type"] == "assert-create" for requirement in change["requirements"]):
+                raise Refused(400, "BadRequestException", "A transaction can't create a table")
+            changed.append((*at, self.change("tables", *at, change)))
+        for namespace, name, metadata in changed:
+            self.keep("tables", namespace, name, metadata)
+
+    def change(self, kind: str, namespace: str, name: str, asked: Json) -> Json:
+        """What a relation is after a commit; nothing is kept yet."""
         is_new = any(requirement["type"] == "assert-create" for requirement in asked["requirements"])
         if is_new:
             self.refuse_taken(namespace, name)
@@ -128,10 +156,10 @@ class Catalog:
             UPDATES[update["action"]](changed, update)
         changed.pop(ADDED_SCHEMA, None)
         if kind == "tables":
-            changed["last-updated-ms"] = now()
+            check_time(changed, base, asked["updates"], is_new)
             if not self.keeps_branches:
                 changed["refs"] = {name: ref for name, ref in changed["refs"].items() if name == "main"}
-        return self.keep(kind, namespace, name, changed)
+        return changed
 
     def rename(self, kind: str, asked: Json) -> None:
         source, target = (
@@ -154,7 +182,7 @@ class Catalog:
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"{uuid.uuid4()}.metadata.json"
         file.write_text(json.dumps(metadata))
-        kept = {"metadata-location": f"file://{file}", "metadata": metadata, "config": {}}
+        kept = {"metadata-location": f"file://{file}", "metadata": metadata, "config": self.config}
         self.held(kind)[namespace, name] = kept
         return kept
 
@@ -236,6 +264,14 @@ def check(requirement: Json, base: Json, kind: str) -> None:
         raise Refused(409, "CommitFailedException", f"Requirement failed: {what}: expected {wanted}, found {snapshot}")
 
 
+def check_time(changed: Json, base: Json, updates: list[Json], is_new: bool) -> None:
+    """A table is as old as the last snapshot that was added; as in Iceberg, that is not long before its last commit."""
+    added = [update["snapshot"]["timestamp-ms"] for update in updates if update["action"] == "add-snapshot"]
+    changed["last-updated-ms"] = added[-1] if added else now()
+    if not is_new and changed["last-updated-ms"] < base["last-updated-ms"] - 60_000:
+        raise Refused(400, "ValidationException", "Invalid update timestamp: before the last commit")
+
+
 def add_schema(base: Json, update: Json) -> None:
     schema = update["schema"]
     if all(known["schema-id"] != schema["schema-id"] for known in base["schemas"]):
@@ -267,6 +303,8 @@ def add_snapshot(base: Json, update: Json) -> None:
     base["snapshots"].append(snapshot)
     base["last-sequence-number"] = max(base["last-sequence-number"], snapshot.get("sequence-number", 0))
     if base["format-version"] >= 3:
+        if snapshot["first-row-id"] < base.get("next-row-id", 0):
+            raise Refused(400, "ValidationException", "The row ids of the snapshot are behind those of the table")
         base["next-row-id"] = base.get("next-row-id", 0) + snapshot.get("added-rows", 0)
 
 
@@ -308,13 +346,16 @@ def set_view_version(base: Json, update: Json) -> None:
 
 
 def without(base: Json, part: str, key: str, ids: list[int]) -> None:
-    base[part] = [kept for kept in base[part] if kept[key] not in ids]
+    base[part] = [kept for kept in base.get(part, []) if kept[key] not in ids]
 
 
-def ignored(base: Json, update: Json) -> None:
-    """Statistics: nothing here reads them."""
+def set_part(part: str, base: Json, update: Json) -> None:
+    """Replaces the statistics of a snapshot, of the kind `part`."""
+    without(base, part, "snapshot-id", [update[part]["snapshot-id"]])
+    base[part].append(update[part])
 
 
+STATISTICS = ("statistics", "partition-statistics")
 UPDATES: dict[str, Callable[[Json, Json], Any]] = {
     "assign-uuid": lambda b, u: b.update({"view-uuid" if "view-uuid" in b else "table-uuid": u["uuid"]}),
     "upgrade-format-version": upgrade,
@@ -337,9 +378,11 @@ UPDATES: dict[str, Callable[[Json, Json], Any]] = {
     "remove-schemas": lambda b, u: without(b, "schemas", "schema-id", u["schema-ids"]),
     "add-view-version": add_view_version,
     "set-current-view-version": set_view_version,
-    **dict.fromkeys(
-        ("set-statistics", "remove-statistics", "set-partition-statistics", "remove-partition-statistics"), ignored
-    ),
+    **{f"set-{part}": partial(set_part, part) for part in STATISTICS},
+    **{
+        f"remove-{part}": lambda b, u, part=part: without(b, part, "snapshot-id", [u["snapshot-id"]])  # type: ignore[misc]
+        for part in STATISTICS
+    },
 }
 
 
@@ -380,6 +423,7 @@ def answer(catalog: Catalog, verb: str, path: list[str], asked: Json) -> Json | 
         case "GET", "config":
             known = [endpoint for endpoint in ENDPOINTS if catalog.has_views or "/views" not in endpoint]
             known = [endpoint for endpoint in known if catalog.registers or REGISTER not in endpoint]
+            known = [endpoint for endpoint in known if catalog.has_transactions or TRANSACTION not in endpoint]
             return {"defaults": {}, "overrides": {}, "endpoints": known}
         case "GET", "namespaces":
             return {"namespaces": [name.split(".") for name in catalog.namespaces]}
@@ -392,6 +436,10 @@ def answer(catalog: Catalog, verb: str, path: list[str], asked: Json) -> Json | 
             return None
         case "DELETE", "namespaces", name:
             return catalog.drop_namespace(name)
+        case "POST", "namespaces", name, "properties":
+            return catalog.update_namespace(name, asked)
+        case "POST", "transactions", "commit" if catalog.has_transactions:
+            return catalog.commit_transaction(asked)
         case "POST", "namespaces", name, "register":
             return catalog.register(name, asked)
         case "POST", ("tables" | "views") as kind, "rename":
@@ -429,7 +477,7 @@ def answer_of_relations(
             raise Refused(404, "NotFoundException", f"No such endpoint: {verb} {kind} {'/'.join(path)}")
 
 
-def serve(folder: Path, **lacks: bool) -> ThreadingHTTPServer:
+def serve(folder: Path, **lacks: Any) -> ThreadingHTTPServer:
     """A catalog that listens, and that answers once `serve_forever` is called; `lacks` are fields of `Catalog`."""
     handler = type("Bound", (Handler,), {"catalog": Catalog(folder, **lacks)})
     return ThreadingHTTPServer(("127.0.0.1", 0), handler)

@@ -84,12 +84,19 @@ CONDITIONAL_WRITES = CapabilityUse(
     f"{_OTHER_CATALOG}a server that checks the requirements of commits",
 )
 
+TABLE_TRANSACTIONS = CapabilityUse(
+    "table_transactions",
+    "transactions over tables",
+    "`publish: build`, which publishes one table after another without them",
+    "use a catalog with them: `warehouse: …`, `jdbc` on PostgreSQL, or `rest` with a server that has them",
+)
+
 CAPABILITY_USES = (
     BRANCHES,
     VIEWS,
     CapabilityUse("staged_creation", "staged creation"),
     FORMAT_VERSION_3,
-    CapabilityUse("table_transactions", "transactions over tables"),
+    TABLE_TRANSACTIONS,
     CONDITIONAL_WRITES,
 )
 """All capabilities, in the order in which `dbt debug` shows them."""

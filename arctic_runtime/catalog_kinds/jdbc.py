@@ -108,7 +108,7 @@ JDBC = CatalogKind(
         views=True,
         staged_creation=True,
         format_version_3=True,
-        table_transactions=False,
+        table_transactions=True,
         conditional_writes=True,
     ),
     find_library=_find_driver_library,

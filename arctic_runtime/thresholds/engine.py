@@ -127,6 +127,9 @@ class EngineThresholds:
     session_idle_seconds: float = 600.0
     """Idle time after which a session is not used again; a Spark Connect server drops idle sessions after an hour."""
 
+    branch_relations: int = 1000
+    """Maximum number of relations of a schema that the branch of a build takes besides those of the project."""
+
     parallel_actions: int = 4
     """Maximum number of actions, such as Spark jobs and catalog requests, that one run performs in parallel."""
 

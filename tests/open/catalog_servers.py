@@ -26,6 +26,7 @@ ALL = Capabilities(
     table_transactions=False,
     conditional_writes=True,
 )
+WITH_TRANSACTIONS = replace(ALL, table_transactions=True)
 WITHOUT_VIEWS = replace(ALL, views=False)
 
 
@@ -60,14 +61,14 @@ def serve_rest(**lacks: bool) -> Callable[[Path], AbstractContextManager[Propert
 
 
 CATALOGS = {
-    "embedded": ServedCatalog(run_embedded),
-    "jdbc_postgresql": ServedCatalog(run_postgres_catalog),
+    "embedded": ServedCatalog(run_embedded, WITH_TRANSACTIONS),
+    "jdbc_postgresql": ServedCatalog(run_postgres_catalog, WITH_TRANSACTIONS),
     "glue": ServedCatalog(run_glue_catalog, WITHOUT_VIEWS),
     "hive": ServedCatalog(run_hive_catalog, WITHOUT_VIEWS),
-    "rest": ServedCatalog(serve_rest()),
-    "iceberg_rest": ServedCatalog(run_iceberg_rest_catalog, replace(ALL, table_transactions=True)),
+    "rest": ServedCatalog(serve_rest(), WITH_TRANSACTIONS),
+    "iceberg_rest": ServedCatalog(run_iceberg_rest_catalog, WITH_TRANSACTIONS),
     "rest_that_stages_nothing": ServedCatalog(
-        serve_rest(stages=False),
+        serve_rest(stages=False, has_transactions=False),
         replace(ALL, staged_creation=False),
     ),
 }

@@ -12,7 +12,8 @@ from arctic_runtime.catalog.storage.embedded_warehouse import CATALOG_TABLES
 from arctic_runtime.effects import perform_effect
 from arctic_runtime.model.names import TableName
 
-_EMPTY = tuple(f"delete from {table}" for table in ("iceberg_tables", "iceberg_namespace_properties", "arctic_start"))
+_TABLES = ("iceberg_tables", "iceberg_namespace_properties", "arctic_start", "arctic_properties")
+_EMPTY = tuple(f"delete from {table}" for table in _TABLES)
 _START = """create table if not exists arctic_start (
     table_namespace text not null,
     table_name text not null,
@@ -20,6 +21,9 @@ _START = """create table if not exists arctic_start (
     origin_file text not null,
     copy_file text,
     primary key (table_namespace, table_name))"""
+_PROPERTIES = (
+    "create table if not exists arctic_properties (property_key text primary key, property_value text not null)"
+)
 _INSERT_TABLE = (
     "insert into iceberg_tables (catalog_name, table_namespace, table_name, metadata_location, iceberg_type) "
     "values (?, ?, ?, ?, ?)"
@@ -37,18 +41,25 @@ class BranchFile:
         self._catalog = catalog
         self._wait = lock_wait_seconds
 
-    def create(self, pointers: Iterable[Pointer], namespaces: Mapping[str, Mapping[str, str]]) -> None:
+    def create(
+        self,
+        pointers: Iterable[Pointer],
+        namespaces: Mapping[str, Mapping[str, str]],
+        file_properties: Mapping[str, str] | None = None,
+    ) -> None:
         """Creates the file with these pointers, and with the properties of each namespace, by its name.
 
-        If the file exists, it has nothing else afterwards.
+        `file_properties` are properties by which the files of tables are reached, without secrets. If the file exists,
+        it has nothing else afterwards.
         """
         self.file.parent.mkdir(parents=True, exist_ok=True)
         known = list(pointers)
         with closing(sqlite3.connect(self.file, timeout=self._wait)) as connection:
             connection.execute("pragma journal_mode=wal")
             with connection:
-                for statement in (*CATALOG_TABLES, _START, *_EMPTY):
+                for statement in (*CATALOG_TABLES, _START, _PROPERTIES, *_EMPTY):
                     connection.execute(statement)
+                connection.executemany("insert into arctic_properties values (?, ?)", (file_properties or {}).items())
                 connection.executemany(
                     _INSERT_TABLE, [(self._catalog, *_name(pointer), pointer.file, pointer.kind) for pointer in known]
                 )
@@ -64,6 +75,11 @@ class BranchFile:
                         for key, value in {"exists": "true", **properties}.items()
                     ],
                 )
+
+    def read_file_properties(self) -> dict[str, str]:
+        """Returns the properties by which the files of tables are reached, as far as the branch notes them."""
+        with self._open() as connection:
+            return dict(connection.execute("select property_key, property_value from arctic_properties").fetchall())
 
     def find_start(self, table: TableName) -> Pointer | None:
         """Returns the pointer of a table or view that the branch has not changed yet; None for any other."""

@@ -4,7 +4,8 @@ A branch has pointers of its own, in an SQLite file on this machine: it says wha
 is current. Data and metadata files lie in the folders of the tables, as always. So a program that uses the branch in
 the place of the catalog reads and writes as usual, and nobody else sees it; a branch that is not published leaves only
 files that no table has, and these are deleted as orphaned files. To publish a branch is to change the pointers of the
-catalog in one transaction.
+catalog in one transaction; or, if the catalog has none for all of its tables and views, in several steps, which are
+noted in a record before the first one.
 """
 
 from __future__ import annotations
@@ -19,8 +20,17 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from arctic_runtime.catalog.branch.branch_file import BranchFile, remove_branch_file
+from arctic_runtime.catalog.branch.catalog_pointers import BranchScope, CatalogPointers, ChangeRefused
 from arctic_runtime.catalog.branch.final_metadata import Cut, complete_metadata
-from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange
+from arctic_runtime.catalog.branch.kinds import check_branches, open_pointers
+from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange, sort_changes
+from arctic_runtime.catalog.branch.publication_record import (
+    PublicationRecord,
+    list_records,
+    remove_record,
+    write_record,
+)
+from arctic_runtime.catalog.branch.warehouse_root import choose_root, find_location, get_table_folder
 from arctic_runtime.catalog.metadata_files import (
     name_metadata_file,
     parse_file_number,
@@ -29,9 +39,9 @@ from arctic_runtime.catalog.metadata_files import (
 )
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import perform_effect
-from arctic_runtime.errors import CommitConflict, ConfigError
+from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.names import TableName
-from arctic_runtime.profile import Profile
+from arctic_runtime.profile import Profile, is_secret
 
 Properties = Mapping[TableName, Mapping[str, str]]
 """Properties that tables get when a build is published, by table."""
@@ -53,18 +63,48 @@ class CatalogBranch:
     @cached_property
     def reader(self) -> CatalogReader:
         """Reads the branch."""
-        return CatalogReader(self.origin.profile.with_branch(self.file))
+        properties = self._catalog.build_file_properties()
+        if not self.origin.is_database:
+            properties |= self._pointers.read_file_properties()
+        return CatalogReader(self.origin.profile.with_branch(self.file, properties))
 
-    def begin(self) -> None:
-        """Creates the branch, with the tables and views that the catalog has now; an earlier one is lost.
+    @cached_property
+    def _catalog(self) -> CatalogPointers:
+        """The pointers of the catalog."""
+        return open_pointers(self.origin)
 
-        Raises ConfigError if a catalog of this kind can't have branches, and CatalogError if it does not answer.
+    def begin(self, scope: BranchScope | None = None) -> None:
+        """Creates the branch, with the tables and views that the catalog has now, in the scope of the build.
+
+        An earlier branch in the same file is lost. Raises ConfigError if a catalog of this kind can't have branches,
+        and CatalogError if it does not answer.
         """
         check_branches(self.origin.profile)
-        database = self.origin.database
-        pointers = self.origin.ask_catalog("read its tables for a branch", database.list_pointers)
-        namespaces = self.origin.ask_catalog("read its namespaces for a branch", database.list_namespaces)
-        perform_effect("build.begin", lambda: self._pointers.create(pointers, namespaces), "begin a branch")
+        known = BranchScope() if scope is None else scope
+        pointers = self._catalog.list_pointers(known)
+        namespaces = self._catalog.list_namespaces(known)
+        properties = {} if self.origin.is_database else self._choose_file_properties(known, pointers, namespaces)
+        perform_effect("build.begin", lambda: self._pointers.create(pointers, namespaces, properties), "begin a branch")
+
+    def complete_publications(self, scope: BranchScope) -> list[TableName]:
+        """Completes the publications of builds that died in between; returns the tables and views that they changed.
+
+        A publication ends before a table that another writer has changed since; what is left of it is given up.
+        """
+        if self.origin.is_database:
+            return []
+        completed: list[TableName] = []
+        for record in list_records(self.origin, scope.schemas):
+            for step in self._catalog.plan_steps(record.changes):
+                try:
+                    others = self._apply_step(step)
+                except (ChangeRefused, FileNotFoundError):  # Upkeep has deleted the files of an old build.
+                    break
+                if others:
+                    break
+                completed += [change.table for change in step]
+            remove_record(self.origin, record)
+        return completed
 
     def prepare_tables(self, tables: Collection[TableName]) -> None:
         """Prepares tables for changes on the branch; does nothing for tables that have changed, and for missing ones.
@@ -80,8 +120,8 @@ class CatalogBranch:
             list(pool.map(self._copy_start, starts))
 
     def list_changes(self) -> list[PointerChange]:
-        """Lists the tables and views that were created, changed or dropped on the branch."""
-        return self._pointers.list_changes()
+        """Lists the tables and views that were created, changed or dropped on the branch, views last."""
+        return sort_changes(self._pointers.list_changes(), {})
 
     def complete_tables(
         self, changes: Iterable[PointerChange], tag: str = "", properties: Properties = _NO_PROPERTIES
@@ -117,47 +157,77 @@ class CatalogBranch:
             snapshot = read_metadata_at(self.origin, start.file).get("current-snapshot-id")
             own = properties.get(table, {})
             for _ in range(self.origin.thresholds.commits.attempts):
-                current = self.origin.database.find_pointer(table)
+                current = self._catalog.find_pointer(table)
                 if current is None or current.kind != "TABLE":
                     return
                 change = PointerChange(table, current, self._tag_pointer(current, tag, {}, own, snapshot))
-                apply = partial(self.origin.database.apply_changes, [change])
-                if not self.origin.perform_change("build.tag", f"tag {table}", apply):
+                apply = partial(self._catalog.apply_changes, [change])
+                others = self.origin.perform_change("build.tag", f"tag {table}", apply)
+                self._remove_written_files([change])
+                if not others:
                     return
 
         with ThreadPoolExecutor(self.origin.thresholds.engine.parallel_actions, "branch") as pool:
             list(pool.map(tag_table, (table for table in tables if table not in changed)))
 
-    def publish(self, changes: Sequence[PointerChange]) -> None:
-        """Makes changes of the branch visible in the catalog, all of them at once.
+    def publish(self, changes: Sequence[PointerChange]) -> bool:
+        """Makes changes of the branch, in the order of the graph, visible in the catalog.
 
-        Raises CommitConflict if a table or view was changed in the catalog since the branch was created; then nothing
-        is visible.
+        Returns whether all of them became visible at once, which depends on the catalog. Raises CommitConflict if a
+        table or view was changed in the catalog since the branch was created; then nothing is visible, unless that
+        happened between the steps of the publication.
         """
-
-        def apply_changes() -> None:
-            others = self.origin.database.apply_changes(changes)
-            if others:
-                raise _build_conflict(others)
-
         for schema in sorted({change.table.schema for change in changes if change.before is None}):
             self.origin.create_namespace(schema)
-        if changes:
-            self.origin.perform_change("build.publish", f"publish {len(changes)} tables and views", apply_changes)
+        steps = self._catalog.plan_steps(changes)
+        later = [change for step in steps[1:] for change in step]
+        others = self._catalog.list_conflicts(later) if later else []
+        if others:
+            raise _build_conflict(others, [])
+        record = write_record(self.origin, changes) if later else None
+        done: list[TableName] = []
+        try:
+            for step in steps:
+                others = self._apply_step(step)
+                if others:
+                    raise _build_conflict(others, done)
+                done += [change.table for change in step]
+        except (ChangeRefused, CommitConflict):
+            self._remove_record(record)
+            raise
+        self._remove_record(record)
+        self._remove_written_files(changes)
+        return len(steps) < 2
+
+    def _remove_record(self, record: PublicationRecord | None) -> None:
+        if record is not None:
+            remove_record(self.origin, record)
+
+    def _apply_step(self, step: Sequence[PointerChange]) -> list[TableName]:
+        return self.origin.perform_change(
+            "build.publish", f"publish {len(step)} tables and views", partial(self._catalog.apply_changes, step)
+        )
 
     def remove_copies(self, needed: Iterable[TableName]) -> None:
         """Deletes the copies of metadata files, except those of the tables `needed`, for the branch is published."""
+        kept = set(needed)
+        self._remove_files([copy for table, (_, copy) in self._pointers.list_copies().items() if table not in kept])
+
+    def _remove_written_files(self, changes: Iterable[PointerChange]) -> None:
+        """Deletes the metadata files that were written for changes, if the catalog has written its own."""
+        if self._catalog.writes_metadata:
+            afters = (change.after for change in changes)
+            self._remove_files([after.file for after in afters if after is not None and after.kind == "TABLE"])
+
+    def _remove_files(self, files: Sequence[str]) -> None:
         from pyiceberg.io import load_file_io
 
-        kept = set(needed)
-        copies = [copy for table, (_, copy) in self._pointers.list_copies().items() if table not in kept]
-
         def remove_files() -> None:
-            for copy in copies:
+            for file in files:
                 with suppress(FileNotFoundError):
-                    load_file_io(self.origin.catalog.properties, copy).delete(copy)
+                    load_file_io(self.origin.catalog.properties, file).delete(file)
 
-        if copies:
+        if files:
             self.origin.perform_change("build.remove_copies", "remove copies of metadata files", remove_files)
 
     def remove(self) -> None:
@@ -187,6 +257,23 @@ class CatalogBranch:
         self.origin.perform_change("build.write_metadata", f"tag {pointer.table} in its metadata", write)
         return replace(pointer, file=address)
 
+    def _choose_file_properties(
+        self, scope: BranchScope, pointers: Sequence[Pointer], namespaces: Mapping[str, Mapping[str, str]]
+    ) -> dict[str, str]:
+        """Returns the properties with which new tables are written on the branch of a catalog that is in no database.
+
+        Credentials are left out, for they are written to a file.
+        """
+        locations: dict[str, str] = {}
+        for schema in {*scope.target_schemas} & {*namespaces}:
+            tables = {p.table.name: get_table_folder(p.file) for p in pointers if p.table.schema == schema}
+            location = find_location(namespaces[schema], tables)
+            if location is not None:
+                locations[schema] = location
+        root = choose_root(locations, str(self.origin.catalog.properties.get("warehouse", "")))
+        plain = {key: value for key, value in self._catalog.build_file_properties().items() if not is_secret(key)}
+        return {**plain, "warehouse": root}
+
     def _copy_start(self, start: Pointer) -> None:
         """Makes a copy of a table's metadata file the current one on the branch."""
         copy = name_copy(start.file)
@@ -204,26 +291,6 @@ class CatalogBranch:
         self._pointers.replace_start(start, copy)
 
 
-def check_branches(profile: Profile) -> None:
-    """Raises ConfigError if the catalog of a profile can't have a branch on this machine."""
-    if not profile.catalog_kind.is_database:
-        raise ConfigError(
-            "`publish: build` can't be used with this catalog.",
-            where="publish",
-            expected="`warehouse: …`, or a catalog of type jdbc on PostgreSQL, which change all tables at once",
-            actual=f"a catalog of type {profile.catalog_kind.name or 'unknown'}",
-            fix="remove `publish`, so that each model is published by its own run",
-        )
-    if profile.method == "connect" and not profile.is_kept:
-        raise ConfigError(
-            "`publish: build` can't be used with a Spark server that may be on another machine.",
-            where="publish",
-            expected="Spark on this machine, which reads the branch of the catalog from a local file",
-            actual="method: connect",
-            fix="remove `publish`, or use `method: session`",
-        )
-
-
 def name_copy(file: str) -> str:
     """Returns an address for a copy of a metadata file, in the same folder and with the same number and endings."""
     folder, _, name = file.rpartition("/")
@@ -232,9 +299,11 @@ def name_copy(file: str) -> str:
     return f"{folder}/{number if number.isdigit() else '00000'}-{uuid.uuid4()}.{endings}"
 
 
-def _build_conflict(others: Sequence[TableName]) -> CommitConflict:
+def _build_conflict(others: Sequence[TableName], published: Sequence[TableName]) -> CommitConflict:
+    shown = f"Only a part of this build was published: {', '.join(map(str, published))}"
     return CommitConflict(
-        "Nothing of this build was published, since another writer changed tables that it has changed too.",
+        f"{shown if published else 'Nothing of this build was published'}, since another writer changed tables that it "
+        "has changed too.",
         where=", ".join(map(str, others)),
         expected="the tables as they were when the build began",
         actual="newer ones",

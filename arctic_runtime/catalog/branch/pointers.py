@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from arctic_runtime.model.names import TableName
+from arctic_runtime.model.names import CHANGES_SUFFIX, TableName
 
 
 @dataclass(frozen=True)
@@ -27,3 +28,18 @@ class PointerChange:
     table: TableName
     before: Pointer | None
     after: Pointer | None
+
+
+def sort_changes(changes: Iterable[PointerChange], places: Mapping[TableName, int]) -> list[PointerChange]:
+    """Sorts changes in the order in which runs would have committed them.
+
+    `places` are those of tables in the order of the graph; what has none comes first. At one place, change tables come
+    before other tables, and these before views, which pin versions of the tables.
+    """
+
+    def get_key(change: PointerChange) -> tuple[int, bool, bool, TableName]:
+        table, pointer = change.table, change.after or change.before
+        is_view = pointer is not None and pointer.kind != "TABLE"
+        return places.get(table, -1), is_view, not table.name.endswith(CHANGES_SUFFIX), table
+
+    return sorted(changes, key=get_key)

@@ -449,7 +449,7 @@ def analyse_events(
     }
     relations = (
         *((str(name), Relation(state.columns)) for name, state in views.items()),
-        *((str(state.name), _build_relation(state)) for state in joined),
+        *((str(state.name), build_relation(state)) for state in joined),
     )
     with refuse_on_error():
         declared = frozenset(name.lower() for name in model.config.deterministic_functions)

@@ -28,6 +28,7 @@ from dbt_common.contracts.metadata import CatalogTable
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 from dbt_common.utils import filter_null_values
 
+from arctic_runtime.catalog.branch.catalog_pointers import BranchScope
 from arctic_runtime.catalog.database_catalog import RelationKind
 from arctic_runtime.catalog.reader import CatalogReader, ColumnInfo, RelationInfo, UnsupportedType
 from arctic_runtime.effects import perform_effect
@@ -64,6 +65,7 @@ from dbt.adapters.arctic.publication.build import (
     OPERATIONS_AFTER_BUILDS,
     Build,
     build_operation_error,
+    build_scope,
 )
 from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshness, spark_metadata
 from dbt.adapters.arctic.relations.column import ArcticColumn
@@ -194,13 +196,18 @@ class ArcticAdapter(SparkAdapter):
         """Whether the target has `publish: build`."""
         return str(cast(Any, self.config.credentials).publish) == "build"
 
+    @property
+    def build_scope(self) -> BranchScope:
+        """The relations and schemas of the project, as far as they are in the catalog."""
+        return build_scope(self._nodes, self._sources, self.profile.catalog)
+
     def begin_build(self) -> Build:
         """Begins a branch of the catalog, to which this adapter writes until `end_build`; or returns that one."""
         if self._build is None:
             folder = Path(self.config.project_root) / self.config.target_path / FOLDER
             build = Build(self.profile, folder)
             with self.connections.exception_handler("begin the build"):
-                build.begin()
+                build.begin(self.build_scope)
             self._use_profile(build.branch.reader.profile)
             self._build = build
         return self._build

@@ -28,7 +28,7 @@ class TestDebug(BaseDebug):
             assert sign in output, output
         assert "catalog has table branches: yes (for arctic models" in output, output
         assert "catalog has views: yes (for `merge: on_read` and `current_view`)" in output, output
-        assert "catalog has transactions over tables: no (not needed)" in output, output
+        assert "catalog has transactions over tables: yes (for `publish: build`" in output, output
         assert "unknown" not in output.partition("catalog has")[2], output
         assert f"a table was created and dropped in {warehouse}/" in output
         assert not list(warehouse.rglob("arctic_*_*"))

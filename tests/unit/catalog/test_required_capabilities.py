@@ -75,9 +75,9 @@ def test_of_a_server_nothing_is_refused_before_it_is_asked() -> None:
 def test_a_server_states_whether_it_has_views_before_a_run_does_anything(tmp_path: Path) -> None:
     with a_reader(tmp_path) as reader:
         check_needs(reader, a_model(merge="on_read"))
-        assert reader.capabilities == Capabilities(views=True, table_transactions=False)
+        assert reader.capabilities == Capabilities(views=True, table_transactions=True)
     with a_reader(tmp_path, has_views=False) as reader:
-        assert reader.capabilities == Capabilities(views=False, table_transactions=False)
+        assert reader.capabilities == Capabilities(views=False, table_transactions=True)
         check_needs(reader, a_model())
         with pytest.raises(ConfigError, match="`merge: on_read` needs views"):
             RefreshPlanner(a_model(merge="on_read"), reader).plan_refresh()
@@ -87,7 +87,7 @@ def test_a_server_states_whether_it_has_views_before_a_run_does_anything(tmp_pat
 def test_what_was_tried_is_known_to_the_reader_from_then_on(tmp_path: Path) -> None:
     with a_reader(tmp_path) as reader:
         reader.learn_capabilities(Capabilities(branches=False, views=False))
-        assert reader.capabilities == Capabilities(branches=False, views=True, table_transactions=False)
+        assert reader.capabilities == Capabilities(branches=False, views=True, table_transactions=True)
         with pytest.raises(ConfigError, match="arctic models need table branches") as refused:
             check_needs(reader, a_model())
         assert "Nessie versions the whole catalog" in str(refused.value.fix)

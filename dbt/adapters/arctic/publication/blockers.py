@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from typing import Any
 
 _PASSED = frozenset({"success", "pass", "warn", "no-op", "reused"})
@@ -87,3 +88,9 @@ def _list_causes(
 def list_blocked(blockers: Mapping[str, str], selected: Iterable[str]) -> list[tuple[str, str]]:
     """Lists the selected nodes that are blocked, each with its cause, in the order of their ids."""
     return sorted((node, blockers[node]) for node in selected if node in blockers)
+
+
+def sort_nodes(graph: Mapping[str, BuildNode]) -> list[str]:
+    """Lists the ids of nodes so that each comes after all that it reads."""
+    sorter = TopologicalSorter({node.unique_id: [p for p in node.parents if p in graph] for node in graph.values()})
+    return list(sorter.static_order())

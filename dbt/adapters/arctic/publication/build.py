@@ -15,14 +15,15 @@ from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.catalog.branch.branch_file import remove_branch_file
 from arctic_runtime.catalog.branch.catalog_branch import CatalogBranch, Properties
-from arctic_runtime.catalog.branch.pointers import PointerChange
+from arctic_runtime.catalog.branch.catalog_pointers import BranchScope
+from arctic_runtime.catalog.branch.pointers import PointerChange, sort_changes
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.savepoint import format_cut
 from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize.maintain import get_node_table, is_arctic, read_declared_model
-from dbt.adapters.arctic.publication.blockers import find_blockers, list_blocked, read_graph
+from dbt.adapters.arctic.publication.blockers import find_blockers, list_blocked, read_graph, sort_nodes
 from dbt.adapters.arctic.publication.row_tests import RowTests
 
 if TYPE_CHECKING:
@@ -56,10 +57,16 @@ class Build:
         self._refreshed: dict[TableName, tuple[Model, Callable[[TableName], Iterable[TableName]]]] = {}
         self._lock = threading.Lock()
 
-    def begin(self) -> None:
-        """Creates the branch, and follows dbt's events from now on; removes the files of builds that have ended."""
+    def begin(self, scope: BranchScope) -> None:
+        """Creates the branch, and follows dbt's events from now on; removes the files of builds that have ended.
+
+        If the publication of an earlier build was interrupted, it is completed before.
+        """
         remove_old_branches(self.branch.file.parent)
-        self.branch.begin()
+        completed = self.branch.complete_publications(scope)
+        if completed:
+            logger.info(f"Completed the publication of an earlier build: {', '.join(map(str, completed))}")
+        self.branch.begin(scope)
         add_callback_to_manager(self._note_event)
 
     def prepare_nodes(self, nodes: Iterable[Any]) -> None:
@@ -94,7 +101,9 @@ class Build:
             return
         blockers = find_blockers(read_graph(manifest), selected, self._statuses)
         owners = map_owners(manifest)
-        changes = self.branch.list_changes()
+        order = {node: place for place, node in enumerate(sort_nodes(read_graph(manifest)))}
+        places = {table: order[node] for table, node in owners.items()}
+        changes = sort_changes(self.branch.list_changes(), places)
         to_publish = [change for change in changes if owners.get(change.table) not in blockers]
         others = [change for change in changes if owners.get(change.table) in blockers]
         unchanged = [table for table, node in owners.items() if node in selected and node not in blockers]
@@ -126,12 +135,13 @@ class Build:
             return set()
         cut = format_cut(round(1000 * time.time()), os.urandom(2).hex())
         try:
-            self.branch.publish(self.branch.complete_tables(changes, cut, properties))
+            at_once = self.branch.publish(self.branch.complete_tables(changes, cut, properties))
         except CommitConflict:
             self.branch.remove()
             raise
         self.branch.tag_tables(unchanged, cut, properties)
-        logger.info(f"Published {', '.join(sorted(map(_get_name, names)))} in one commit, as {cut}")
+        how = "in one commit" if at_once else "one after another"
+        logger.info(f"Published {', '.join(sorted(map(_get_name, names)))} {how}, as {cut}")
         return {change.table for change in changes}
 
     def _say_where(self, changes: Sequence[PointerChange]) -> None:
@@ -193,13 +203,25 @@ def open_branch(profile: Profile, file: Path, command: str | None) -> Profile:
         raise DbtRuntimeError(
             f"`dbt {command}` can't write to the branch of an earlier build.\n  what to do: unset {BRANCH_VARIABLE}"
         )
-    return profile.with_branch(file.absolute())
+    return CatalogBranch(profile, file.absolute()).reader.profile
+
+
+def build_scope(nodes: Iterable[Any], sources: Iterable[Any], catalog: str) -> BranchScope:
+    """Builds the scope of a build: all relations of the project that are in the catalog, and its schemas."""
+    known = [node for node in nodes if str(getattr(node, "database", None)) == catalog]
+    read = [TableName(catalog, str(s.schema), str(s.identifier)) for s in sources if str(s.database) == catalog]
+    return BranchScope({*map_nodes(known), *read}, {str(node.schema) for node in known})
 
 
 def map_owners(manifest: Any) -> dict[TableName, str]:
     """Maps each relation that a model, seed or snapshot may write, with its helper tables, to the node's id."""
+    return map_nodes(manifest.nodes.values())
+
+
+def map_nodes(nodes: Iterable[Any]) -> dict[TableName, str]:
+    """Maps each relation that a model, seed or snapshot among nodes may write to the node's id."""
     owners: dict[TableName, str] = {}
-    for node in manifest.nodes.values():
+    for node in nodes:
         if str(node.resource_type) not in ("model", "seed", "snapshot"):
             continue
         table = get_node_table(node)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from arctic_runtime.catalog.branch.catalog_branch import CatalogBranch
+from arctic_runtime.catalog.branch.catalog_pointers import BranchScope
 from arctic_runtime.errors import DataError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.operations.refreshing import expire_after_publication
@@ -23,11 +24,13 @@ class TestedRefreshes:
     """Refreshes models on branches, and publishes each one whose tests pass.
 
     Each thread has one branch, which begins anew with each refresh, so that the number of its Spark sessions and
-    connections does not grow. `folder` is a folder for the files of the branches.
+    connections does not grow. `folder` is a folder for the files of the branches, and `get_scope` returns the
+    relations of the project.
     """
 
-    def __init__(self, profile: Profile, folder: Path) -> None:
+    def __init__(self, profile: Profile, folder: Path, get_scope: Callable[[], BranchScope]) -> None:
         self._profile = profile
+        self._get_scope = get_scope
         self._folder = folder
         self._of_thread = threading.local()
 
@@ -44,7 +47,7 @@ class TestedRefreshes:
         """
         model = task.followed.model
         branch = self._get_branch()
-        branch.begin()
+        branch.begin(self._get_scope())
         branch.prepare_tables([model.table, *model.table.helpers.values()])
         try:
             with use_reader(branch.reader):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from dbt_common.exceptions import DbtRuntimeError
 
+from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange, sort_changes
+from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.credentials import ArcticCredentials
-from dbt.adapters.arctic.publication.build import BRANCH_COMMANDS, open_branch, remove_old_branches
+from dbt.adapters.arctic.publication.blockers import BuildNode, sort_nodes
+from dbt.adapters.arctic.publication.build import BRANCH_COMMANDS, build_scope, open_branch, remove_old_branches
 
 
 def test_a_command_that_reads_gets_the_branch(tmp_path: Path) -> None:
@@ -53,8 +57,37 @@ def test_unknown_publish(tmp_path: Path) -> None:
         ArcticCredentials(database="lake", schema="dws", warehouse=str(tmp_path), publish="all")
 
 
+REST = {"type": "rest", "uri": "http://x"}
+HADOOP = {"type": "hadoop", "warehouse": "/w"}
+
+
 def test_publish_with_another_catalog() -> None:
+    ArcticCredentials(database="lake", schema="dws", catalog_config=REST, publish="build")
     with pytest.raises(DbtRuntimeError, match="publish: build"):
-        ArcticCredentials(
-            database="lake", schema="dws", catalog_config={"type": "rest", "uri": "http://x"}, publish="build"
-        )
+        ArcticCredentials(database="lake", schema="dws", catalog_config=HADOOP, publish="build")
+
+
+def test_changes_are_published_in_the_order_of_the_graph() -> None:
+    graph = {name: BuildNode(name, parents) for name, parents in (("b", ("a",)), ("a", ()), ("c", ("a", "b", "x")))}
+    assert sort_nodes(graph) == ["a", "b", "c"]
+    tables = {name: TableName("lake", "dwd", name) for name in ("a", "b", "b__changes", "b__base", "hooked")}
+    changes = [
+        PointerChange(table, None, Pointer(table, "VIEW" if name == "b" else "TABLE", "f"))
+        for name, table in tables.items()
+    ]
+    places = {tables["a"]: 0, **{tables[name]: 1 for name in ("b", "b__changes", "b__base")}}
+    ordered = [change.table.name for change in sort_changes(changes, places)]
+    assert ordered == ["hooked", "a", "b__changes", "b__base", "b"]
+
+
+def test_the_scope_has_relations_and_schemas_of_the_catalog() -> None:
+    seed = SimpleNamespace(resource_type="seed", unique_id="s", database="lake", schema="dwd", alias="x")
+    check = SimpleNamespace(resource_type="test", unique_id="t", database="lake", schema="audit", alias="y")
+    operation = SimpleNamespace(resource_type="operation", unique_id="o", database="other", schema="dwd", alias="z")
+    sources = [
+        SimpleNamespace(database=database, schema="raw", identifier="orders", name="o") for database in ("lake", "hive")
+    ]
+    scope = build_scope([seed, check, operation], sources, "lake")
+    assert set(scope.relations) == {TableName("lake", "dwd", "x"), TableName("lake", "raw", "orders")}
+    assert scope.target_schemas == {"dwd", "audit"}
+    assert scope.schemas == ["audit", "dwd", "raw"]

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arctic_runtime.catalog.branch.branch_file import BranchFile
-from arctic_runtime.catalog.branch.catalog_branch import CatalogBranch, check_branches, name_copy
+from arctic_runtime.catalog.branch.catalog_branch import CatalogBranch, name_copy
+from arctic_runtime.catalog.branch.kinds import check_branches
 from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import EFFECTS, set_failpoint
@@ -296,7 +297,8 @@ def lake_moved(lake: Lake, branch: CatalogBranch, name: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("kind", "method"), [({"type": "hadoop", "warehouse": "/w"}, "session"), ({"type": "rest", "uri": "u"}, "session")]
+    ("kind", "method"),
+    [({"type": "hadoop", "warehouse": "/w"}, "session"), ({"type": "nessie", "uri": "u", "warehouse": "w"}, "session")],
 )
 def test_other_catalogs_are_refused(kind: dict[str, str], method: Any) -> None:
     with pytest.raises(ConfigError, match="publish: build") as refused:
@@ -333,11 +335,15 @@ def test_effects_are_registered() -> None:
     assert {name for name in EFFECTS if name.startswith("build.")} == {
         "build.begin",
         "build.copy_metadata",
+        "build.drop",
+        "build.note_record",
         "build.publish",
         "build.remove",
         "build.remove_copies",
+        "build.remove_record",
         "build.tag",
         "build.write_metadata",
+        "build.write_record",
     }
 
 
