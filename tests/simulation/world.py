@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from arctic_runtime.catalog.catalog_calls import _Locked
+from arctic_runtime.catalog.catalog_calls import CatalogLocked
 from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.effects import EFFECTS, set_failpoint
 from arctic_runtime.errors import CatalogError
@@ -459,7 +459,7 @@ class World:
 
     def _locked(self, name: str) -> Exception:
         if name.startswith(SPARK_EFFECTS):
-            return _Locked("database is locked")
+            return CatalogLocked("database is locked")
         return SparkRefused("java.sql.SQLException", "[SQLITE_BUSY] database is locked")
 
     def _look(self, what: str) -> None:
