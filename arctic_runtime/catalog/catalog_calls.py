@@ -48,10 +48,12 @@ class CatalogCalls:
 
     @cached_property
     def _engine(self) -> Engine:
-        """Rules for retries after errors of pyiceberg: only `CatalogLocked` is retried; other errors are converted before."""
+        """Rules for retries after errors of pyiceberg: only `CatalogLocked` is retried; others are converted before."""
         file = self._profile.sqlite_file
         unlock = f"see who holds the file, for instance with `fuser -v {file}`, and let it finish or end it"
-        return Engine((CatalogLocked,), lambda error: Failure("locked", str(error)), unlock, self._profile.thresholds.commits)
+        return Engine(
+            (CatalogLocked,), lambda error: Failure("locked", str(error)), unlock, self._profile.thresholds.commits
+        )
 
     def _run_explained(self, what: str, action: Callable[[], T]) -> T:
         with self._explain_errors(what):
