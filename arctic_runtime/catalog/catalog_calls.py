@@ -48,10 +48,12 @@ class CatalogCalls:
 
     @cached_property
     def _engine(self) -> Engine:
-        """Rules for retries after errors of pyiceberg: only `_Locked` is retried; other errors are converted before."""
+        """Rules for retries after errors of pyiceberg: only `CatalogLocked` is retried; others are converted before."""
         file = self._profile.sqlite_file
         unlock = f"see who holds the file, for instance with `fuser -v {file}`, and let it finish or end it"
-        return Engine((_Locked,), lambda error: Failure("locked", str(error)), unlock, self._profile.thresholds.commits)
+        return Engine(
+            (CatalogLocked,), lambda error: Failure("locked", str(error)), unlock, self._profile.thresholds.commits
+        )
 
     def _run_explained(self, what: str, action: Callable[[], T]) -> T:
         with self._explain_errors(what):
@@ -66,7 +68,7 @@ class CatalogCalls:
         except self._database_errors as error:
             text = str(getattr(error, "orig", error))
             if "locked" in text or "busy" in text:
-                raise _Locked(text) from error
+                raise CatalogLocked(text) from error
             raise CatalogError(self._format_failure(what, text)) from error
         except (RequestException, OSError) as error:
             raise CatalogError(self._format_failure(what, str(error))) from error
@@ -99,7 +101,7 @@ class CatalogCalls:
 
     def _format_failure(self, what: str, reason: str) -> str:
         cure = next((cure for sign, cure in _CURES if sign in reason), "Is it up, and is its address right?")
-        return f"{self._format_subject(f'could not {what}')}: {reason}. {cure}"
+        return f"{self._format_subject(f'could not {what}')}: {mask_text(reason)}. {cure}"
 
     def _format_subject(self, what: str) -> str:
         return f"catalog {self._profile.catalog} ({self._address}): {what}"
@@ -114,5 +116,5 @@ class CatalogCalls:
         return f"{catalog}, {mask_text(describe_store(properties))}"
 
 
-class _Locked(Exception):
+class CatalogLocked(Exception):
     """Raised if the catalog's database is locked by another process."""

@@ -87,6 +87,7 @@ COMMIT_TIMES: Final = "arctic.ages"
 BASELINE: Final = "arctic.baseline"
 CLONED_FROM: Final = "arctic.cloned-from"
 USED_AT: Final = "arctic.used-at"
+PASSED_TESTS: Final = "arctic.tests"
 PINNED_BASE: Final = "arctic.base-snapshot"
 PINNED_MERGED: Final = "arctic.merged-snapshot"
 PINNED_HEAD: Final = "arctic.changes-snapshot"
@@ -191,6 +192,12 @@ STORED_NAMES: Final = (
         USED_AT,
         ("property of the change table", "property of a table without a key"),
         "of a [clone](clones.md): the day of its last run without changes, as a time in milliseconds since 1970",
+    ),
+    StoredName(
+        PASSED_TESTS,
+        ("property of the change table",),
+        "the tests of the model that passed in a [build](builds.md#tests-of-changed-rows), as JSON: for a hash of each "
+        "test's name, a hash of its definition, and the versions of the tables with which it passed",
     ),
     StoredName(
         BASELINE,

@@ -109,9 +109,7 @@ class FreshnessPlan:
     def _find_as_of_times_at(self, name: str, offset: Version) -> AsOfBySource:
         """Maps each source to the time as of which the table `name` shows it at the version `offset`."""
         facts = self._tables.get(name)
-        if facts is None:
-            return {}
-        if offset.table != facts.log:
+        if facts is None or offset.table != facts.log:
             return {name: UNKNOWN}
         unread = facts.list_unread_commits(offset)
         return self._find_as_of_times_before(name, facts, unread[0]) if unread else self._find_as_of_times(name)
@@ -174,6 +172,8 @@ class FreshnessPlan:
         remade = next((source for source, at in sorted(as_of_times.items()) if at == UNKNOWN), None)
         if remade is not None and self._tables[name].offsets == {}:
             return Lateness("behind", remade, None, f"{name} has no rows of a run yet", "run the model")
+        if remade is not None and remade not in self._tables:
+            return Lateness("behind", remade, None, f"{remade} is gone, or could not be looked at")
         if remade is not None:
             action = "run the models that read it"
             return Lateness("behind", remade, None, f"{remade} was recreated, and its rows were not read yet", action)

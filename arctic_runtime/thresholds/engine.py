@@ -17,6 +17,9 @@ class CommitThresholds:
     cut_seconds: float = 5 * 86_400.0
     """Time for which the tables of a build keep the tag of its publication, and so the rows that they had then."""
 
+    passed_tests: int = 200
+    """Maximum number of tests of a table whose last pass is remembered; each takes some 200 bytes of its metadata."""
+
     drop_branch_attempts: int = 5
     """Maximum number of attempts to drop a branch that is no longer needed."""
 

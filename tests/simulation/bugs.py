@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import Any
 from unittest import mock
 
-from arctic_runtime.ingest.job.ingestion import Ingestion
+from arctic_runtime.ingest.job.batch_writer import BatchWriter
 from arctic_runtime.ingest.writing import keyed
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.files.expiry import DropTags, ExpireSnapshots, ExpiryPlan
@@ -25,7 +25,7 @@ from tests.simulation.world import World
 Plant = Callable[[World], Any]
 
 _publish = modelled.publish_changes
-_write_batch = Ingestion._write_batch
+_write_batch = BatchWriter.write_batch
 
 
 @contextmanager
@@ -84,12 +84,12 @@ def expire_what_views_read(_: World) -> Iterator[None]:
 def claim_freshness_before_commit(_: World) -> Iterator[None]:
     """Ingestion saves how far it has come before it has written the batch."""
 
-    def write_batch(self: Any, batch: Any, progress: Any, started: float) -> Any:
+    def write_batch(self: Any, batch: Any, mode: Any) -> Any:
         now = datetime.fromtimestamp(read_wall_clock(), timezone.utc)
-        self._dead_letters.save_progress(replace(progress, caught_up=now))
-        return _write_batch(self, batch, progress, started)
+        self.dead_letters.save_progress(replace(self.dead_letters.read_progress(), caught_up=now))
+        return _write_batch(self, batch, mode)
 
-    with mock.patch.object(Ingestion, "_write_batch", write_batch):
+    with mock.patch.object(BatchWriter, "write_batch", write_batch):
         yield
 
 

@@ -67,6 +67,10 @@ class Ref:
     snapshot_id: int
     snapshot_ref_type: str
 
+    def model_dump(self, **_: object) -> dict[str, int | str]:
+        """Returns the fields as Iceberg's metadata has them, as pyiceberg's method does."""
+        return {"snapshot-id": self.snapshot_id, "type": self.snapshot_ref_type}
+
 
 class Summary:
     """The summary of a snapshot, as pyiceberg has it."""

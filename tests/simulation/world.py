@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from arctic_runtime.catalog.catalog_calls import _Locked
 from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.effects import EFFECTS, set_failpoint
 from arctic_runtime.errors import CatalogError
@@ -63,8 +62,8 @@ RESULT_COLUMNS.update(
         OPEN: (Column("customer", "bigint"), Column("n", "bigint"), Column("paid", "bigint")),
     }
 )
-SPARK_EFFECTS = ("service.", "namespace.")
-"""Effects that go through pyiceberg; all others go through Spark."""
+PYICEBERG_EFFECTS = ("service.", "namespace.")
+"""Effects that go through pyiceberg, here to a server that knows no locks; all others go through Spark."""
 
 
 def change(thresholds: Thresholds, **groups: dict[str, Any]) -> Thresholds:
@@ -92,7 +91,7 @@ class Plan:
     @staticmethod
     def draw(seed: int, random: Random) -> Plan:
         seconds = random.choice((3600.0, 2 * 3600.0, 8 * 3600.0))
-        poll = seconds / 60
+        poll = seconds / 40
         is_rough = random.random() < 0.6
 
         def moments(most: int) -> list[float]:
@@ -453,13 +452,13 @@ class World:
         return result
 
     def _broken(self, name: str, message: str) -> Exception:
-        if name.startswith(SPARK_EFFECTS):
+        if name.startswith(PYICEBERG_EFFECTS):
             return CatalogError(f"catalog lake: {EFFECTS[name].does} {message}")
         return SparkRefused("java.io.IOException", message)
 
     def _locked(self, name: str) -> Exception:
-        if name.startswith(SPARK_EFFECTS):
-            return _Locked("database is locked")
+        if name.startswith(PYICEBERG_EFFECTS):
+            return self._broken(name, "the catalog is busy")
         return SparkRefused("java.sql.SQLException", "[SQLITE_BUSY] database is locked")
 
     def _look(self, what: str) -> None:

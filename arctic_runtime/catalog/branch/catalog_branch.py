@@ -43,6 +43,11 @@ from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import Profile, is_secret
 
+Properties = Mapping[TableName, Mapping[str, str]]
+"""Properties that tables get when a build is published, by table."""
+
+_NO_PROPERTIES: Properties = {}
+
 
 class CatalogBranch:
     """A branch of the catalog of the profile `origin`, in the SQLite file `file`; safe to share between threads."""
@@ -118,10 +123,13 @@ class CatalogBranch:
         """Lists the tables and views that were created, changed or dropped on the branch, views last."""
         return sort_changes(self._pointers.list_changes(), {})
 
-    def complete_tables(self, changes: Iterable[PointerChange], tag: str = "") -> list[PointerChange]:
+    def complete_tables(
+        self, changes: Iterable[PointerChange], tag: str = "", properties: Properties = _NO_PROPERTIES
+    ) -> list[PointerChange]:
         """Returns changes in which the log of each table has no copies, and its newest snapshot has the tag `tag`.
 
-        Iceberg's expiry may drop the tag after the time in the thresholds. An empty tag sets none.
+        Iceberg's expiry may drop the tag after the time in the thresholds. An empty tag sets none. Each table also gets
+        its `properties`.
         """
         copies = {copy: original for original, copy in self._pointers.list_copies().values()}
 
@@ -129,15 +137,16 @@ class CatalogBranch:
             after = change.after
             if after is None or after.kind != "TABLE":
                 return change
-            return replace(change, after=self._tag_pointer(after, tag, copies))
+            return replace(change, after=self._tag_pointer(after, tag, copies, properties.get(change.table, {})))
 
         with ThreadPoolExecutor(self.origin.thresholds.engine.parallel_actions, "branch") as pool:
             return list(pool.map(complete, changes))
 
-    def tag_tables(self, tables: Iterable[TableName], tag: str) -> None:
+    def tag_tables(self, tables: Iterable[TableName], tag: str, properties: Properties = _NO_PROPERTIES) -> None:
         """Tags, in the catalog, the newest snapshots that tables have on the branch, if it has not changed them.
 
-        A table that other writers change at each attempt is left without the tag.
+        They also get their `properties`. An empty tag sets none. A table that other writers change at each attempt is
+        left as it is.
         """
         changed = {change.table for change in self.list_changes()}
 
@@ -146,11 +155,12 @@ class CatalogBranch:
             if start is None or start.kind != "TABLE":
                 return
             snapshot = read_metadata_at(self.origin, start.file).get("current-snapshot-id")
+            own = properties.get(table, {})
             for _ in range(self.origin.thresholds.commits.attempts):
                 current = self._catalog.find_pointer(table)
                 if current is None or current.kind != "TABLE":
                     return
-                change = PointerChange(table, current, self._tag_pointer(current, tag, {}, snapshot))
+                change = PointerChange(table, current, self._tag_pointer(current, tag, {}, own, snapshot))
                 apply = partial(self._catalog.apply_changes, [change])
                 others = self.origin.perform_change("build.tag", f"tag {table}", apply)
                 self._remove_written_files([change])
@@ -226,13 +236,21 @@ class CatalogBranch:
         remove_branch_file(self.file)
 
     def _tag_pointer(
-        self, pointer: Pointer, tag: str, copies: Mapping[str, str], snapshot: int | None = None
+        self,
+        pointer: Pointer,
+        tag: str,
+        copies: Mapping[str, str],
+        properties: Mapping[str, str],
+        snapshot: int | None = None,
     ) -> Pointer:
-        """Writes a metadata file with a tag at a snapshot of a table, by default its newest; returns its pointer."""
+        """Writes a metadata file with a tag at a snapshot of a table, by default its newest; returns its pointer.
+
+        The table also gets `properties`.
+        """
         metadata = read_metadata_at(self.origin, pointer.file)
         age_ms = round(1000 * self.origin.thresholds.commits.cut_seconds)
         now_ms = round(1000 * time.time())
-        tagged = complete_metadata(metadata, pointer.file, Cut(tag, age_ms, now_ms), copies, snapshot)
+        tagged = complete_metadata(metadata, pointer.file, Cut(tag, age_ms, now_ms, properties), copies, snapshot)
         number = parse_file_number(pointer.file)
         address = name_metadata_file(tagged, 0 if number is None else number + 1)
         write = partial(write_metadata_file, self.origin, address, tagged)

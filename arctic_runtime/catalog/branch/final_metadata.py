@@ -1,9 +1,12 @@
-"""Completes the metadata of a table before a build publishes it: a tag for the build's cut, and the original log."""
+"""Completes the metadata of a table before a build publishes it: a tag for the build's cut, and the original log.
+
+A table may also get properties, for what the build has found out about it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -11,18 +14,19 @@ from typing import Any
 class Cut:
     """The tag that all tables of a build get, set at the time `at_ms`, in milliseconds since 1970; empty for none.
 
-    Iceberg's expiry may drop it after `age_ms`.
+    Iceberg's expiry may drop it after `age_ms`. `properties` are those that one table gets besides.
     """
 
     tag: str
     age_ms: int
     at_ms: int
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def complete_metadata(
     metadata: Mapping[str, Any], file: str, cut: Cut, copies: Mapping[str, str], snapshot: int | None = None
 ) -> dict[str, Any]:
-    """Returns the JSON of a table's metadata with the tag of a cut at `snapshot`, by default at the newest.
+    """Returns the JSON of a table's metadata with a cut: its properties, and its tag at `snapshot`, or at the newest.
 
     A snapshot that the table does not have gets no tag. `file` is the metadata file with `metadata`. `copies` maps
     copies of metadata files to the files; in the log of earlier files, each copy is replaced by the file itself.
@@ -34,4 +38,6 @@ def complete_metadata(
     if cut.tag and tagged in {known["snapshot-id"] for known in metadata.get("snapshots", ())}:
         refs[cut.tag] = {"snapshot-id": tagged, "type": "tag", "max-ref-age-ms": cut.age_ms}
     updated = max(cut.at_ms, metadata["last-updated-ms"])
-    return {**metadata, "refs": refs, "metadata-log": files, "last-updated-ms": updated}
+    properties = {**metadata.get("properties", {}), **cut.properties}
+    changed = {"refs": refs, "metadata-log": files, "last-updated-ms": updated, "properties": properties}
+    return {**metadata, **changed}

@@ -245,7 +245,7 @@ def _build_increment(
     for window in changed:
         source = states[window.upstream]
         if source is not None and source.name in sources:
-            _check_window(source, window)
+            check_window(source, window)
             _check_cost(model, source, window, limits)
     _check_images(list_scans(analysed.tree), upstreams, sources)
     _check_defaults(list_scans(analysed.tree), upstreams, windows)
@@ -420,7 +420,7 @@ def analyse_model(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[s
     table = model.table
     if str(table) in upstreams.states:
         raise NotMaintained("SELF_REFERENCE", "the query reads the model's own table")
-    relations = tuple((name, _build_relation(state)) for name, state in upstreams.states.items() if state is not None)
+    relations = tuple((name, build_relation(state)) for name, state in upstreams.states.items() if state is not None)
     sql = pin_clock(model.sql) if upstreams.reads.clocks else model.sql
     with refuse_on_error():
         declared = frozenset(name.lower() for name in model.config.deterministic_functions)
@@ -449,7 +449,7 @@ def analyse_events(
     }
     relations = (
         *((str(name), Relation(state.columns)) for name, state in views.items()),
-        *((str(state.name), _build_relation(state)) for state in joined),
+        *((str(state.name), build_relation(state)) for state in joined),
     )
     with refuse_on_error():
         declared = frozenset(name.lower() for name in model.config.deterministic_functions)
@@ -554,11 +554,11 @@ def _find_output_column(analysed: Analysed, name: str) -> str:
     return columns[0]
 
 
-def _build_relation(state: SourceState) -> Relation:
+def build_relation(state: SourceState) -> Relation:
     return Relation(strip_change_columns(state.columns), state.key, state.not_null)
 
 
-def _check_window(state: SourceState, window: Window) -> None:
+def check_window(state: SourceState, window: Window) -> None:
     """Raises NotMaintained if the changes of a source in `window` can't be determined, or are not reliable."""
     start = window.start
     if start is None:

@@ -266,7 +266,20 @@ class ArcticAdapter(SparkAdapter):
 
                 preview_changes(self.spark_session(), self.catalog_reader, sql)
             self.connections.get_thread_connection().handle.mark_temporary_view()
-        return super().execute(sql, auto_begin, fetch, limit)  # type: ignore[no-any-return]
+        response, table = super().execute(sql, auto_begin, fetch, limit)
+        tested = self._build.tests.find_response(sql) if self._build is not None and fetch else None
+        return tested or response, table
+
+    @available.parse(lambda *_a, **_k: "")
+    def restrict_test(self, node: dict[str, Any], sql: str) -> str:
+        """Returns the query of a test, which in a build looks at changed rows alone if that is enough."""
+        if self._build is None:
+            return sql
+        models = frozenset(maintenance.get_node_table(other) for other in self._nodes if maintenance.is_arctic(other))
+        all_rows = bool(getattr(get_flags(), "FULL_REFRESH", False))
+        self.connections.get_thread_connection().handle.mark_temporary_view()
+        with self.connections.exception_handler(sql):
+            return self._build.tests.restrict_test(node, sql, models, self.spark_session(), all_rows)
 
     @available.parse_none
     def maintain(

@@ -114,6 +114,13 @@ SHOP = ChangeSource("shop", TableName("lake", "dwd", "shop__dead"), parse_positi
 TABLE = replace(a_model("orders"), ingested_from="public.orders", source=SHOP)
 
 
+def merged_to_newest(writing: Any, warehouse: Any, name: str) -> dict[str, str]:
+    """What the base of a table says if it has all changes."""
+    log = observe_model(warehouse.reader, a_model(name)).log
+    assert log is not None
+    return dict(writing.merged_to(log.commits[-1].version))
+
+
 def ingested(writing: Any, warehouse: Any, **progress: str) -> None:
     """A table of a source, with a commit that its source has told the time of, and one that has none."""
     warehouse.create("orders__changes", writing.changes, arctic_kind="changes", arctic_primary_key="id")
@@ -121,7 +128,7 @@ def ingested(writing: Any, warehouse: Any, **progress: str) -> None:
     warehouse.append("orders__changes", [(1, "a", "insert")], **summary, arctic_source_time="1700000007000")
     warehouse.append("orders__changes", [(2, "b", "insert")], **summary)
     warehouse.create("orders", arctic_kind="base", arctic_primary_key="id")
-    warehouse.append("orders", [(1, "a")])
+    warehouse.append("orders", [(1, "a")], **merged_to_newest(writing, warehouse, "orders"))
     if progress:
         warehouse.create("shop__dead", **progress)
         warehouse.append("shop__dead", [(1, "x"), (2, "y")])
@@ -191,7 +198,7 @@ def layers(writing: Any, warehouse: Any, **progress: str) -> None:
         for version in (versions[0], versions[-1 - behind]):
             warehouse.append(f"{name}__changes", [(1, "a", "insert")], **writing.ran({f"lake.dwd.{above}": version}))
         warehouse.create(name, arctic_kind="base", arctic_primary_key="id")
-        warehouse.append(name, [(1, "a")])
+        warehouse.append(name, [(1, "a")], **merged_to_newest(writing, warehouse, name))
 
 
 CLEAN, TOTALS = a_model("clean"), a_model("totals")

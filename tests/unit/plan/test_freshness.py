@@ -376,3 +376,8 @@ def test_a_table_without_a_run_shows_no_source() -> None:
 def test_a_query_that_reads_no_table_is_fresh_after_its_run() -> None:
     made = TableFacts("m", (commit("m", 1, ago(8000), offsets={}),), {}, None)
     assert FreshnessPlan({"m": made}, NOON, CONFIRMED).get_freshness("m").state == "fresh"
+
+
+def test_a_table_whose_upstream_could_not_be_observed_claims_nothing() -> None:
+    fresh = FreshnessPlan({"m": model("m", ods=1)}, NOON, CONFIRMED).get_freshness("m")
+    assert (fresh.state, fresh.as_of, fresh.reason) == ("behind", None, "ods is gone, or could not be looked at")

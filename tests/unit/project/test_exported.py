@@ -66,6 +66,7 @@ SURFACE_OF_IVM = (
     "rewrite.join_placement",
     "rewrite.semi_join_reducers",
     "rewrite.statistics",
+    "row_tests",
     "strategies.aggregate_state",
     "strategies.determinism",
     "strategies.maintain",

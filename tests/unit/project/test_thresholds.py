@@ -57,6 +57,7 @@ FACTS = {
     "model/table.py: VERSIONS_SECONDS": "the default of a key that users set",
     "plan/config/config_readers.py: _SMALLEST_FILE": "a bound of a key that users set",
     "plan/refresh/fingerprint.py: RULES": "a version that fingerprints keep",
+    "plan/row_tests.py: RULES": "a version that hashes of tests keep",
     "spark/tables/merge.py: _OLDEST_WITHOUT_PARTITIONS": "a version of Spark",
     "service/http_settings.py: SHORTEST_TOKEN": "a bound of a setting of users",
     "service/telemetry/declared_metrics.py: SECONDS_BUCKETS": "the bounds of histograms, which queries of users name",

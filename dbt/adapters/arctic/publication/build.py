@@ -14,7 +14,7 @@ from dbt_common.events.event_manager_client import add_callback_to_manager
 from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.catalog.branch.branch_file import remove_branch_file
-from arctic_runtime.catalog.branch.catalog_branch import CatalogBranch
+from arctic_runtime.catalog.branch.catalog_branch import CatalogBranch, Properties
 from arctic_runtime.catalog.branch.catalog_pointers import BranchScope
 from arctic_runtime.catalog.branch.pointers import PointerChange, sort_changes
 from arctic_runtime.errors import CommitConflict, ConfigError
@@ -24,6 +24,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize.maintain import get_node_table, is_arctic, read_declared_model
 from dbt.adapters.arctic.publication.blockers import find_blockers, list_blocked, read_graph, sort_nodes
+from dbt.adapters.arctic.publication.row_tests import RowTests
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,11 +46,12 @@ OPERATIONS_AFTER_BUILDS = frozenset({"expire", "forget"})
 
 
 class Build:
-    """A build: its branch, dbt's status of each node that has ended, and the models that it has refreshed."""
+    """A build: its branch, dbt's status of each node that has ended, its tests, and the models that it refreshed."""
 
     def __init__(self, origin: Profile, folder: Path) -> None:
         """Describes a build on the catalog of `origin`, whose branch will be a file in `folder`; creates nothing."""
         self.branch = CatalogBranch(origin, folder / f"{os.getpid()}-{os.urandom(4).hex()}.db")
+        self.tests = RowTests(self.branch.reader)
         self._statuses: dict[str, str] = {}
         self._failed_hook = ""
         self._refreshed: dict[TableName, tuple[Model, Callable[[TableName], Iterable[TableName]]]] = {}
@@ -80,6 +82,7 @@ class Build:
         """Notes dbt's status, such as `success`, of the node with the id `node`, which has ended."""
         with self._lock:
             self._statuses[node] = status
+        self.tests.note_status(node, status)
 
     def give_up(self) -> None:
         """Ends the build without a publication, since it was interrupted."""
@@ -104,7 +107,9 @@ class Build:
         to_publish = [change for change in changes if owners.get(change.table) not in blockers]
         others = [change for change in changes if owners.get(change.table) in blockers]
         unchanged = [table for table, node in owners.items() if node in selected and node not in blockers]
-        published = self._publish(to_publish, unchanged, {owners.get(c.table, str(c.table)) for c in to_publish})
+        properties = self.tests.list_properties(_list_tests(manifest))
+        names = {owners.get(change.table, str(change.table)) for change in to_publish}
+        published = self._publish(to_publish, unchanged, names, properties)
         for node, cause in list_blocked(blockers, selected):
             why = "it failed" if node == cause else f"{_get_name(cause)} did not pass"
             logger.warning(
@@ -114,19 +119,27 @@ class Build:
         self._expire(published, spark)
 
     def _publish(
-        self, changes: Sequence[PointerChange], unchanged: Iterable[TableName], names: Collection[str]
+        self,
+        changes: Sequence[PointerChange],
+        unchanged: Iterable[TableName],
+        names: Collection[str],
+        properties: Properties,
     ) -> set[TableName]:
-        """Publishes changes of the branch, and tags the tables that it has not changed; returns what was published."""
+        """Publishes changes of the branch, and tags the tables that it has not changed; returns what was published.
+
+        `properties` are those that tables of both kinds get.
+        """
         if not changes:
             logger.info("Nothing to publish")
+            self.branch.tag_tables((table for table in unchanged if table in properties), "", properties)
             return set()
         cut = format_cut(round(1000 * time.time()), os.urandom(2).hex())
         try:
-            at_once = self.branch.publish(self.branch.complete_tables(changes, cut))
+            at_once = self.branch.publish(self.branch.complete_tables(changes, cut, properties))
         except CommitConflict:
             self.branch.remove()
             raise
-        self.branch.tag_tables(unchanged, cut)
+        self.branch.tag_tables(unchanged, cut, properties)
         how = "in one commit" if at_once else "one after another"
         logger.info(f"Published {', '.join(sorted(map(_get_name, names)))} {how}, as {cut}")
         return {change.table for change in changes}
@@ -159,6 +172,11 @@ class Build:
                 failures = expire_after_publication(model, self.branch.origin, spark, readers)
                 for part, text in failures.items():
                     logger.warning(format_upkeep_warning(table, part, text))
+
+
+def _list_tests(manifest: Any) -> list[str]:
+    """Lists the ids of all tests in the manifest."""
+    return [node.unique_id for node in manifest.nodes.values() if str(node.resource_type) == "test"]
 
 
 def build_operation_error(name: str) -> ConfigError:

@@ -139,6 +139,21 @@ def test_tables_of_a_cut_have_its_tag(lake: Lake) -> None:
     assert len(lake.metadata("a")["metadata-log"]) == 2
 
 
+def test_tables_get_properties_with_a_build(lake: Lake) -> None:
+    for name in "ab":
+        lake.write(lake.reader, name, 0)
+    branch = lake.begin()
+    lake.write(branch.reader, "a", 1)
+    a, b, c = (TableName("lake", "dwd", name) for name in "abc")
+    properties = {a: {"x": "1"}, b: {"x": "2"}}
+    assert "x" not in lake.metadata("a")["properties"]
+    branch.publish(branch.complete_tables(branch.list_changes(), CUT, properties))
+    branch.tag_tables([a, b, c], "", properties)
+    assert [lake.metadata(name)["properties"] for name in "ab"] == [{"x": "1"}, {"x": "2"}]
+    assert set(lake.metadata("a")["refs"]) == {"main", CUT}
+    assert set(lake.metadata("b")["refs"]) == {"main"}
+
+
 def test_a_conflict_publishes_nothing(lake: Lake) -> None:
     lake.write(lake.reader, "a", 0)
     branch = lake.begin()
