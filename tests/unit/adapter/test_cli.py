@@ -73,6 +73,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch, shop) -> list[tuple[Any, ...]]:
 
     module = types.ModuleType(PROJECT)
     module.load_project = load_project  # type: ignore[attr-defined]
+    module.map_models = lambda *_: {}  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return asked
 

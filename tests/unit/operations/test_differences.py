@@ -40,9 +40,9 @@ OTHER = replace(
 
 
 def test_a_difference_is_described_with_values_and_examples() -> None:
-    assert list(describe_diff(SAME, 40)) == ["lake.dev.orders beside lake.prod.orders", "  no differences"]
+    assert list(describe_diff(SAME, 40)) == ["lake.dev.orders beside lake.prod.orders: no differences"]
     assert list(describe_diff(OTHER, 40)) == [
-        "lake.dev.orders beside lake.prod.orders",
+        "lake.dev.orders beside lake.prod.orders (0.0 s)",
         "  rows: 1 added, 2 removed, 1,200 changed, of 2,000",
         "  column added: more (string)",
         "  column removed: old|one (int)",
