@@ -78,8 +78,8 @@ class Guard:
             refused = _check_user(scope, user)
         refused = refused or _check_content(self._settings, scope, headers)
         if refused is not None:
-            await refused(scope, receive, send)
             self._note_change(scope, user, b"", refused.status_code)
+            await refused(scope, receive, send)
             return
         limit = None if scope["path"] == EVENTS_PATH else self._settings.request_seconds
         started = time.monotonic()
@@ -113,6 +113,7 @@ class Guard:
 
     async def _answer_request(self, scope: Scope, receive: Receive, send: _Sender, user: User | None) -> None:
         body = b""
+        send.note_start = lambda status: self._note_change(scope, user, body, status)
         try:
             if scope["method"] not in SAFE_METHODS:
                 body, receive = await _read_whole_body(receive, self._settings.body_bytes)
@@ -123,8 +124,6 @@ class Guard:
             answer = to_unexpected_problem(error)
             if not send.has_started:
                 await answer(scope, receive, send)
-        finally:
-            self._note_change(scope, user, body, send.status)
 
 
 def _is_export(path: str) -> bool:
@@ -145,13 +144,13 @@ class _Sender:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.has_started = False
-        self.status = 0
+        self.note_start: Callable[[int], None] = lambda _: None
         self.renew_limit: Callable[[], None] = lambda: None
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.has_started = True
-            self.status = message["status"]
+            self.note_start(message["status"])
             message = {**message, "headers": [*message["headers"], *_HEADERS]}
         await self._send(message)
         self.renew_limit()
