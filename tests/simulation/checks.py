@@ -248,8 +248,17 @@ class Checks:
                 if any(change.table == name for change in one.changes):
                     self.report(f"{table} lacks transaction {one.number}, which was acknowledged")
 
+    def is_converged(self) -> bool:
+        """Whether all tables show all transactions."""
+        return not list(self._list_late())
+
     def check_converged(self, until: str) -> None:
         """All tables show all transactions."""
+        for text in self._list_late():
+            self.report(f"{text} {until}")
+
+    def _list_late(self) -> Iterator[str]:
+        """Describes the tables that do not show all transactions."""
         last = len(self.world.source.transactions)
         rows = {table: self.world.source.rows_after(name, last) for name, table in INGESTED.items()}
         for table in READS:
@@ -258,12 +267,12 @@ class Checks:
             try:
                 seen = read_as_readers(self.world.lake, self.world.lake.pointers, table.schema, table.name)
             except Unreadable as error:
-                self.report(f"a reader could not read {error}")
+                yield f"a reader could not read {error}"
                 continue
             shown = seen[0] if seen else {}
             is_empty = seen is None and not rows[table]
             if not is_empty and shown != rows[table]:
-                self.report(f"{table} is not up to date {until}: {difference(shown, rows[table])}")
+                yield f"{table} is not up to date ({difference(shown, rows[table])})"
 
     def check_files(self) -> None:
         """No file is left that no snapshot has, and none is missing."""

