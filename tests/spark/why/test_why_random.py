@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
@@ -11,7 +12,6 @@ import pytest
 
 from arctic_runtime.model.row_trail import RowChange
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.why.trail import RowSearch
 from tests.spark.warehouse import Warehouse
 
@@ -125,9 +125,30 @@ def compute_row(lake: Warehouse, models: list[Model], landed: Landed, key: Any) 
     return [row.asDict() for row in rows]
 
 
+def pick_changed_keys(lake: Warehouse, model: Model, random: Random) -> list[Any]:
+    """Keys of rows in random order, first those that changed most often."""
+    (part,) = model.config.primary_key
+    counts = Counter(row[part] for row in lake.log(model))
+    return sorted(counts, key=lambda key: (-counts[key], random.random()))
+
+
+def judge_change(lake: Warehouse, models: list[Model], shop: Shop, change: RowChange, where: str) -> None:
+    """Computes a row from all events up to its change, and from the same events without those of its trail."""
+    (value,) = change.key.values()
+    assert change.is_proven, where
+    leaves = set(list_leaves(change))
+    assert leaves, where
+    end = shop.find_end(max(row[-2] for _, row in leaves))
+    later = {name: [row for row in rows if row[-2] <= end] for name, rows in shop.landed.items()}
+    rest = {name: [row for row in rows if (f"{name}_landed", row) not in leaves] for name, rows in later.items()}
+    now, before = (compute_row(lake, models, part, value) for part in (later, rest))
+    assert now == ([] if change.after is None else [dict(change.after)]), where
+    assert before == ([] if change.before is None else [dict(change.before)]), where
+
+
 @pytest.mark.parametrize(
     ("seed", "tops", "judged"),
-    [(1, 1, 3), *(pytest.param(seed, 3, 6, marks=pytest.mark.slow) for seed in range(2, 8))],
+    [(1, 1, 1), *(pytest.param(seed, 3, 6, marks=pytest.mark.slow) for seed in range(2, 8))],
 )
 def test_a_row_is_as_before_without_the_events_of_its_trail(lake: Warehouse, seed: int, tops: int, judged: int) -> None:
     random = Random(seed)
@@ -157,26 +178,13 @@ def test_a_row_is_as_before_without_the_events_of_its_trail(lake: Warehouse, see
         for model in models:
             lake.run(model)
     search = RowSearch(lake.reader, lake.spark, {model.table: model for model in models})
-    found = 0
     for model in top_models:
-        keys = lake.spark.table(quote_name(*model.table.changes.parts)).select(*model.config.primary_key).distinct()
-        for (value,) in random.sample(sorted(map(tuple, keys.collect())), min(judged, keys.count())):
+        found = 0
+        for value in pick_changed_keys(lake, model, random):
             for change in search.trace_row(model, [str(value)]).changes:
-                if change.run is None or change.run.mode != "incremental":
-                    continue
-                where = f"seed {seed}, {model.sql}, key {value}: {change}"
-                assert change.is_proven, where
-                leaves = set(list_leaves(change))
-                assert leaves, where
-                then = max(row[-2] for _, row in leaves)
-                later = {
-                    name: [row for row in rows if row[-2] <= shop.find_end(then)] for name, rows in shop.landed.items()
-                }
-                rest = {
-                    name: [row for row in rows if (f"{name}_landed", row) not in leaves] for name, rows in later.items()
-                }
-                now, before = (compute_row(lake, [middle_model, model], part, value) for part in (later, rest))
-                assert now == ([] if change.after is None else [dict(change.after)]), where
-                assert before == ([] if change.before is None else [dict(change.before)]), where
-                found += 1
-    assert found
+                if change.run is not None and change.run.mode == "incremental" and found < judged:
+                    judge_change(lake, [middle_model, model], shop, change, f"seed {seed}, {model.sql}: {change}")
+                    found += 1
+            if found == judged:
+                break
+        assert found, f"seed {seed}: no run after the first one changed {model.table}"
