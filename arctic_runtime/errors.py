@@ -49,12 +49,12 @@ class ArcticError(Exception):
         actual: str | None = None,
         fix: str | None = None,
     ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.where = where
-        self.expected = expected
-        self.actual = actual
-        self.fix = fix
+        super().__init__(_make_printable(message))
+        self.message = _make_printable(message)
+        self.where = where and _make_printable(where)
+        self.expected = expected and _make_printable(expected)
+        self.actual = actual and _make_printable(actual)
+        self.fix = fix and _make_printable(fix)
 
     def __str__(self) -> str:
         parts = (f"  {_LABELS[name]}: {text}" for name, text in self.details.items())
@@ -65,6 +65,11 @@ class ArcticError(Exception):
         """Parts besides the message that are not None, by field name: `where`, `expected`, `actual`, `fix`."""
         parts = {"where": self.where, "expected": self.expected, "actual": self.actual, "fix": self.fix}
         return {name: text for name, text in parts.items() if text is not None}
+
+
+def _make_printable(text: str) -> str:
+    """Returns a text with halves of surrogate pairs, which no terminal, file or database takes, as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class ConfigError(ArcticError):

@@ -214,7 +214,7 @@ def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[Declare
             values[key] = read(key, known.pop(key)) if key in known else default
         except ConfigError as error:
             wrong.append(str(error))
-    policy = values.pop("schema_changes")
+    policy = values.pop("schema_changes", "safe")
     schema = values.get("table_schema") or read_default_schema(str(connector), known)
     reports_key = connector in _DATABASES
     read_tables = [_read_table(table, policy, schema, reports_key, wrong) for table in tables]
@@ -251,7 +251,12 @@ def _read_table(
     meta = dict(declared.meta)
     full = declared.name_in_source(schema)
     meta.pop("source_table", None)
-    chosen = meta.pop("schema_changes", policy)
+    chosen = policy
+    if "schema_changes" in meta:
+        try:
+            chosen = _read_policy("schema_changes", meta.pop("schema_changes"))
+        except ConfigError as error:
+            wrong.append(f"table {declared.name}: {error}")
     for key in meta:
         if key not in _TABLE_KEYS:
             wrong.append(f"table {declared.name}: unknown key `{key}`{suggest_nearest(key, _TABLE_KEYS)}")

@@ -16,7 +16,7 @@ STAGED_SUFFIX = "__snapshot"
 CURRENT_SUFFIX = "_current"
 CHANGES_VIEW_SUFFIX = "_cdf"
 
-_REFUSED = re.compile(r"[/\\\x00-\x1f\x7f]")
+_REFUSED = re.compile(r"[/\\\x00-\x1f\x7f\ud800-\udfff]")
 _ESCAPED = re.compile(r"[%.`()$]")
 _LEVEL = re.compile(r"`(?:[^`]|``)+`|\w+")
 _NAME = re.compile(rf"(?:(?:{_LEVEL.pattern})\.){{0,2}}(?:{_LEVEL.pattern})")
@@ -27,7 +27,8 @@ _CHANGES_VIEW = re.compile(r"`changes\(((?:[^`()]|``)*)\)`")
 class TableName:
     """A table name of three levels; each is plain text, which must be quoted in SQL.
 
-    Raises ConfigError if a level is empty, is `.` or `..`, or contains a slash, a backslash or a control character.
+    Raises ConfigError if a level is empty, is `.` or `..`, or contains a slash, a backslash, a control character or
+    half of a surrogate pair.
     """
 
     catalog: str

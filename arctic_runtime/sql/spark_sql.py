@@ -64,9 +64,9 @@ class Parser(SparkParser):
     }
     UNARY_PARSERS: ClassVar = {
         **SparkParser.UNARY_PARSERS,
-        TokenType.PLUS: lambda self: exp.Anonymous(this="POSITIVE", expressions=[self._parse_unary()]),
+        TokenType.PLUS: lambda self: exp.Anonymous(this="POSITIVE", expressions=[self._require(self._parse_unary())]),
         TokenType.DASH: lambda self: self._parse_negative(),
-        TokenType.NOT: lambda self: exp.Not(this=_as_operand(self._parse_equality())),
+        TokenType.NOT: lambda self: exp.Not(this=_as_operand(self._require(self._parse_equality()))),
     }
     JOINS_HAVE_EQUAL_PRECEDENCE: ClassVar = False
     TERM: ClassVar = {TokenType.DASH: exp.Sub, TokenType.PLUS: exp.Add, TokenType.DPIPE: exp.DPipe}
@@ -85,9 +85,15 @@ class Parser(SparkParser):
     def _parse_negative(self) -> exp.Expr | None:
         """Parses the operand of a unary minus; directly before a number, the minus binds tighter than any operator."""
         if not self._match(TokenType.NUMBER):
-            return exp.Neg(this=self._parse_unary())
+            return exp.Neg(this=self._require(self._parse_unary()))
         number = exp.Neg(this=exp.Literal(this=self._prev.text, is_string=False))
         return self._parse_column_ops(number)
+
+    def _require(self, operand: exp.Expr | None) -> exp.Expr | None:
+        """Returns the operand of an operator; raises ParseError, by the level of errors, if there is none."""
+        if operand is None:
+            self.raise_error("The operand of an operator is missing")
+        return operand
 
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
         expression = self._parse_typed_literal() or super()._parse_type(parse_interval, fallback_to_identifier)

@@ -97,3 +97,11 @@ def test_a_part_by_hand_is_noticed() -> None:
         'raise ConfigError(\n    f"{x} is missing.\\n  found: {y}"\n)\nraise ConfigError("plain", fix="found: it")'
     )
     assert _list_labelled_lines(tree, {"ConfigError"}) == [1]
+
+
+def test_half_of_a_surrogate_pair_is_shown_as_an_escape() -> None:
+    """No terminal, file or database takes it as it is, so that its error would hide this one."""
+    error = ConfigError("no \ud800", where="a\udfff", actual="\ud83d\ude00"[:1])
+    assert str(error) == "no \\ud800\n  where: a\\udfff\n  found: \\ud83d"
+    assert error.message == "no \\ud800"
+    assert error.details == {"where": "a\\udfff", "actual": "\\ud83d"}

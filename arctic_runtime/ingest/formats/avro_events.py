@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.formats.avro_columns import build_avro_column
 from arctic_runtime.ingest.formats.avro_connect import to_connect_schema
 from arctic_runtime.ingest.formats.avro_schema import SCHEMA_ID, AvroSchema, AvroType, strip_null
@@ -21,6 +20,7 @@ from arctic_runtime.ingest.formats.event_format import (
     Format,
     SourceColumn,
     SourceSchema,
+    read_event_object,
 )
 
 FindSchema = Callable[[int], AvroSchema]
@@ -55,15 +55,28 @@ def _read_event_schema(
     find_schema: FindSchema, events: EventFormat, build: _Build, event: str, key: str | None, declared: Declared
 ) -> SourceSchema | None:
     """Returns the schema that the SCHEMA_ID of an event and that of its key stand for; None if the event has none."""
-    value_id = json.loads(event).get(SCHEMA_ID)
+    value_id = read_event_object(event).get(SCHEMA_ID)
     if value_id is None:
         return None
 
     def find_key() -> AvroType | None:
-        key_id = json.loads(key).get(SCHEMA_ID) if key else None
+        key_id = read_event_object(key).get(SCHEMA_ID)
         return None if key_id is None else find_schema(key_id).root
 
-    return build(events, find_schema(value_id).root, find_key, declared)
+    value = find_schema(value_id)
+    check_record(value)
+    return build(events, value.root, find_key, declared)
+
+
+def check_record(schema: AvroSchema) -> None:
+    """Raises SourceError if the messages of a schema are no records."""
+    if schema.root["type"] != "record":
+        raise SourceError(
+            f"Messages of Kafka have the Avro schema {schema.id}, which is no record, and a row needs fields.",
+            expected="a record",
+            actual=str(schema.root["type"]),
+            fix="read topics of records, or change the schema",
+        )
 
 
 def _build_debezium_schema(

@@ -97,7 +97,8 @@ class _Resolver:
             return {"type": "union", "branches": [self.resolve_type(branch, namespace) for branch in written]}
         kind = written["type"]
         if not isinstance(kind, str):
-            return {**written, **self.resolve_type(kind, namespace)}
+            return {**_strip_odd_attributes(written), **self.resolve_type(kind, namespace)}
+        written = _strip_odd_attributes(written)
         if kind in _NAMED:
             return self._define_named(written, namespace)
         if kind == "array":
@@ -119,6 +120,7 @@ class _Resolver:
         name = str(written["name"])
         own = name.rpartition(".")[0] if "." in name else str(written.get("namespace", namespace) or "")
         full = name if "." in name or not own else f"{own}.{name}"
+        _check_definition(full, written)
         defined = {**written, "name": full}
         if written["type"] in ("record", "error"):
             self._open.add(full)
@@ -128,6 +130,36 @@ class _Resolver:
             defined |= {"type": "record", "fields": fields}
         self._known[full] = defined
         return defined
+
+
+_ATTRIBUTES: Mapping[str, type | tuple[type, ...]] = {
+    "logicalType": str,
+    "connect.name": str,
+    "connect.type": str,
+    "connect.parameters": Mapping,
+}
+
+
+def _strip_odd_attributes(written: AvroType) -> AvroType:
+    """Leaves out attributes that are not what their names say, and incomplete decimals, as Avro demands."""
+    kept = {name: value for name, value in written.items() if isinstance(value, _ATTRIBUTES.get(name, object))}
+    is_whole = all(type(kept.get(part, 0)) is int for part in ("precision", "scale")) and "precision" in kept
+    if kept.get("logicalType") == "decimal" and not is_whole:
+        del kept["logicalType"]
+    return kept
+
+
+def _check_definition(name: str, written: AvroType) -> None:
+    """Raises _Refused if a named type has fields without names, symbols that are no texts, or a size that is none."""
+    match written["type"]:
+        case "enum":
+            is_sound = all(isinstance(symbol, str) for symbol in written["symbols"])
+        case "fixed":
+            is_sound = type(written["size"]) is int and written["size"] >= 0
+        case _:
+            is_sound = all(isinstance(one["name"], str) for one in written["fields"])
+    if not is_sound:
+        raise _Refused(f"{name} is not defined as Avro demands")
 
 
 def _check_twins(record: str, names: Sequence[str]) -> None:

@@ -15,13 +15,19 @@ Source: Canal's FlatMessage, MQMessageUtils, LogEventConvert and RowsLogBuffer (
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from arctic_runtime.ingest.formats.declared import build_source_schema
-from arctic_runtime.ingest.formats.event_format import Declared, EventFormat, Format, SourceSchema
+from arctic_runtime.ingest.formats.event_format import (
+    Declared,
+    EventFormat,
+    Format,
+    SourceSchema,
+    build_malformed_error,
+    read_event_object,
+)
 from arctic_runtime.ingest.formats.mysql_types import Rendering, build_mysql_column
 
 _NO_ROWS = (
@@ -94,9 +100,12 @@ def read_schema(rendering: Rendering, event: str, key: str | None, declared: Dec
 
     `key`, the event's key, is not used. Types in `declared`, by column name, replace those of the event.
     """
-    message = json.loads(event)
+    message = read_event_object(event)
     types = message.get("mysqlType")
     if not isinstance(types, Mapping) or not types:
         return None
-    texts = {name: declared.get(name, text or "") for name, text in types.items()}
-    return declare_schema(rendering, texts, message.get("pkNames") or ())
+    key_names = message.get("pkNames") or []
+    if not isinstance(key_names, list) or not all(isinstance(name, str) for name in key_names):
+        raise build_malformed_error(str(message.get("table")), f"`pkNames` is {key_names!r}")
+    texts = {name: declared.get(name, str(text or "")) for name, text in types.items()}
+    return declare_schema(rendering, texts, key_names)

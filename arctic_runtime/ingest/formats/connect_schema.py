@@ -5,12 +5,13 @@ Source: the documentation of Debezium's connectors, "data type mappings", versio
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
 from typing import Any
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn, SourceSchema
+from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn, SourceSchema, build_malformed_error
 
 ConnectSchema = Mapping[str, Any]
 """A schema as JsonConverter writes it: `type`, and if they apply `name`, `field`, `parameters`, `fields`, `items`."""
@@ -29,6 +30,16 @@ SOURCE_LENGTH, SOURCE_SCALE = "__debezium.source.column.length", "__debezium.sou
 
 _PRECISION = "connect.decimal.precision"
 
+_SHAPE: Mapping[str, tuple[Any, Any]] = {
+    "type": (str, None),
+    "name": ((str, NoneType), None),
+    "fields": ((list, NoneType), None),
+    "parameters": ((Mapping, NoneType), None),
+}
+"""The kinds of a schema's parts, and the values that stand for parts that are absent."""
+
+_NUMBER = re.compile(r"-?[0-9]{1,10}")
+
 
 def build_source_schema(
     table: str,
@@ -41,22 +52,42 @@ def build_source_schema(
 
     `key` is None for a table without a key. `decimals` is the encoding of decimals in the events: `plain` for numbers,
     `base64_decimal` for Connect's default. `chosen` has the columns that the user declares, by name; they replace those
-    of the schema. Raises ConfigError that names all other columns whose values can't be kept exactly.
+    of the schema. Raises ConfigError that names all other columns whose values can't be kept exactly, or if one of the
+    schemas is none of Connect.
     """
     wrong: list[str] = []
-    fields = _get_row_schema(table, value)["fields"]
+    for schema in (value, *([] if key is None else [key])):
+        _check_shape(table, schema)
+    fields = _get_row_schema(table, value).get("fields") or ()
     columns = tuple(chosen.get(field["field"]) or _build_column(field, decimals, wrong) for field in fields)
     if wrong:
         raise ConfigError(
             f"table {table} has columns that can't be ingested:\n" + "\n".join(f"  - {refusal}" for refusal in wrong),
             fix="exclude these columns, with the Debezium property `column.exclude.list`",
         )
-    return SourceSchema(columns, tuple(field["field"] for field in key["fields"]) if key else ())
+    return SourceSchema(columns, tuple(field["field"] for field in key.get("fields") or ()) if key else ())
+
+
+def _check_shape(table: str, schema: Any, is_field: bool = False) -> None:
+    """Raises ConfigError if a schema, or a schema inside of it, is not built as JsonConverter builds schemas."""
+    is_sound = isinstance(schema, Mapping) and all(
+        isinstance(schema.get(name, default), kind) for name, (kind, default) in _SHAPE.items()
+    )
+    if not is_sound or (is_field and not isinstance(schema.get("field"), str)):
+        raise build_malformed_error(table, f"{schema!r:.200} in the place of a schema of Kafka Connect")
+    if schema["type"] == "array":
+        _check_shape(table, schema.get("items"))
+    for field in schema.get("fields") or ():
+        _check_shape(table, field, is_field=True)
+    parameters = schema.get("parameters") or {}
+    for name in (*_NUMBERS.get(schema.get("name"), ()), SOURCE_LENGTH, SOURCE_SCALE):
+        if parameters.get(name) is not None and not _NUMBER.fullmatch(str(parameters[name])):
+            raise build_malformed_error(table, f"{parameters[name]!r:.200} in the place of a number ({name})")
 
 
 def _get_row_schema(table: str, value: ConnectSchema) -> ConnectSchema:
     """Returns the schema of a row from the schema of an event (`value`); raises ConfigError if the event has no row."""
-    for field in value.get("fields", ()):
+    for field in value.get("fields") or ():
         if field.get("field") in ("after", "before") and field.get("type") == "struct":
             row: ConnectSchema = field
             return row
@@ -85,10 +116,10 @@ def _get_element_schema(field: ConnectSchema) -> ConnectSchema:
     Their database type is that of the array without its prefix `_`: `int4` for the array type `_int4`.
     """
     items = field["items"]
-    parameters = dict(field.get("parameters", {}))
+    parameters = dict(field.get("parameters") or {})
     if SOURCE_TYPE in parameters:
         parameters[SOURCE_TYPE] = parameters[SOURCE_TYPE].removeprefix("_")
-    return {**items, "parameters": {**parameters, **items.get("parameters", {})}}
+    return {**items, "parameters": {**parameters, **(items.get("parameters") or {})}}
 
 
 def _get_width(field: ConnectSchema) -> int | None:
@@ -96,7 +127,7 @@ def _get_width(field: ConnectSchema) -> int | None:
 
     Values are padded to this width, since Debezium leaves out the zero bytes at their end.
     """
-    length = field.get("parameters", {}).get("length") if field.get("name") == _BITS else None
+    length = (field.get("parameters") or {}).get("length") if field.get("name") == _BITS else None
     return None if length is None else (int(length) + 7) // 8
 
 
@@ -117,7 +148,7 @@ def _map_connect_type(schema: ConnectSchema, decimals: Encoding) -> MappedType:
 
 
 def _map_decimal(schema: ConnectSchema, encoding: Encoding) -> MappedType:
-    parameters = schema.get("parameters", {})
+    parameters = schema.get("parameters") or {}
     digits = parameters.get(_PRECISION) or _DIGITS.get(_get_source_type(schema))
     if (kind := _choose_decimal_type(digits, parameters.get("scale", "0"))) is not None:
         return kind, encoding
@@ -150,7 +181,7 @@ def _map_text(schema: ConnectSchema) -> MappedType:
         return "string", "plain"
     if source == "MONEY":
         return f"decimal({_DIGITS[source]},2)", "plain"
-    parameters = schema.get("parameters", {})
+    parameters = schema.get("parameters") or {}
     kind = _choose_decimal_type(parameters.get(SOURCE_LENGTH), parameters.get(SOURCE_SCALE))
     return ("string", "decimal_text") if kind is None else (kind, "plain")
 
@@ -180,7 +211,7 @@ def _refuse_nested_array(schema: ConnectSchema) -> MappedType:
 
 def _get_source_type(schema: ConnectSchema) -> str:
     """Returns the column's database type in upper case; empty if the schema does not contain it."""
-    return str(schema.get("parameters", {}).get(SOURCE_TYPE, "")).upper()
+    return str((schema.get("parameters") or {}).get(SOURCE_TYPE, "")).upper()
 
 
 def _describe_schema(schema: ConnectSchema) -> str:
@@ -222,6 +253,9 @@ _PLAIN: Mapping[str, _Rule] = {
 
 _DEBEZIUM, _CONNECT = "io.debezium", "org.apache.kafka.connect.data"
 _BITS = f"{_DEBEZIUM}.data.Bits"
+
+_NUMBERS: Mapping[str | None, tuple[str, ...]] = {_BITS: ("length",), _DECIMAL: ("scale", _PRECISION)}
+"""Parameters that have to be numbers, by the name of a logical type."""
 
 _LOGICAL: Mapping[str, _Rule] = {
     f"{_DEBEZIUM}.time.Date": ("date", "epoch_days"),

@@ -5,14 +5,21 @@ Source: the documentation of Debezium's connectors, "change event values", versi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from arctic_runtime.ingest.formats.connect_schema import build_source_schema
 from arctic_runtime.ingest.formats.declared import AS_TEXT, build_declared_column, build_declared_schema
-from arctic_runtime.ingest.formats.event_format import Declared, EventFormat, Format, SourceSchema, nest_in_envelope
+from arctic_runtime.ingest.formats.event_format import (
+    Declared,
+    EventFormat,
+    Format,
+    SourceSchema,
+    nest_in_envelope,
+    read_event_object,
+)
 from arctic_runtime.model.sources.unavailable import list_marker_texts
 
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -72,11 +79,19 @@ def read_schema(event: str, key: str | None, declared: Declared) -> SourceSchema
 
     Types in `declared`, by column name, replace those of the event.
     """
-    message = json.loads(event)
+    message = read_event_object(event)
     schema = message.get("schema")
     if not isinstance(schema, Mapping):
         return None
-    of_key = json.loads(key).get("schema") if key else None
-    table = ((message.get("payload") or {}).get("source") or {}).get("table") or schema.get("name")
+    table = _find_table(message) or schema.get("name")
     chosen = {name: build_declared_column(name, text, ENCODINGS) for name, text in declared.items()}
+    of_key = read_event_object(key).get("schema")
     return build_source_schema(str(table), schema, of_key, "base64_decimal", chosen)
+
+
+def _find_table(message: Mapping[str, Any]) -> object:
+    """Returns the name of an event's table, in its payload's source; None if the event does not have it."""
+    part: object = message
+    for name in ("payload", "source", "table"):
+        part = part.get(name) if isinstance(part, Mapping) else None
+    return part

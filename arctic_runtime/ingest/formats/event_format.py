@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
+
+from arctic_runtime.errors import ConfigError
 
 Encoding = Literal[
     "plain",
@@ -98,12 +101,16 @@ class SourceSchema:
     """The columns of a table in a source, and the names of its primary key's columns; `key` is empty if it has none.
 
     If `is_key_chosen`, the user chose a key that is not the source's own, so the source does not mark updates that
-    change the key.
+    change the key. Raises ConfigError for a name that no table can store.
     """
 
     columns: tuple[SourceColumn, ...]
     key: tuple[str, ...] = ()
     is_key_chosen: bool = False
+
+    def __post_init__(self) -> None:
+        for name in (*(column.name for column in self.columns), *self.key):
+            _check_column_name(name)
 
 
 @dataclass(frozen=True)
@@ -173,6 +180,37 @@ class Format:
     events: EventFormat
     declare: Callable[[Declared, Sequence[str]], SourceSchema]
     read_event_schema: Callable[[str, str | None, Declared], SourceSchema | None] | None = None
+
+
+def read_event_object(text: str | None) -> Mapping[str, Any]:
+    """Parses the JSON of an event or a key; empty for a text that is no JSON object, which has no schema."""
+    try:
+        value = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, Mapping) else {}
+
+
+def build_malformed_error(table: str, what: str) -> ConfigError:
+    """Builds the error for an event whose schema is not built as the format says; `what` names the wrong part."""
+    return ConfigError(
+        f"table {table}: the schema in an event can't be read.",
+        actual=what,
+        fix="see which program writes these events; `columns` of the dbt source declare a schema in its place",
+    )
+
+
+def _check_column_name(name: str) -> None:
+    try:
+        is_storable = bool(name.encode())
+    except (AttributeError, UnicodeEncodeError):
+        is_storable = False
+    if not is_storable:
+        raise ConfigError(
+            f"{name!r} can't be the name of a column.",
+            expected="a text of at least one character",
+            fix="rename the column at the source, or exclude it",
+        )
 
 
 def nest_in_envelope(events: EventFormat, envelope: str) -> EventFormat:

@@ -107,7 +107,8 @@ def read_format(source: IngestSource) -> Format:
     written = source.connection.get("format", "debezium")
     if isinstance(written, Mapping) and len(written) == 1:
         ((name, options),) = written.items()
-        return make_format(str(name), options or {})
+        if options is None or isinstance(options, Mapping):
+            return make_format(str(name), options or {})
     if not isinstance(written, str):
         raise ConfigError(
             f"source {source.name}: `format` must be one of {', '.join(FORMATS)}, alone or with its options, "

@@ -48,6 +48,12 @@ _HEADERS = tuple(
     }.items()
 )
 
+_MOST_DIGITS = 18
+"""Digits of a length that are read; a longer number is above every limit."""
+
+Check = Callable[[HttpSettings, Scope, Headers], Response | None]
+"""Checks a request by its path and headers; returns the response that refuses it, or None if it is allowed."""
+
 
 class Guard:
     """Middleware that refuses requests that break a rule, limits their size and time, and adds security headers.
@@ -202,7 +208,7 @@ def _check_origin(scope: Scope, headers: Headers) -> Response | None:
     if scope["method"] in SAFE_METHODS:
         return None
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-    is_own = origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    is_own = origin is None or _get_netloc(origin).lower() == headers.get("host", "").lower()
     if is_own and site in (None, "same-origin", "none"):
         return None
     return build_problem(
@@ -236,7 +242,7 @@ def _check_content(settings: HttpSettings, scope: Scope, headers: Headers) -> Re
     if scope["method"] in SAFE_METHODS:
         return None
     length = headers.get("content-length", "0")
-    if length.isdecimal() and int(length) > settings.body_bytes:
+    if length.isdecimal() and (len(length) > _MOST_DIGITS or int(length) > settings.body_bytes):
         return _build_too_large_response(settings)
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if scope["method"] == "DELETE" or kind == "application/json":
@@ -249,6 +255,14 @@ def _check_content(settings: HttpSettings, scope: Scope, headers: Headers) -> Re
 
 def _build_too_large_response(settings: HttpSettings) -> Response:
     return build_problem(413, ArcticError(f"The body has more than {settings.body_bytes:,} bytes, which is the limit."))
+
+
+def _get_netloc(origin: str) -> str:
+    """Returns host and port of an Origin header; "" if the header is malformed, which no host is."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def _strip_port(host: str) -> str:

@@ -26,6 +26,8 @@ _AT = "arctic_at"
 
 _LOGGED_STATES = ("running", "done", "failed", "cancelled")
 _MASK = "***"
+_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
+"""Escapes of JSON for characters that end a line, or that a terminal obeys, and that JSON has as they are."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -52,7 +54,8 @@ class JsonFormatter(logging.Formatter):
             if record.exc_info[1] is not None:
                 line |= self._mask_value(get_error_details(record.exc_info[1]))
             line["trace"] = self._mask_value(self.formatException(record.exc_info))
-        return json.dumps(line, ensure_ascii=False, default=str)
+        text = json.dumps(line, ensure_ascii=False, default=str).translate(_ESCAPES)
+        return text.encode("utf-8", "backslashreplace").decode()
 
     def _mask_value(self, value: Any) -> Any:
         """Returns the value with secrets masked, including those in nested mappings and lists."""

@@ -44,6 +44,7 @@ def connected(connector: str, **settings: Any) -> Any:
         ({"servers": "a:1", "user": "me", "password_env": "NOT_SET_HERE"}, "NOT_SET_HERE"),
         ({"servers": "a:1", "format": "rows", "topics": {"orders": "t", "items": "t"}}, "share the topic t"),
         ({"servers": "a:1", "format": "avro"}, "Unknown format: avro"),
+        ({"servers": "a:1", "format": {"rows": ["op"]}}, "`format` must be one of"),
         ({"servers": "a:1", "schema_registry": "registry:8081"}, "must be one URL"),
         ({"servers": "a:1", "schema_registry": {"user": "me"}}, "no `url`(?s:.*)user, password, password_env"),
         ({"servers": "a:1", "schema_registry": 8081}, "no `url`"),

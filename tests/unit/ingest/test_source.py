@@ -47,3 +47,10 @@ def test_a_table_without_a_key_is_one_table_however_merges_are_configured() -> N
     model = table_of("postgresql", merge="on_read", partition_by=["days(at)"]).to_model(())
     assert model.base == model.table
     assert [str(transform) for transform in model.config.partition_by] == ["days(at)"]
+
+
+def test_a_policy_of_schema_changes_that_is_unknown_is_named_with_all_other_errors() -> None:
+    declared = DeclaredTable("log", "log", "ods", "lake", {"schema_changes": "saf", "nodez": 4}, ())
+    with pytest.raises(ConfigError, match=r"(?s)evolv.*table log: `schema_changes: saf`.*did you mean.*nodez"):
+        read_source("shop", {"connector": "kafka", "schema_changes": "evolv"}, [declared])
+    assert table_of("kafka", schema_changes="evolve").schema_changes == "evolve"

@@ -34,6 +34,8 @@ def test_columns_have_their_other_names_and_nothing_else_changes(check: str, exp
     [
         ("ide > 0", "expected: one of id, from, .*\n  found: ide"),
         ("id >", "is not a predicate"),
+        ("-", "is not a predicate"),
+        ("not", "is not a predicate"),
         ("id in (select id from other)", "has a subquery"),
         ("select 1", "is not a predicate"),
         ("drop table x", "is not a predicate"),

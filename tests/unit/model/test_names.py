@@ -77,7 +77,7 @@ def test_other_names_are_never_taken_for_changes(sql: str) -> None:
     assert list_changes_read(sql) == ()
 
 
-@pytest.mark.parametrize("part", ["", ".", "..", "a/b", "/", "a\\b", "a\nb", "\x00", "a\x7f"])
+@pytest.mark.parametrize("part", ["", ".", "..", "a/b", "/", "a\\b", "a\nb", "\x00", "a\x7f", "a\ud800"])
 @pytest.mark.parametrize("place", range(3))
 def test_a_part_that_no_catalog_can_keep_is_refused(part: str, place: int) -> None:
     parts = ["lake", "dwd", "orders"]

@@ -60,6 +60,18 @@ def test_a_truncated_jar_is_resolved_again(resolve: Callable[[bytes | None], lis
     assert len(runs) == 2
 
 
+def test_a_jar_whose_bytes_were_changed_is_resolved_again(resolve: Callable[[bytes | None], list[Path]]) -> None:
+    """Its size is as before, so that only its SHA-256 tells; a file that nobody wrote to is read once."""
+    resolve(CONTENT)
+    (path,) = jars.resolve_jar_paths()
+    path.write_bytes(CONTENT[::-1])
+    os.utime(path, ns=(1, 1))
+    assert jars.resolve_jar_paths() == (path,)
+    assert path.read_bytes() == CONTENT
+    assert jars.resolve_jar_paths() == (path,)
+    assert path.with_suffix(".verified").exists()
+
+
 def test_a_jar_with_other_contents_is_refused_and_not_kept(
     resolve: Callable[[bytes | None], list[Path]],
 ) -> None:

@@ -113,3 +113,9 @@ def test_the_suffix_of_a_number_is_part_of_it() -> None:
 
 def test_literals_are_those_of_the_text() -> None:
     assert list_literals("select 'b', x from t where y = 1L -- 'c'\n and z = r'a'") == ["'b'", "1L", "r'a'"]
+
+
+@pytest.mark.parametrize("text", ["select -", "select + from t", "select not", "select 1 where not", "select 2 + -"])
+def test_an_operator_without_an_operand_is_no_sql(text: str) -> None:
+    with pytest.raises(NotMaintained, match="UNPARSED"):
+        parse_query(text)

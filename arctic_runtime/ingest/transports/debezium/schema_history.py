@@ -31,7 +31,8 @@ def select_tables(history: str, tables: Collection[str]) -> str:
 
 
 def _select_records(history: str, is_kept: Callable[[_Record], bool]) -> str:
-    return "".join(f"{line}\n" for line in history.splitlines() if line and is_kept(json.loads(line)))
+    # JSON may have other ends of lines inside of its texts, such as that of a column's comment.
+    return "".join(f"{line}\n" for line in history.split("\n") if line and is_kept(json.loads(line)))
 
 
 def _get_defined_table(change: _Record) -> str | None:

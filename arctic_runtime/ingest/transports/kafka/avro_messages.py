@@ -12,7 +12,7 @@ from collections.abc import Collection
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.formats.avro_events import check_record
 from arctic_runtime.ingest.formats.avro_schema import SCHEMA_ID, AvroSchema
 from arctic_runtime.ingest.transports.kafka.missing_jars import explain_missing_jars
 from arctic_runtime.ingest.transports.kafka.schema_registry import SchemaRegistry
@@ -53,7 +53,7 @@ class AvroMessages:
         rows = messages.select(build_schema_id(F.col(PAYLOAD))).distinct().collect()
         ids = frozenset(int(row[0]) for row in rows if row[0] is not None)
         for schema_id in sorted(ids):
-            _check_record(self._registry.get_schema(schema_id))
+            check_record(self._registry.get_schema(schema_id))
         return ids
 
     def decode_messages(self, messages: DataFrame, ids: Collection[int]) -> DataFrame:
@@ -76,16 +76,6 @@ class AvroMessages:
     def read_messages(self, messages: DataFrame) -> DataFrame:
         """Reads the schemas of messages and decodes them, like `find_ids` and `decode_messages`."""
         return self.decode_messages(messages, self.find_ids(messages))
-
-
-def _check_record(schema: AvroSchema) -> None:
-    if schema.root["type"] != "record":
-        raise SourceError(
-            f"Messages of Kafka have the Avro schema {schema.id}, which is no record, and a row needs fields.",
-            expected="a record",
-            actual=str(schema.root["type"]),
-            fix="read topics of records, or change the schema",
-        )
 
 
 def build_schema_id(message: Expression) -> Expression:

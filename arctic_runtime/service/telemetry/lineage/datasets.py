@@ -5,15 +5,19 @@ The names equal those that OpenLineage's Spark integration gives to Iceberg tabl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from arctic_runtime.catalog_kinds.registry import select_catalog_kind
 from arctic_runtime.model.names import TableName
 
 _SCHEMES: Mapping[str, str] = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
 """URL schemes of Hadoop clients, with the scheme that OpenLineage uses for the same object store."""
+
+
+_LOCATION = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?)?(.*)", re.DOTALL)
+"""Scheme, authority and path of a location; the path is plain text, in which `?` and `#` are parts of names."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +30,10 @@ class DatasetName:
 
 def name_by_location(location: str) -> DatasetName:
     """Returns the dataset name for a storage location such as `s3://bucket/warehouse/ods/orders`."""
-    url = urlsplit(location)
-    if url.scheme in ("", "file"):
-        return DatasetName("file", "/" + url.path.strip("/"))
-    scheme = _SCHEMES.get(url.scheme, url.scheme)
-    return DatasetName(f"{scheme}://{url.netloc}", url.path.strip("/") or "/")
+    scheme, authority, path = _LOCATION.fullmatch(location).groups("")  # type: ignore[union-attr]
+    if scheme.lower() in ("", "file"):
+        return DatasetName("file", "/" + path.strip("/"))
+    return DatasetName(f"{_SCHEMES.get(scheme.lower(), scheme.lower())}://{authority}", path.strip("/") or "/")
 
 
 def name_by_catalog(table: TableName, properties: Mapping[str, str]) -> DatasetName:

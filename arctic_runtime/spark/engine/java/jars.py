@@ -224,13 +224,14 @@ def get_cache_directory() -> Path:
 
 
 def resolve_jar_paths(wanted: Sequence[Jar] | None = None) -> tuple[Path, ...]:
-    """Returns the paths of the JARs `wanted`, by default `JARS`; downloads all if one is missing or incomplete.
+    """Returns the paths of the JARs `wanted`, by default `JARS`; downloads all if one is missing or has other bytes.
 
-    Raises ConfigError if they can't be downloaded, or if a file does not have the recorded SHA-256.
+    A file is read when it is new or was written to since its SHA-256 was compared. Raises ConfigError if they can't be
+    downloaded, or if a file does not have the recorded SHA-256.
     """
     wanted = JARS if wanted is None else wanted
     paths = tuple(_get_jar_path(jar) for jar in wanted)
-    if not all(_has_size(path, jar.size) for path, jar in zip(paths, wanted, strict=True)):
+    if not all(_is_verified(path, jar) for path, jar in zip(paths, wanted, strict=True)):
         _resolve_jars(wanted)
     return paths
 
@@ -345,11 +346,26 @@ def _get_jar_path(jar: Jar) -> Path:
     return get_cache_directory() / "jars" / jar.file_name
 
 
-def _has_size(path: Path, size: int) -> bool:
+def _is_verified(path: Path, jar: Jar) -> bool:
+    """Whether a file has the recorded SHA-256 of a JAR.
+
+    A mark beside the file says for which size and time of its last change that was compared, since reading all JARs
+    takes a third of a second.
+    """
     try:
-        return path.stat().st_size == size
-    except OSError:
+        status = path.stat()
+        if status.st_size != jar.size:
+            return False
+        mark, state = path.with_suffix(".verified"), f"{jar.sha256} {status.st_size} {status.st_mtime_ns}"
+        if mark.exists() and mark.read_text(encoding="utf-8") == state:
+            return True
+        if _hash_file(path) != jar.sha256:
+            return False
+        with contextlib.suppress(OSError):
+            mark.write_text(state, encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
         return False
+    return True
 
 
 def _hash_file(path: Path) -> str | None:

@@ -376,3 +376,40 @@ def test_messages_without_a_schema_tell_none() -> None:
 def test_formats_that_are_never_avro_are_refused(name: str, options: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build_avro_format(make_format(name, options), {}.__getitem__)
+
+
+@pytest.mark.parametrize("kind", ["long", {"type": "array", "items": "int"}, ["null", "int"]])
+@pytest.mark.parametrize("name", ["rows", "debezium"])
+def test_messages_that_are_no_records_are_refused(name: str, kind: Any) -> None:
+    with pytest.raises(SourceError, match="no record"):
+        tell(name, kind)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"type": "enum", "name": "E", "symbols": [1]},
+        {"type": "fixed", "name": "F", "size": "3"},
+        {"type": "fixed", "name": "F", "size": -1},
+        {"type": "record", "name": "S", "fields": [{"name": 7, "type": "int"}]},
+    ],
+)
+def test_a_type_that_is_not_defined_as_avro_demands_is_refused(kind: Any) -> None:
+    with pytest.raises(SourceError, match="not defined as Avro demands"):
+        parse(record(kind))
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"logicalType": ["decimal"]},
+        {"logicalType": "decimal"},
+        {"logicalType": "decimal", "precision": "9"},
+        {"logicalType": "decimal", "precision": 9, "scale": None},
+        {"connect.parameters": 7, "connect.name": 7, "connect.type": 7},
+    ],
+)
+def test_attributes_that_say_nothing_are_ignored(attributes: dict[str, Any]) -> None:
+    [field] = parse(record({"type": "bytes", **attributes})).root["fields"]
+    assert build_avro_column("a", field["type"]) == SourceColumn("a", "binary", "base64")
+    assert connect({"type": "bytes", **attributes}) == {"type": "bytes"}

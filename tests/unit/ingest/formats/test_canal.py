@@ -85,3 +85,16 @@ def test_events_without_rows_tell_no_schema(kind: str) -> None:
 def test_only_truncate_changes_rows_among_events_of_ddl() -> None:
     assert CANAL.changes["TRUNCATE"] == "truncate"
     assert {CANAL.changes[kind] for kind in ("CREATE", "ALTER", "ERASE", "RENAME", "CINDEX", "DINDEX")} == {"ignored"}
+
+
+@pytest.mark.parametrize("text", ["", "no JSON", "[1]", "null", "{}"])
+def test_an_event_that_is_no_object_tells_no_schema(text: str) -> None:
+    read_event_schema = build_canal_format().read_event_schema
+    assert read_event_schema is not None
+    assert read_event_schema(text, None, {}) is None
+
+
+@pytest.mark.parametrize("key", ["id", 7, {"id": 1}, ["id", 7]])
+def test_names_of_a_key_that_are_no_list_of_texts_are_refused(key: object) -> None:
+    with pytest.raises(ConfigError, match=r"orders: the schema in an event can't be read(?s:.*)pkNames"):
+        read_schema({**UPDATE, "pkNames": key})

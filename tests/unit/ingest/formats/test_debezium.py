@@ -58,3 +58,42 @@ def test_a_column_that_is_refused_can_be_declared() -> None:
 def test_events_without_a_schema_tell_none() -> None:
     assert read_schema(json.dumps({"schema": None, "payload": {}})) is None
     assert build_debezium_format().read_event_schema is None
+
+
+@pytest.mark.parametrize("text", ["", "no JSON", "[1]", "null", "7", '{"schema": [1]}', "'single'", "{" * 5000])
+def test_an_event_that_is_no_object_has_no_schema(text: str) -> None:
+    """It becomes a dead letter, and no error of the program."""
+    assert read_schema(text) is None
+
+
+@pytest.mark.parametrize("text", ["", "no JSON", "[1]", "null", "7"])
+def test_a_key_that_is_no_object_has_no_columns(text: str) -> None:
+    assert read_schema(event(DATE), text) == read_schema(event(DATE), None)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"type": "int64"},
+        {"field": 7, "type": "int64"},
+        {"field": "a"},
+        {"field": "a", "type": ["int64"]},
+        {"field": "a", "type": "int64", "name": {}},
+        {"field": "a", "type": "array"},
+        {"field": "a", "type": "array", "items": {}},
+        {"field": "a", "type": "bytes", "parameters": [1]},
+        {"field": "a", "type": "bytes", "name": "io.debezium.data.Bits", "parameters": {"length": "many"}},
+        {**decimal("a", "9"), "parameters": {"scale": "x"}},
+        {"field": "\ud800", "type": "int64"},
+        {"field": "", "type": "int64"},
+    ],
+)
+def test_a_schema_that_is_none_of_connect_is_refused(field: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"can't be read|can't be the name of a column"):
+        read_schema(event(field))
+
+
+def test_absent_parameters_may_be_null() -> None:
+    schema = read_schema(event({"field": "a", "type": "string", "name": None, "parameters": None}))
+    assert schema is not None
+    assert schema.columns[1] == SourceColumn("a", "string")

@@ -156,6 +156,8 @@ def test_where_others_are_served_any_address_is_a_name_of_the_service() -> None:
         {"Origin": "http://evil.example.com"},
         {"Origin": "null"},
         {"Origin": "http://localhost:1"},
+        {"Origin": "http://[::1"},
+        {"Origin": "http://[x]:y]"},
         {"Sec_Fetch_Site": "cross-site"},
         {"Sec_Fetch_Site": "same-site"},
     ],

@@ -214,3 +214,10 @@ def test_nothing_is_lost_at_the_end(lines: Lines) -> None:
     """The last events before the service ends are logged too."""
     events = [("job", refresh(str(number))) for number in range(50)]
     assert len(read_records(lines, *events)) == 50
+
+
+def test_no_text_ends_its_line_or_moves_the_cursor(lines: Lines) -> None:
+    log_message("a\u2028{}\x85\x9b2J\ud800")
+    assert len(lines.getvalue().splitlines()) == 1
+    assert lines.getvalue().isprintable() or lines.getvalue().rstrip("\n").isprintable()
+    assert lines.read_all()[0]["message"] == "a\u2028{}\x85\x9b2J\ud800"

@@ -81,7 +81,7 @@ def find_definition(known_definitions: Sequence[Definition], names: Sequence[str
 
 def _list_changes(history: str, schema: str, table: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yields the DDL of each statement about a table in `history`, with the definition that Debezium parsed from it."""
-    for line in history.splitlines():
+    for line in filter(None, history.split("\n")):
         record = json.loads(line)
         for change in record.get("tableChanges") or ():
             if [part.strip('"`') for part in re.findall(r'"[^"]*"|`[^`]*`|[^.]+', change["id"])] == [schema, table]:
@@ -139,7 +139,8 @@ def _parse_rename(tokens: Sequence[Token]) -> tuple[str, str] | None:
     if words[:2] != ["RENAME", "COLUMN"]:
         return None
     start = 4 if words[2:4] == ["IF", "EXISTS"] else 2
-    return (tokens[start].text, tokens[start + 2].text) if words[start + 1 : start + 2] == ["TO"] else None
+    is_whole = words[start + 1 : start + 2] == ["TO"] and len(tokens) > start + 2
+    return (tokens[start].text, tokens[start + 2].text) if is_whole else None
 
 
 def _get_unquoted_word(token: Token) -> str:

@@ -36,3 +36,8 @@ def test_records_are_kept_whose_statement_ended_before_a_place() -> None:
 def test_records_are_kept_that_define_a_table() -> None:
     assert list_kept_lines(select_tables(HISTORY, ["shop.a"])) == [2, 4]
     assert list_kept_lines(select_tables(HISTORY, ["shop.b.c", "other.a"])) == [3, 4]
+
+
+def test_a_record_ends_at_the_end_of_its_line_alone() -> None:
+    text = json.dumps({**RECORDS[2], "ddl": "comment 'a\u2028b\x85c\x0b'"}, ensure_ascii=False)
+    assert select_tables(f"{text}\n", ["shop.a"]) == f"{text}\n"

@@ -43,3 +43,11 @@ def test_a_table_has_the_name_of_its_location(location: str, namespace: str, nam
 )
 def test_a_table_has_a_second_name_in_its_catalog(properties: dict[str, str], namespace: str) -> None:
     assert name_by_catalog(ORDERS, properties) == DatasetName(namespace, "ods.orders")
+
+
+@pytest.mark.parametrize("name", ["a?b", "a#b", "a;b", "a%20b", "[x", "a b", "a:b", "a@b"])
+def test_a_location_is_a_path_and_no_address_with_a_query(name: str) -> None:
+    assert name_by_location(f"s3a://b/wh/{name}") == DatasetName("s3://b", f"wh/{name}")
+    assert name_by_location(f"/wh/{name}") == DatasetName("file", f"/wh/{name}")
+    assert name_by_location(f"file:///wh/{name}") == DatasetName("file", f"/wh/{name}")
+    assert name_by_location(f"file:/wh/{name}") == DatasetName("file", f"/wh/{name}")

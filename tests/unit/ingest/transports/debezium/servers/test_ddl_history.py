@@ -128,3 +128,14 @@ def test_events_have_the_newest_definition_with_their_columns_in_order() -> None
     assert find_definition(definitions, ["id", "a"]) == definitions[0]
     assert find_definition(definitions, ["id", "z"]) == definitions[1]
     assert find_definition(definitions, ["z", "id"]) == {}
+
+
+def test_a_comment_with_another_end_of_line_is_a_part_of_its_statement() -> None:
+    """Debezium does not escape these, and Python's own lines would end there."""
+    columns: Columns = {**FIRST, "b": {**TEXT, "comment": "a\u2028b\x85c"}}
+    history = json.dumps(json.loads(line("alter table t add b text comment 'a\u2028b'", columns)), ensure_ascii=False)
+    assert list(list_definitions(f"{history}\n", "h", "t")[-1]) == ["id", "a", "z", "b"]
+
+
+def test_a_statement_that_ends_inside_of_a_rename_renames_nothing() -> None:
+    assert list(after("alter table t rename column a to", FIRST)) == ["id", "a", "z"]

@@ -1,0 +1,1 @@
+"""The parts that are fuzzed, each in a module of its own, by name."""
