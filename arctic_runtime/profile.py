@@ -58,13 +58,18 @@ _SECRET_WORD = (
     r"|(?:access|account|api|client|encryption|private|shared|signing|ssh)[-_.]?key"
     r"|(?<![a-z])(?:pass|pwd|pw|sas|sig|key)(?![a-z])"
 )
+_CLEAR_WORD = r"secret|token|credential|password|passphrase|authorization|cookie|(?:access|account|api)[-_.]?key"
+"""Words before a colon that name a secret also in plain text, where `key:` names none."""
+
 _SECRET_KEY = re.compile(rf"{_SECRET_WORD}|(?:^|\.)headers?\.", re.IGNORECASE)
 _SECRET_NAME = rf"[\w.-]*(?:{_SECRET_WORD})[\w.-]*"
 # In Java options a value ends at a space or at the quote before its name; in URLs and connection strings also earlier.
 _SECRET_IN_VALUE = re.compile(
     rf"""(?P<quoted>(?P<quote>['"])-D{_SECRET_NAME}=).*?(?=(?P=quote))"""
     rf"""|(?P<option>-D{_SECRET_NAME}=)(?:"[^"]*"|'[^']*'|\S+)"""
-    rf"""|(?P<part>(?<![\w.-]){_SECRET_NAME}\s*=\s*)(?:"[^"]*"|'[^']*'|[^&;\s]+)""",
+    rf"""|(?P<part>(?<![\w.-]){_SECRET_NAME}\s*=\s*)(?:"[^"]*"|'[^']*'|[^&;\s]+)"""
+    rf"""|(?P<member>(?P<mark>['"]){_SECRET_NAME}(?P=mark)\s*:\s*)(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^,}}\s]+)"""
+    rf"""|(?P<header>(?<![\w.-])[\w.-]*(?:{_CLEAR_WORD})[\w.-]*:\s+)(?:(?:Bearer|Basic)\s+)?(?:"[^"]*"|'[^']*'|[^&;,\s]+)""",
     re.IGNORECASE,
 )
 _USER_IN_URL = re.compile(r"(?P<user>//[^/@:\s]*:|jdbc:oracle:\w+:[^/@\s]*/)[^\s,]*@")
@@ -383,7 +388,13 @@ def select_fixed_settings(settings: Mapping[str, str]) -> dict[str, str]:
 def _mask_value(value: str) -> str:
     """Replaces the secrets inside a value, such as a URL or Java options, by `***`."""
     shown = _USER_IN_URL.sub(rf"\g<user>{_MASK}@", value)
-    return _SECRET_IN_VALUE.sub(lambda match: f"{match['quoted'] or match['option'] or match['part']}{_MASK}", shown)
+    return _SECRET_IN_VALUE.sub(_mask_match, shown)
+
+
+def _mask_match(match: re.Match[str]) -> str:
+    if match["member"]:
+        return f"{match['member']}{match['mark']}{_MASK}{match['mark']}"
+    return f"{match['quoted'] or match['option'] or match['part'] or match['header']}{_MASK}"
 
 
 def _build_refusal(what: str, where: str, expected: str, actual: str, advice: str) -> ConfigError:

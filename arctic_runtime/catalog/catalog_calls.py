@@ -99,7 +99,7 @@ class CatalogCalls:
 
     def _format_failure(self, what: str, reason: str) -> str:
         cure = next((cure for sign, cure in _CURES if sign in reason), "Is it up, and is its address right?")
-        return f"{self._format_subject(f'could not {what}')}: {reason}. {cure}"
+        return f"{self._format_subject(f'could not {what}')}: {mask_text(reason)}. {cure}"
 
     def _format_subject(self, what: str) -> str:
         return f"catalog {self._profile.catalog} ({self._address}): {what}"

@@ -13,6 +13,8 @@ from arctic_runtime.operations.arguments import read_count
 from arctic_runtime.plan.config.config_readers import read_size
 from arctic_runtime.plan.maintenance.upkeep import Hours, UpkeepBudget
 from arctic_runtime.service.http_settings import HttpSettings, HttpUser, OpenIdSettings
+from arctic_runtime.profile import mask_text
+from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.suggestions import suggest_nearest
 
 T = TypeVar("T")
@@ -37,7 +39,7 @@ def read_settings(written: Mapping[str, Any]) -> ServeSettings:
     _refuse_unknown("serve", written, KEYS)
     http = written.get("http") or {}
     if not isinstance(http, Mapping):
-        raise ConfigError(f"`serve.http` must be a mapping; found {http!r}")
+        raise ConfigError(f"`serve.http` must be a mapping; found {mask_text(repr(http))}")
     return ServeSettings(read_budget(written.get("upkeep") or {}), http)
 
 

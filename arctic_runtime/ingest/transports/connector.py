@@ -112,7 +112,7 @@ def read_format(source: IngestSource) -> Format:
     if not isinstance(written, str):
         raise ConfigError(
             f"source {source.name}: `format` must be one of {', '.join(FORMATS)}, alone or with its options, "
-            f"such as {{rows: {{operation: op}}}}; found {written!r}"
+            f"such as {{rows: {{operation: op}}}}; found {mask_text(repr(written))}"
         )
     return make_format(written, {})
 
