@@ -2,7 +2,8 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install databases browser demo live test test-unit test-all test-open lint format docs wheel bench clean
+.PHONY: help install databases browser demo live test test-unit test-all test-open trust fuzz audit lint format docs wheel \
+	sbom bench clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -11,8 +12,11 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.10 python3 p
 	&& { command -v $$p; break; }; done)
 INSTALLED := $(VENV)/.installed
 INSTALLED_OPEN := $(VENV)/.installed-open
+INSTALLED_TRUST := $(VENV)/.installed-trust
 PYTEST_ARGS ?=
 LIVE_ARGS ?=
+# Minutes of a processor for each target of fuzzing.
+FUZZ_MINUTES ?= 1
 # Most of a test of Spark is waiting for single tasks, so two at a time take half the time. Tests of a class or a module
 # stay together, since they share what was built for them; the many small ones come last, and fill the gaps.
 WORKERS ?= -n 2 --dist loadscope --no-loadscope-reorder
@@ -25,9 +29,10 @@ help:
 	@echo "make live       flights that change in a database, followed through all layers within seconds"
 	@echo "make test       the tests (make test-unit: without Java; make test-all: slow ones and dbt 1.11 too)"
 	@echo "make test-open  object stores and catalogs, on servers of open source"
+	@echo "make trust      fuzzing, for FUZZ_MINUTES each, and known weaknesses of packages (make fuzz, make audit)"
 	@echo "make lint       style, types, import contracts and spelling (make format: put the style right)"
 	@echo "make docs       the pages in docs/: generated parts, then all as a site, in site/"
-	@echo "make wheel      what is released, in dist/"
+	@echo "make wheel      what is released, in dist/, with its bill of materials (make sbom)"
 	@echo "make bench      all benchmarks; one: python -m benchmarks NAME"
 	@echo "make clean      take away what was built here"
 
@@ -87,6 +92,23 @@ $(INSTALLED_OPEN): $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-dbt.txt
 	@touch $@
 
+# Both run, so that a database that can't be reached hides no fault, nor a fault a weakness.
+trust: $(INSTALLED_TRUST)
+	@$(MAKE) --no-print-directory --keep-going fuzz audit
+
+fuzz: $(INSTALLED_TRUST)
+	@mkdir -p build
+	@$(BIN)/python -m tests.fuzz --minutes $(FUZZ_MINUTES) --json build/fuzz.json
+
+audit: $(INSTALLED_TRUST)
+	@$(BIN)/python -m release.audit
+
+# Guided fuzzing has wheels for some systems only; elsewhere inputs are made by chance.
+$(INSTALLED_TRUST): $(INSTALLED)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,trust]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-dbt.txt
+	@touch $@
+
 # Each check is a target of its own, so that one that fails hides no other: `make --keep-going lint`.
 .PHONY: lint-style lint-types lint-contracts lint-spelling
 lint: lint-style lint-types lint-contracts lint-spelling
@@ -112,8 +134,11 @@ docs: $(INSTALLED)
 	@$(BIN)/python -m docs.generate
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
-wheel: $(INSTALLED)
+wheel: $(INSTALLED) sbom
 	@$(BIN)/python -m hatchling build -t wheel
+
+sbom: $(INSTALLED)
+	@$(BIN)/python -m release.sbom dist/dbt-arctic.cdx.json
 
 bench: install
 	@$(BIN)/python -m benchmarks

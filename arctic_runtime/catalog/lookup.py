@@ -7,6 +7,7 @@ values.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,9 @@ from arctic_runtime.model.version import Version
 if TYPE_CHECKING:
     from pyiceberg.table import DataScan, FileScanTask, Table
     from pyiceberg.types import IcebergType
+
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -265,7 +269,7 @@ def _project_value(value: Any, own: IcebergType, wanted: IcebergType) -> Any:
 def _build_scan(table: Table, snapshot: int, wanted: Mapping[str, str]) -> DataScan:
     from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, IsNaN, Reference
     from pyiceberg.expressions.literals import literal
-    from pyiceberg.types import DoubleType, FloatType
+    from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType
 
     condition: BooleanExpression = AlwaysTrue()
     for name, value in wanted.items():
@@ -273,6 +277,8 @@ def _build_scan(table: Table, snapshot: int, wanted: Mapping[str, str]) -> DataS
         try:
             is_nan = isinstance(kind, FloatType | DoubleType) and math.isnan(float(value))
             key = Reference(name)
+            if isinstance(kind, IntegerType | LongType) and not _WHOLE_NUMBER.fullmatch(value):
+                raise ValueError("pyiceberg would round it")
             is_equal = IsNaN(term=key) if is_nan else EqualTo(term=key, value=literal(value).to(kind))
             condition = And(condition, is_equal)
         except (ValueError, TypeError, ArithmeticError) as error:

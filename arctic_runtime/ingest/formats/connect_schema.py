@@ -117,8 +117,8 @@ def _get_element_schema(field: ConnectSchema) -> ConnectSchema:
     """
     items = field["items"]
     parameters = dict(field.get("parameters") or {})
-    if SOURCE_TYPE in parameters:
-        parameters[SOURCE_TYPE] = parameters[SOURCE_TYPE].removeprefix("_")
+    if parameters.get(SOURCE_TYPE) is not None:
+        parameters[SOURCE_TYPE] = str(parameters[SOURCE_TYPE]).removeprefix("_")
     return {**items, "parameters": {**parameters, **(items.get("parameters") or {})}}
 
 
@@ -211,7 +211,7 @@ def _refuse_nested_array(schema: ConnectSchema) -> MappedType:
 
 def _get_source_type(schema: ConnectSchema) -> str:
     """Returns the column's database type in upper case; empty if the schema does not contain it."""
-    return str((schema.get("parameters") or {}).get(SOURCE_TYPE, "")).upper()
+    return str((schema.get("parameters") or {}).get(SOURCE_TYPE) or "").upper()
 
 
 def _describe_schema(schema: ConnectSchema) -> str:

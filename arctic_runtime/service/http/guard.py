@@ -48,9 +48,6 @@ _HEADERS = tuple(
     }.items()
 )
 
-_MOST_DIGITS = 18
-"""Digits of a length that are read; a longer number is above every limit."""
-
 Check = Callable[[HttpSettings, Scope, Headers], Response | None]
 """Checks a request by its path and headers; returns the response that refuses it, or None if it is allowed."""
 
@@ -242,7 +239,7 @@ def _check_content(settings: HttpSettings, scope: Scope, headers: Headers) -> Re
     if scope["method"] in SAFE_METHODS:
         return None
     length = headers.get("content-length", "0")
-    if length.isdecimal() and (len(length) > _MOST_DIGITS or int(length) > settings.body_bytes):
+    if length.isdecimal() and (len(length) > len(str(settings.body_bytes)) or int(length) > settings.body_bytes):
         return _build_too_large_response(settings)
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if scope["method"] == "DELETE" or kind == "application/json":

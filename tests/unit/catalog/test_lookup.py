@@ -12,6 +12,7 @@ from arctic_runtime.catalog.lookup import estimate_full_scan_bytes, look_up_row
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
+from tests.fuzz.hostile import generate_hostile_texts, is_encodable
 
 VERSIONS = (
     NestedField(1, "id", LongType(), required=False),
@@ -74,6 +75,27 @@ def test_a_lookup_needs_one_value_for_each_column_of_the_key(shop, values: list[
     warehouse, _ = shop
     with pytest.raises(ConfigError, match="expected: one value for each of id"):
         look_up_row(warehouse.reader, ODS, values)
+
+
+@pytest.mark.parametrize("value", ["1.9", "1_0", "٣", "1e0", " 1", "", "1 or 1=1", "\ud800"])
+def test_a_number_that_would_be_rounded_or_guessed_is_refused(shop, value: str) -> None:
+    """The row of another key would be an answer that nobody doubts."""
+    warehouse, _ = shop
+    with pytest.raises(ConfigError, match="not a valid value of the key column `id`"):
+        look_up_row(warehouse.reader, ODS, [value])
+
+
+def test_a_key_of_any_text_finds_its_own_row(tmp_path: Path, writing) -> None:
+    w = writing.warehouse(tmp_path)
+    w.create("odd__changes", writing.changes, arctic_kind="changes", arctic_primary_key="note")
+    version = w.append("odd__changes", [(1, "x", "insert")], **writing.ran({}, "create"))
+    w.create("odd", arctic_kind="base", arctic_primary_key="note")
+    texts = list(filter(is_encodable, generate_hostile_texts(1_500)))
+    w.append("odd", list(enumerate(texts)), **writing.merged_to(version))
+    model = a_model("odd", key=("note",))
+    for number in range(0, len(texts), 15):
+        assert look_up_row(w.reader, model, [texts[number]]).row == {"id": number, "note": texts[number]}
+    assert look_up_row(w.reader, model, ["' or '1'='1' --"]).row is None
 
 
 def test_a_lookup_in_a_table_that_was_not_built_says_so(shop) -> None:

@@ -97,3 +97,8 @@ def test_absent_parameters_may_be_null() -> None:
     schema = read_schema(event({"field": "a", "type": "string", "name": None, "parameters": None}))
     assert schema is not None
     assert schema.columns[1] == SourceColumn("a", "string")
+    parameters = {"__debezium.source.column.type": None}
+    items = {"type": "int32", "parameters": None}
+    schema = read_schema(event({"field": "a", "type": "array", "items": items, "parameters": parameters}))
+    assert schema is not None
+    assert schema.columns[1] == SourceColumn("a", "array<int>", "array")
