@@ -12,9 +12,8 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.arguments import read_count
 from arctic_runtime.plan.config.config_readers import read_size
 from arctic_runtime.plan.maintenance.upkeep import Hours, UpkeepBudget
-from arctic_runtime.service.http_settings import HttpSettings, HttpUser, OpenIdSettings
 from arctic_runtime.profile import mask_text
-from arctic_runtime.service.http_settings import HttpSettings
+from arctic_runtime.service.http_settings import HttpSettings, HttpUser, OpenIdSettings
 from arctic_runtime.suggestions import suggest_nearest
 
 T = TypeVar("T")
@@ -104,6 +103,8 @@ def read_budget(written: Any) -> UpkeepBudget:
 
 
 def _to_list(value: Any) -> list[Any]:
+    if not isinstance(value, str | list | tuple):
+        raise ConfigError(f"`serve.upkeep.quiet_hours` must be a text or a list of texts; found {value!r}")
     return [value] if isinstance(value, str) else list(value)
 
 

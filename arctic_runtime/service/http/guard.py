@@ -48,9 +48,6 @@ _HEADERS = tuple(
     }.items()
 )
 
-Check = Callable[[HttpSettings, Scope, Headers], Response | None]
-"""Checks a request by its path and headers; returns the response that refuses it, or None if it is allowed."""
-
 
 class Guard:
     """Middleware that refuses requests that break a rule, limits their size and time, and adds security headers.
