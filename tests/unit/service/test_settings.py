@@ -43,6 +43,7 @@ def test_a_budget_is_read_with_units_hours_and_groups() -> None:
         ({"upkeep": {"jobs": 0}}, "must be 1 or more"),
         ({"upkeep": {"jobs": "many"}}, "whole number"),
         ({"upkeep": {"quiet_hours": "at night"}}, "expected: hours"),
+        ({"upkeep": {"quiet_hours": 8}}, "a text or a list of texts"),
         ({"upkeep": {"quiet_hours": "25:00-26:00"}}, "expected: hours"),
         ({"upkeep": {"quiet_hours": "foo 08:00-09:00"}}, "expected: hours"),
         ({"upkeep": {"groups": ["dws"]}}, "must be a mapping of schemas"),
