@@ -10,6 +10,7 @@ import datetime
 import json
 import os
 import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,9 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from arctic_runtime.catalog.branch.catalog_branch import CatalogBranch
+from arctic_runtime.catalog.branch.catalog_pointers import BranchScope
+from arctic_runtime.catalog.branch.publication_record import list_records
 from arctic_runtime.catalog.lease import Lease, LeaseTimes
 from arctic_runtime.catalog.observation.clones import observe_clone, observe_clone_tags
 from arctic_runtime.catalog.observation.tables import observe_savepoints
@@ -42,6 +46,7 @@ from arctic_runtime.ingest.transports.transport import Batch
 from arctic_runtime.model.clone import list_tagged_tables
 from arctic_runtime.model.files.layout import KEPT_METADATA
 from arctic_runtime.model.forgetting import Forget
+from arctic_runtime.model.savepoint import format_cut
 from arctic_runtime.model.sources.ingestion import ChangeSource
 from arctic_runtime.model.table import Model, ModelConfig, Retention
 from arctic_runtime.plan.cloning.clone_plan import CloneRequest
@@ -59,6 +64,7 @@ from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_save
 from arctic_runtime.spark.refresh.overwrite import overwrite_with_source
 from arctic_runtime.spark.refresh.restore import restore_version
 from arctic_runtime.spark.refresh.run import Refresh
+from tests.crash.swaps import SwappedBranch
 from tests.spark.replay import ORDERS, Part, Replay, event, ingest, source_of
 from tests.spark.warehouse import Warehouse
 
@@ -944,6 +950,60 @@ def dbt_debug(lake: Warehouse) -> None:
         raise CatalogError(f"dbt debug failed: {outcome.exception}")
 
 
+# Builds
+
+
+def load_numbers(lake: Warehouse, **contents: int) -> None:
+    """Tables with one row each."""
+    for name, v in contents.items():
+        lake.load(name, [(1, "eu", v)], STATE)
+
+
+def published_build() -> Scenario:
+    """A build changes a table, creates one and leaves one as it is; all are published in one transaction."""
+
+    def act(lake: Warehouse) -> None:
+        publish_build(lake, CatalogBranch(lake.environment.profile, build_file()))
+
+    names = ("begin", "copy_metadata", "write_metadata", "publish", "tag", "remove_copies", "remove")
+    effects = tuple(f"build.{name}" for name in names)
+    return Scenario(effects, lambda lake: load_numbers(lake, a=1, b=1), act, tables=("a", "b", "d"))
+
+
+def build_in_steps() -> Scenario:
+    """A build changes a table, creates one and drops one, in a catalog that changes one table at a time."""
+
+    def act(lake: Warehouse) -> None:
+        branch = SwappedBranch(lake.environment.profile, build_file())
+        scope = BranchScope([lake.table(name) for name in "abcd"], [lake.namespace])
+        branch.complete_publications(scope)
+        publish_build(lake, branch, scope, ("c",))
+        assert not list(list_records(branch.origin, scope.schemas))
+
+    names = ("write_record", "note_record", "publish", "drop", "remove_record")
+    effects = tuple(f"build.{name}" for name in names)
+    return Scenario(effects, lambda lake: load_numbers(lake, a=1, b=1, c=1), act, tables=("a", "b", "d"))
+
+
+def build_file() -> Path:
+    return Path(tempfile.mkdtemp(prefix="arctic_builds_"), "build.db")
+
+
+def publish_build(
+    lake: Warehouse, branch: CatalogBranch, scope: BranchScope | None = None, dropped: tuple[str, ...] = ()
+) -> None:
+    cut = format_cut(round(1000 * time.time()), os.urandom(2).hex())
+    branch.begin(scope)
+    branch.prepare_tables([lake.table("a")])
+    load_numbers(replace(lake, reader=branch.reader), a=2, d=2)
+    for name in dropped:
+        if branch.reader.catalog.table_exists((lake.namespace, name)):
+            branch.reader.catalog.drop_table((lake.namespace, name))
+    branch.publish(branch.complete_tables(branch.list_changes(), cut))
+    branch.tag_tables([lake.table("b")], cut)
+    branch.remove()
+
+
 SCENARIOS: Mapping[str, Scenario] = {
     make.__name__: make()
     for make in (
@@ -988,6 +1048,8 @@ SCENARIOS: Mapping[str, Scenario] = {
         increment_of_an_empty_table,
         service_lease,
         debug,
+        published_build,
+        build_in_steps,
     )
 }
 
