@@ -111,13 +111,35 @@ class Table:
         """Lists the clones of the table that `dbt clone` has made, with the bytes that are kept for them."""
         return self._run("clones")
 
-    def diff(self, *, other_schema: str | None = None, fail_on: str | None = None, markdown: bool = False) -> Answer:
+    def diff(
+        self,
+        *,
+        other_schema: str | None = None,
+        since: int | str | None = None,
+        until: int | str | None = None,
+        column: str | None = None,
+        limit: int | None = None,
+        fail_on: str | None = None,
+        markdown: bool = False,
+    ) -> Answer:
         """Compares the table with that of which it is a clone, or with the one of its name in `other_schema`.
 
-        `differs` of the answer is True if they differ, or with `fail_on`, limits such as `removed>0,changed>1%`, if
-        there are more rows than one of these. Raises ConfigError if there is no table to compare with.
+        If `since` is not None, two versions of the table are compared: `since`, and `until` or else the newest.
+        Examples are at most `limit` rows of each kind, or rows in which `column` changed. `differs` of the answer is
+        True if they differ, or with `fail_on`, limits such as `removed>0,changed>1%`, if there are more rows than one
+        of these. Raises ConfigError if there is no table to compare with, and for an unknown version or column.
         """
-        return self._run("diff", other_schema=other_schema, fail_on=fail_on, markdown=markdown)
+        return self._run(
+            "diff",
+            other_schema=other_schema,
+            start=since,
+            end=until,
+            only=True,
+            column=column,
+            limit=limit,
+            fail_on=fail_on,
+            markdown=markdown,
+        )
 
     def lookup(self, *key: object) -> Mapping[str, Any] | None:
         """Returns the row with a primary key, as values by column; None if there is none. Needs no Spark.

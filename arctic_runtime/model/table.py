@@ -252,6 +252,12 @@ class Model:
     column_comments: Mapping[str, str] = field(default_factory=dict)
     """Descriptions of columns to be stored in the catalog, by column."""
 
+    masks: Mapping[str, bool] = field(default_factory=dict)
+    """Whether reports show values of a column as hashes, by its name in lower case; `*` stands for all other columns.
+
+    A column without an entry is masked if its name says that it has secrets.
+    """
+
     checks: tuple[str, ...] = ()
     """SQL predicates of the contract that every row must fulfil."""
 

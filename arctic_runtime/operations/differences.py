@@ -1,59 +1,131 @@
-"""The operation that compares tables with those of another environment."""
+"""The operation that compares tables with those of another environment, or with earlier versions of themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+import os
+import secrets
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from arctic_runtime.catalog.observation.clones import observe_clone
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.masking import Mask, combine_masks
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.table_diff import KINDS, DiffLimit, RowExample, TableDiff, ValueChange, read_diff_limits
-from arctic_runtime.operations.arguments import read_flag
+from arctic_runtime.model.table_diff import Counterpart, DiffLimit, TableDiff, read_diff_limits
+from arctic_runtime.operations.arguments import read_count, read_flag
+from arctic_runtime.operations.diff_report import describe_as_markdown, describe_diffs, to_json
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values
+from arctic_runtime.suggestions import suggest_nearest
+
+_MASK_KEY = secrets.token_bytes(32)
+"""Key of this process for hashes of masked values; it is never stored or shown, so nobody can try values with it."""
+
+_SECRET_VARIABLES = "DBT_ENV_SECRET"
+"""Beginning of the names of environment variables whose values are secrets to dbt."""
+
+_SHORTEST_SECRET = 4
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A model and the table with which its own is compared; None for `other` if versions of its own are compared."""
+
+    model: Model
+    other: Counterpart | None
 
 
 def _compare_tables(context: OperationContext, models: Sequence[Model], values: Values) -> Answer:
-    others = ((model, _find_other(context, model, values["other_schema"])) for model in models)
-    pairs = [(model, other) for model, other in others if other is not None]
+    _check_versions(values)
+    chosen = models if values["only"] else _with_descendants(context, models)
+    pairs = list(_pair_tables(context, [model for model in chosen if not model.is_appended], values))
     if not pairs:
         raise ConfigError(
             "There is nothing to compare.",
-            expected="clones, which are compared with their origins, or a schema with tables of the same names",
+            expected="clones, which are compared with their origins, or tables of these models in another environment",
             actual=", ".join(str(model.table) for model in models) or "no tables",
-            fix="give `--schema`, or clone tables with `dbt clone`",
+            fix="give `--state`, `--other-target` or `--schema` of the other environment, or clone with `dbt clone`",
         )
-    diffs = list(_compare_all(context, pairs))
+    diffs = [_compare_pair(context, pair, values) for pair in pairs]
+    _check_column(values["column"], diffs)
     breaches = {str(diff.table): list(_list_breaches(diff, values["fail_on"] or ())) for diff in diffs}
-    longest = context.reader.thresholds.reports.longest_diff_value
-    if values["markdown"]:
-        lines = tuple(describe_as_markdown(diffs, longest))
-    else:
-        lines = tuple(line for diff in diffs for line in describe_diff(diff, longest))
+    describe = describe_as_markdown if values["markdown"] else describe_diffs
+    lines = tuple(describe(diffs, context.reader.thresholds.reports.longest_diff_value))
     lines += tuple(f"{table}: more than allowed: {', '.join(over)}" for table, over in breaches.items() if over)
-    data = [{**_to_json(diff), "breaches": breaches[str(diff.table)]} for diff in diffs]
+    data = [{**to_json(diff), "breaches": breaches[str(diff.table)]} for diff in diffs]
     differs = any(breaches.values()) if values["fail_on"] else any(diff.differs for diff in diffs)
     return Answer(data, lines, differs)
 
 
-def _find_other(context: OperationContext, model: Model, schema: str | None) -> TableName | None:
-    """Returns the table with which a model's is compared; None if there is none, or if the model has no key."""
-    reader, table = context.reader, model.table
-    if model.is_appended:
-        return None
-    if schema is None:
-        clone = observe_clone(reader, table)
-        return None if clone is None else _check_origin(reader, table, clone.origin.model)
-    other = replace(table, schema=schema)
-    known = [reader.describe_relation(part.schema, part.name) for part in (table, other)]
-    return None if other == table or None in known else other
+def _check_versions(values: Values) -> None:
+    if values["end"] is not None and values["start"] is None:
+        raise ConfigError(
+            "A version to compare with is missing.",
+            where="`--from`",
+            expected="an older version than that of `--to`",
+            actual="none",
+            fix="give both; `arctic history` shows the versions of a table",
+        )
+
+
+def _with_descendants(context: OperationContext, models: Sequence[Model]) -> list[Model]:
+    """Returns the models, and those of the project that are computed from them."""
+    own = {model.table for model in models}
+    below = set(context.list_descendants(own)) - own
+    return [*models, *(model for model in context.models if model.table in below)]
+
+
+# Tables to compare
+
+
+def _pair_tables(context: OperationContext, models: Sequence[Model], values: Values) -> Iterator[_Pair]:
+    """Yields the models that can be compared, each with the other table; others are left out."""
+    if values["start"] is not None:
+        yield from (_Pair(model, None) for model in models if _has_table(context.reader, model.table.changes))
+        return
+    others = _find_others(context, models, values)
+    for model in models:
+        other = others.get(model.table)
+        if other is None or other.table == model.table:
+            continue
+        _check_catalog(model, other)
+        if all(_has_table(context.reader, table) for table in (model.table, other.table)):
+            yield _Pair(model, other)
+
+
+def _find_others(context: OperationContext, models: Sequence[Model], values: Values) -> Mapping[TableName, Counterpart]:
+    """Maps the tables of models to those of the other environment; by default these are the origins of clones."""
+    if values["state"] is not None or values["other_target"] is not None:
+        return context.find_counterparts(values["state"], values["other_target"])
+    schema = values["other_schema"]
+    if schema is not None:
+        return {model.table: Counterpart(replace(model.table, schema=schema)) for model in models}
+    clones = (observe_clone(context.reader, model.table) for model in models)
+    return {
+        clone.table: Counterpart(_check_origin(context.reader, clone.table, clone.origin.model))
+        for clone in clones
+        if clone is not None
+    }
+
+
+def _has_table(reader: CatalogReader, table: TableName) -> bool:
+    return reader.describe_relation(table.schema, table.name) is not None
+
+
+def _check_catalog(model: Model, other: Counterpart) -> None:
+    if other.table.catalog != model.table.catalog:
+        raise ConfigError(
+            "Tables of different catalogs can't be compared.",
+            where=str(model.table),
+            expected=f"a table in the catalog {model.table.catalog}",
+            actual=str(other.table),
+            fix="compare environments that are schemas of one catalog",
+        )
 
 
 def _check_origin(reader: CatalogReader, table: TableName, origin: TableName) -> TableName:
-    if reader.describe_relation(origin.schema, origin.name) is None:
+    if not _has_table(reader, origin):
         raise ConfigError(
             f"{table} can't be compared with {origin}, of which it is a clone.",
             expected="a table or view of that name",
@@ -63,11 +135,47 @@ def _check_origin(reader: CatalogReader, table: TableName, origin: TableName) ->
     return origin
 
 
-def _compare_all(context: OperationContext, pairs: Iterable[tuple[Model, TableName]]) -> Iterator[TableDiff]:
-    from arctic_runtime.spark.maintenance.table_comparison import compare_with_table
+# Comparisons
 
-    for model, other in pairs:
-        yield compare_with_table(context.open_table(model), other)
+
+def _compare_pair(context: OperationContext, pair: _Pair, values: Values) -> TableDiff:
+    from arctic_runtime.spark.maintenance.paired_rows import DiffRequest
+    from arctic_runtime.spark.maintenance.table_comparison import compare_with_table
+    from arctic_runtime.spark.maintenance.version_comparison import compare_versions
+
+    needs_rows = any(limit.is_percentage for limit in values["fail_on"] or ())
+    request = DiffRequest(values["column"], values["limit"], needs_rows)
+    session = context.open_table(pair.model)
+    if pair.other is None:
+        diff = compare_versions(session, values["start"], values["end"], request)
+    else:
+        diff = compare_with_table(session, pair.other.table, request)
+    return diff.mask_values(_build_mask(pair))
+
+
+def _build_mask(pair: _Pair) -> Mask:
+    masks = combine_masks(pair.model.masks, pair.other.masks if pair.other is not None else {})
+    return Mask(_MASK_KEY, masks, _list_secrets(os.environ))
+
+
+def _list_secrets(environment: Mapping[str, str]) -> list[str]:
+    """Lists the values of the environment variables that dbt treats as secrets, the longest first."""
+    found = {value for name, value in environment.items() if name.startswith(_SECRET_VARIABLES)}
+    return sorted((value for value in found if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
+
+
+def _check_column(column: str | None, diffs: Collection[TableDiff]) -> None:
+    """Raises ConfigError if none of the tables has the column of which examples are asked for."""
+    if column is None:
+        return
+    known = {name.lower(): name for diff in diffs for name in diff.column_names}
+    if column.lower() not in known:
+        raise ConfigError(
+            f"No compared table has a column {column!r}{suggest_nearest(column, list(known.values()))}.",
+            expected=", ".join(known.values()),
+            actual=column,
+            fix="name a column that both tables have",
+        )
 
 
 def _list_breaches(diff: TableDiff, limits: Iterable[DiffLimit]) -> Iterator[str]:
@@ -76,103 +184,50 @@ def _list_breaches(diff: TableDiff, limits: Iterable[DiffLimit]) -> Iterator[str
             yield str(limit)
 
 
-def describe_diff(diff: TableDiff, longest: int) -> Iterator[str]:
-    """Yields lines for people: rows, columns, the most frequent changes of values, and examples.
-
-    Values are cut to `longest` characters.
-    """
-    yield f"{diff.table} beside {diff.other}"
-    if not diff.differs:
-        yield "  no differences"
-        return
-    counts = ", ".join(f"{count:,} {kind}" for kind, count in diff.counts.items())
-    yield f"  rows: {counts}, of {diff.other_rows:,}"
-    for label, columns in (("added", diff.added_columns), ("removed", diff.removed_columns)):
-        yield from (f"  column {label}: {column.name} ({column.type})" for column in columns)
-    for name, before, after in diff.retyped_columns:
-        yield f"  column {name}: {before} became {after}"
-    for column in diff.columns:
-        values = "; ".join(_describe_change(change, longest) for change in column.values)
-        yield f"  {column.name}: {column.rows:,} changed, most often {values}"
-    yield from (f"  {example.kind}: {_describe_example(example, longest)}" for example in diff.examples)
-
-
-def _describe_change(change: ValueChange, longest: int) -> str:
-    return f"{_cut_value(change.before, longest)} → {_cut_value(change.after, longest)} ({change.rows:,})"
-
-
-def _describe_example(example: RowExample, longest: int) -> str:
-    key = ", ".join(f"{name}={_cut_value(value, longest)}" for name, value in example.key.items())
-    if example.before is None or example.after is None:
-        row = example.after or example.before or {}
-        rest = [f"{name}={_cut_value(value, longest)}" for name, value in row.items() if name not in example.key]
-    else:
-        rest = [
-            f"{name}: {_cut_value(before, longest)} → {_cut_value(example.after[name], longest)}"
-            for name, before in example.before.items()
-            if name in example.after and before != example.after[name]
-        ]
-    return "; ".join([key or "the row", *rest])
-
-
-def _cut_value(value: Any, longest: int) -> str:
-    if value is None:
-        return "null"
-    text = " ".join(str(value).split())
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
-
-
-def describe_as_markdown(diffs: Sequence[TableDiff], longest: int) -> Iterator[str]:
-    """Yields lines of Markdown, for a comment on a pull request: a table of all models, then each that differs.
-
-    Values are cut to `longest` characters.
-    """
-    yield "| model | added | removed | changed | columns |"
-    yield "|---|---:|---:|---:|---|"
-    for diff in diffs:
-        counts = " | ".join(f"{diff.counts[kind]:,}" for kind in KINDS)
-        yield f"| {_escape_text(diff.table.name)} | {counts} | {_escape_text(_summarize_columns(diff))} |"
-    for diff in diffs:
-        if diff.differs:
-            yield ""
-            yield f"**{_escape_text(diff.table.name)}**"
-            yield ""
-            yield from (f"- {_escape_text(line.strip())}" for line in list(describe_diff(diff, longest))[1:])
-
-
-def _summarize_columns(diff: TableDiff) -> str:
-    parts = [f"+{column.name}" for column in diff.added_columns]
-    parts += [f"-{column.name}" for column in diff.removed_columns]
-    parts += [f"{name}: {before} → {after}" for name, before, after in diff.retyped_columns]
-    parts += [f"{column.name} ({column.rows:,})" for column in diff.columns]
-    return ", ".join(parts)
-
-
-def _escape_text(text: str) -> str:
-    """Escapes what Markdown or HTML would not show as it is."""
-    for character in "\\`*_[]|~":
-        text = text.replace(character, f"\\{character}")
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _to_json(diff: TableDiff) -> Mapping[str, Any]:
-    return {**asdict(diff), "table": str(diff.table), "other": str(diff.other), "differs": diff.differs}
-
+_OTHER = "other"
 
 DIFF = Operation(
     name="diff",
-    description="rows and columns that differ from those of a clone's origin, or of the same tables in another schema",
+    description="rows and columns that differ from those of another environment, or of an earlier version",
     tables="any",
     perform=_compare_tables,
     needs_spark=True,
     changes=False,
     arguments=(
         Argument(
+            "state",
+            "compare with the environment whose manifest.json is in this folder, as for `dbt clone`",
+            metavar="PATH",
+            exclusive_group=_OTHER,
+            is_local=True,
+        ),
+        Argument(
+            "other_target",
+            "compare with the tables of the same models in this target of the profile",
+            metavar="NAME",
+            exclusive_group=_OTHER,
+            is_local=True,
+        ),
+        Argument(
             "other_schema",
             "compare with the tables of the same names in this schema",
             option="--schema",
             metavar="SCHEMA",
+            exclusive_group=_OTHER,
         ),
+        Argument(
+            "start",
+            "compare with this version of the same table: a number, or the name of a savepoint",
+            option="--from",
+            metavar="V",
+            exclusive_group=_OTHER,
+        ),
+        Argument("end", "with `--from`: the later version (default: the newest)", option="--to", metavar="V"),
+        Argument(
+            "only", "compare only the named tables, and not those computed from them", read_flag, "boolean", False
+        ),
+        Argument("column", "show as examples only rows in which this column changed", metavar="COLUMN"),
+        Argument("limit", "at most so many examples of each kind (default: 3)", read_count, "integer", metavar="N"),
         Argument(
             "fail_on",
             "exit with 1 only if there are more rows than this, in rows or percent, such as `added>100,removed>0`",

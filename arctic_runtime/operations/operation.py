@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
+from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.arguments import Reader, read_text
 from arctic_runtime.suggestions import suggest_nearest
 
@@ -44,6 +46,20 @@ class Answer:
         return "\n".join(self.lines)
 
 
+FindCounterparts = Callable[["str | None", "str | None"], Mapping[TableName, Counterpart]]
+"""Function that maps tables to those of the same models in another environment.
+
+It takes the folder of the environment's manifest and the name of its target, of which one is None.
+"""
+
+
+def _refuse_environment(*_: str | None) -> Mapping[TableName, Counterpart]:
+    raise ConfigError(
+        "The tables of another environment are known only to the command line, which reads the dbt project for it.",
+        fix="use `arctic diff`, or name the schema of the other tables",
+    )
+
+
 @dataclass(frozen=True)
 class OperationContext:
     """The environment of an operation: the catalog, all models of the project, and a function that starts Spark.
@@ -55,6 +71,9 @@ class OperationContext:
     spark: Callable[[], SparkSession]
     models: tuple[Model, ...]
     progress: Callable[[str], None] = lambda _: None
+    find_counterparts: FindCounterparts = _refuse_environment
+    list_descendants: Callable[[Collection[TableName]], Collection[TableName]] = lambda _: ()
+    """Returns the tables that are computed from any of the given ones, also through others."""
 
     def build_planner(self, model: Model) -> RefreshPlanner:
         from arctic_runtime.refresh_planner import RefreshPlanner
@@ -117,6 +136,9 @@ class Argument:
 
     exclusive_group: str = ""
     """Group of arguments of which a user can give at most one; empty for no group."""
+
+    is_local: bool = False
+    """Whether the value is about files of the command line's machine, so that a service does not take the argument."""
 
     @property
     def flag(self) -> str:

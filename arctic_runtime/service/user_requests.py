@@ -118,7 +118,14 @@ class UserRequests:
     def _build_context(
         self, spark: Callable[[], SparkSession], progress: Callable[[str], None] = lambda _: None
     ) -> OperationContext:
-        return OperationContext(self._warehouse.reader, spark, tuple(self._project.list_models()), progress)
+        project = self._project
+        return OperationContext(
+            self._warehouse.reader,
+            spark,
+            tuple(project.list_models()),
+            progress,
+            list_descendants=project.list_descendants,
+        )
 
     # Refreshes and pauses
 

@@ -89,6 +89,9 @@ class Project:
     def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
         raise AssertionError(f"{table} has no tests")
 
+    def list_descendants(self, tables: Collection[TableName]) -> Collection[TableName]:
+        return ()
+
     def list_expected_tables(self) -> Collection[TableName]:
         return ()
 

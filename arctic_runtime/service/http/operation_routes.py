@@ -115,9 +115,14 @@ def _describe_operation(operation: Operation) -> dict[str, Any]:
                 "is_required": argument.is_required,
                 "choices": argument.choices,
             }
-            for argument in operation.arguments
+            for argument in _list_arguments(operation)
         ],
     }
+
+
+def _list_arguments(operation: Operation) -> list[Argument]:
+    """Lists the arguments of an operation that a service takes."""
+    return [argument for argument in operation.arguments if not argument.is_local]
 
 
 # Questions
@@ -126,7 +131,7 @@ def _describe_operation(operation: Operation) -> dict[str, Any]:
 def _build_question_endpoint(
     service: LiveService, operation: Operation, plan: bool
 ) -> Callable[..., Awaitable[Response]]:
-    repeatable = {"table", *(argument.name for argument in operation.arguments if argument.json_type == "array")}
+    repeatable = {"table", *(argument.name for argument in _list_arguments(operation) if argument.json_type == "array")}
 
     async def ask(request: Request, query: BaseModel) -> Response:
         _check_once(request, repeatable)
@@ -170,7 +175,7 @@ def _query_model(operation: Operation) -> type[BaseModel]:
         list[str],
         Field(description=TABLES_HELP[operation.tables], **_build_count_limits(operation)),
     )
-    arguments = _build_fields(operation.arguments, _IN_QUERY)
+    arguments = _build_fields(_list_arguments(operation), _IN_QUERY)
     config = ConfigDict(extra="forbid")
     return _build_model(f"{operation.name}_query", config, {"table": tables, **arguments})
 
@@ -214,9 +219,9 @@ def _build_body_model(operation: Operation) -> type[BaseModel]:
         Field(description=TABLES_HELP[operation.tables], **_build_count_limits(operation)),
     )
     fields: dict[str, tuple[Any, Any]] = {"tables": tables}
-    if operation.arguments:
-        arguments = _build_model(f"{operation.name}_arguments", _STRICT, _build_fields(operation.arguments, _IN_BODY))
-        is_required = any(argument.is_required for argument in operation.arguments)
+    if taken := _list_arguments(operation):
+        arguments = _build_model(f"{operation.name}_arguments", _STRICT, _build_fields(taken, _IN_BODY))
+        is_required = any(argument.is_required for argument in taken)
         fields["arguments"] = (arguments, ...) if is_required else (arguments, Field(default_factory=arguments))
     if operation.needs_confirmation:
         fields["confirm"] = (bool, Field(False, description="must be true, for it can't be undone"))

@@ -11,8 +11,11 @@ from arctic_runtime.operations.operation import Operation
 from arctic_runtime.operations.registry import OPERATIONS
 
 OF_SEVERAL_TABLES = {"all"}
-RENAMED = {"changes": {"start": "since", "end": "until", "limit": None}}
-"""Arguments with another name in Python; None is one that a DataFrame makes needless."""
+RENAMED: dict[str, dict[str, str | None]] = {
+    "changes": {"start": "since", "end": "until", "limit": None},
+    "diff": {"start": "since", "end": "until", "state": None, "other_target": None, "only": None},
+}
+"""Arguments with another name in Python; None is one that a method of one table does not need."""
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)

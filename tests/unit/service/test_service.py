@@ -98,6 +98,9 @@ class Project:
     def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
         raise AssertionError(table)
 
+    def list_descendants(self, tables: Collection[TableName]) -> Collection[TableName]:
+        return ()
+
     def list_expected_tables(self) -> Collection[TableName]:
         return ()
 

@@ -24,6 +24,7 @@ from arctic_runtime.plan.config.configure import lacks_key, read_configuration, 
 from arctic_runtime.plan.refresh.adoption import is_being_adopted
 from arctic_runtime.plan.refresh.request import Request
 from dbt.adapters.arctic.materialize.foreign_config import check_foreign_config, list_known_keys, take_node_config
+from dbt.adapters.arctic.materialize.masks import read_masks
 from dbt.adapters.arctic.materialize.merge_keys import check_merge_keys
 from dbt.adapters.arctic.materialize.relation_names import check_names
 from dbt.adapters.arctic.project.sources import group_tables_by_source
@@ -181,6 +182,7 @@ def to_model(
         sql=sql.strip().rstrip(";"),
         config=config,
         not_null=_list_not_null_columns(node, config.primary_key),
+        masks=read_masks(node),
         checks=_list_checks(node),
         contract=_build_contract(node),
         comment=_get_comment(node),

@@ -33,6 +33,9 @@ MODELS = (model("ods", "plain"), model("dwd", "ods", merge="on_read"))
 class Project:
     name = "shop"
 
+    def list_descendants(self, tables: Any) -> tuple[TableName, ...]:
+        return ()
+
     def list_models(self) -> tuple[Model, ...]:
         return MODELS
 
