@@ -39,7 +39,11 @@ class _Pair:
 def _compare_tables(context: OperationContext, models: Sequence[Model], values: Values) -> Answer:
     _check_versions(values)
     chosen = models if values["only"] else _with_descendants(context, models)
-    pairs = list(_pair_tables(context, [model for model in chosen if not model.is_appended], values))
+    keyed = [model for model in chosen if not model.is_appended]
+    if values["start"] is None:
+        pairs = list(_pair_tables(context, keyed, values))
+    else:
+        pairs = [_Pair(model, None) for model in _list_with_versions(context, keyed, models, values)]
     if not pairs:
         raise ConfigError(
             "There is nothing to compare.",
@@ -81,9 +85,6 @@ def _with_descendants(context: OperationContext, models: Sequence[Model]) -> lis
 
 def _pair_tables(context: OperationContext, models: Sequence[Model], values: Values) -> Iterator[_Pair]:
     """Yields the models that can be compared, each with the other table; others are left out."""
-    if values["start"] is not None:
-        yield from (_Pair(model, None) for model in models if _has_table(context.reader, model.table.changes))
-        return
     others = _find_others(context, models, values)
     for model in models:
         other = others.get(model.table)
@@ -92,6 +93,27 @@ def _pair_tables(context: OperationContext, models: Sequence[Model], values: Val
         _check_catalog(model, other)
         if all(_has_table(context.reader, table) for table in (model.table, other.table)):
             yield _Pair(model, other)
+
+
+def _list_with_versions(
+    context: OperationContext, models: Sequence[Model], asked: Sequence[Model], values: Values
+) -> list[Model]:
+    """Lists the models that have the asked versions; raises ConfigError if a named model does not.
+
+    A snapshot id is a version of one table only, and the name of a savepoint may be that of several.
+    """
+    from arctic_runtime.spark.tables.versions import find_window
+
+    named = {model.table for model in asked} if len(asked) < len(context.models) else set()
+    found = []
+    for model in models:
+        try:
+            find_window(context.reader, model, values["start"], values["end"])
+            found.append(model)
+        except ConfigError:
+            if model.table in named:
+                raise
+    return found
 
 
 def _find_others(context: OperationContext, models: Sequence[Model], values: Values) -> Mapping[TableName, Counterpart]:
