@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.observation.clones import observe_clone
@@ -129,14 +129,10 @@ class _TableComparison:
             return None
 
     def _compare_all(self) -> TableDiff:
-        """Compares all rows; meanwhile counts those of the other table if their number is not known."""
-        counted, others = Observation(), self._others
-        if self._size.rows is None:
-            others = others.observe(counted, F.count(F.lit(1)).alias("rows"))
+        """Compares all rows of both tables."""
         own = observe_size(self._session.reader, self._model, self._model.table)
         diff = replace(self._diff, cost=_measure_tables(own, self._size))
-        diff = self._summarize(diff, _pair_rows(self._own, others, self._key))
-        return diff if self._size.rows is not None else replace(diff, other_rows=int(counted.get["rows"]))
+        return self._with_rows(self._summarize(diff, _pair_rows(self._own, self._others, self._key)))
 
     def _compare_keys(self, diff: TableDiff, clone: Sequence[tuple[TableSession, VersionWindow]]) -> TableDiff:
         """Compares the rows with the keys of change rows since the clone was made."""
@@ -153,16 +149,16 @@ class _TableComparison:
         A key that only one of the tables has changed has in the other the row from before that change.
         """
         (own, own_window), (origin, origin_window) = clone
-        before, after, key = self._columns.before, self._columns.after, self._key
+        before, after = self._columns.before, self._columns.after
+        names = [name_key_column(i) for i in range(len(as_key(self._key)))]
         sides = []
         if not is_empty(own_window):
             sides.append(read_net_changes(own, own_window, before, after))
         if not is_empty(origin_window):
-            swapped = read_net_changes(origin, origin_window, after, before)
-            sides.append(swapped.withColumnsRenamed({BEFORE: AFTER, AFTER: BEFORE}))
+            net = read_net_changes(origin, origin_window, after, before)
+            sides.append(net.select(*names, F.col(BEFORE).alias(AFTER), F.col(AFTER).alias(BEFORE)))
         if len(sides) == 1:
             return sides[0]
-        names = [name_key_column(i) for i in range(len(as_key(key)))]
         mine, theirs = (frame.alias(name) for frame, name in zip(sides, ("mine", "theirs"), strict=True))
         on = combine_all([F.col(f"mine.{name}") == F.col(f"theirs.{name}") for name in names])
         is_mine, is_theirs = (F.col(f"{side}.{names[0]}").isNotNull() for side in ("mine", "theirs"))
