@@ -159,7 +159,7 @@ def _read_column_diffs(differences: DataFrame, common: Sequence[CommonColumn], m
         "row_number() OVER (PARTITION BY place ORDER BY rows DESC, old, new) AS rank",
     )
     values: dict[int, list[Row]] = {}
-    for row in ranked.where(F.col("rank") <= most).orderBy("place", "rank").collect():
+    for row in sorted(ranked.where(F.col("rank") <= most).collect(), key=lambda row: (row["place"], row["rank"])):
         values.setdefault(row["place"], []).append(row)
     return tuple(
         ColumnDiff(

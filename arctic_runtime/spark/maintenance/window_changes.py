@@ -30,8 +30,8 @@ def says_before(session: TableSession, window: VersionWindow) -> bool:
     # Repairs replace rows that violated the key, of which there were several.
     if runs is None or any(run.changelog or run.repaired for run in runs):
         return False
-    changes, config = session.observe_state().changes, session.model.config
-    has_rest = changes is not None and len(strip_change_columns(changes.columns)) > len(config.primary_key)
+    config = session.model.config
+    has_rest = len(strip_change_columns(window.columns)) > len(config.primary_key)
     # In a table of key columns only, the delete of a row that was not there looks like any other.
     return has_rest or config.sequence_by is None
 
@@ -47,9 +47,7 @@ def read_net_changes(
 ) -> DataFrame:
     """Combines the change rows of each key in a window to one row, as `write_net_changes` says."""
     changes, config = read_window(session, window), session.model.config
-    state = session.observe_state().changes
-    keeps_all = state is None or state.keeps_all
-    is_single = window.commits is not None and len(window.commits) == 1 and not keeps_all
+    is_single = window.commits is not None and len(window.commits) == 1 and not window.keeps_all
     names = changes.columns
     placed = changes.select("*", F.col(COMMIT_ORDER).alias(COMMIT_ORDER))
 

@@ -286,7 +286,7 @@ def test_a_masked_value_is_shown_by_no_way(lake: Warehouse, dev: Warehouse, monk
             assert "masked:" in shown
             assert canary not in shown
             assert secret not in shown
-            assert answer.data[0]["masked_columns"] == ["id", "mail"]
+            assert answer.data[0]["masked_columns"] == ("id", "mail")
 
 
 def test_the_command_compares_what_is_below_too(lake: Warehouse, dev: Warehouse) -> None:
