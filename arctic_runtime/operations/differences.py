@@ -19,7 +19,7 @@ from arctic_runtime.operations.diff_report import describe_as_markdown, describe
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values
 from arctic_runtime.suggestions import suggest_nearest
 
-_MASK_KEY = secrets.token_bytes(32)
+MASK_KEY = secrets.token_bytes(32)
 """Key of this process for hashes of masked values; it is never stored or shown, so nobody can try values with it."""
 
 _SECRET_VARIABLES = "DBT_ENV_SECRET"
@@ -177,7 +177,7 @@ def _compare_pair(context: OperationContext, pair: _Pair, values: Values) -> Tab
 
 def _build_mask(pair: _Pair) -> Mask:
     masks = combine_masks(pair.model.masks, pair.other.masks if pair.other is not None else {})
-    return Mask(_MASK_KEY, masks, _list_secrets(os.environ))
+    return Mask(MASK_KEY, masks, _list_secrets(os.environ))
 
 
 def _list_secrets(environment: Mapping[str, str]) -> list[str]:
