@@ -97,13 +97,15 @@ def summarize_pairs(
     """Adds to a difference the counts of rows, the changes of columns, and examples; computes the pairs once."""
     differences = pairs.rows.where(F.expr(_write_any_difference(pairs.common))).persist()
     try:
-        counts = differences.agg(*[F.expr(_count(kind)) for kind in _CONDITIONS]).collect()[0].asDict()
-        has_changed = counts["changed"] > 0
+        kinds = [_count(condition, kind) for kind, condition in _CONDITIONS.items()]
+        cells = [_count(_write_change(column), _name_count(place)) for place, column in enumerate(pairs.common)]
+        counts = differences.agg(*map(F.expr, (*kinds, *cells))).collect()[0].asDict()
+        changed = {place: counts[_name_count(place)] for place in range(len(cells)) if counts[_name_count(place)]}
         most = thresholds.diff_examples if request.examples is None else request.examples
         return replace(
             diff,
             counts={kind: int(counts[kind]) for kind in _CONDITIONS},
-            columns=_read_column_diffs(differences, pairs.common, thresholds.diff_values) if has_changed else (),
+            columns=_read_column_diffs(differences, pairs.common, changed, thresholds.diff_values) if changed else (),
             examples=tuple(_read_examples(differences, pairs, counts, most, request.column)),
         )
     finally:
@@ -134,40 +136,52 @@ def _write_text(side: str, name: str) -> Sql:
     return fill_statement("CAST({value} AS string)", value=quote_name(side, name))
 
 
-def _count(kind: RowKind) -> Sql:
-    return fill_statement("count_if({is_one}) AS {own}", is_one=_CONDITIONS[kind], own=quote_name(kind))
+def _write_change(column: CommonColumn) -> Sql:
+    """Builds the condition that both tables have a row, with different values of a column."""
+    return fill_statement(
+        "{changed} AND ({differs})", changed=_CONDITIONS["changed"], differs=_write_column_difference(column)
+    )
 
 
-def _read_column_diffs(differences: DataFrame, common: Sequence[CommonColumn], most: int) -> tuple[ColumnDiff, ...]:
-    """Reads for each column how many values changed, and the `most` most frequent changes of values."""
+def _count(condition: Sql, name: str) -> Sql:
+    return fill_statement("count_if({condition}) AS {name}", condition=condition, name=quote_name(name))
+
+
+def _name_count(place: int) -> str:
+    """Names the number of changed values of the column at a place, which can't be the name of a kind of rows."""
+    return f"column_{place}"
+
+
+def _read_column_diffs(
+    differences: DataFrame, common: Sequence[CommonColumn], changed: Mapping[int, int], most: int
+) -> tuple[ColumnDiff, ...]:
+    """Reads the `most` most frequent changes of values of each column; `changed` counts them by the column's place."""
     cells = [
         fill_statement(
             "struct({place} AS place, {differs} AS differs, {before} AS old, {after} AS new)",
             place=quote_number(place),
-            differs=_write_column_difference(column),
-            before=_write_text(BEFORE, column.name),
-            after=_write_text(AFTER, column.name),
+            differs=_write_change(common[place]),
+            before=_write_text(BEFORE, common[place].name),
+            after=_write_text(AFTER, common[place].name),
         )
-        for place, column in enumerate(common)
+        for place in changed
     ]
     exploded = fill_statement("inline(array({cells}))", cells=join_parts(cells))
-    changed = differences.where(F.expr(_CONDITIONS["changed"])).selectExpr(exploded).where("differs")
-    counted = changed.groupBy("place", "old", "new").agg(F.count(F.lit(1)).alias("rows"))
+    values = differences.selectExpr(exploded).where("differs")
+    counted = values.groupBy("place", "old", "new").agg(F.count(F.lit(1)).alias("rows"))
     ranked = counted.selectExpr(
-        "*",
-        "sum(rows) OVER (PARTITION BY place) AS total",
-        "row_number() OVER (PARTITION BY place ORDER BY rows DESC, old, new) AS rank",
-    )
-    values: dict[int, list[Row]] = {}
-    for row in sorted(ranked.where(F.col("rank") <= most).collect(), key=lambda row: (row["place"], row["rank"])):
-        values.setdefault(row["place"], []).append(row)
+        "*", "row_number() OVER (PARTITION BY place ORDER BY rows DESC, old, new) AS rank"
+    ).where(F.col("rank") <= most)
+    found: dict[int, list[Row]] = {place: [] for place in changed}
+    for row in sorted(ranked.collect(), key=lambda row: (row["place"], row["rank"])):
+        found[row["place"]].append(row)
     return tuple(
         ColumnDiff(
             common[place].name,
-            int(rows[0]["total"]),
+            int(changed[place]),
             tuple(ValueChange(row["old"], row["new"], int(row["rows"])) for row in rows),
         )
-        for place, rows in values.items()
+        for place, rows in found.items()
     )
 
 
@@ -193,10 +207,7 @@ def _list_conditions(
         return
     chosen = next((own for own in common if is_same_name(own.name, column)), None)
     if chosen is not None and counts["changed"]:
-        condition = fill_statement(
-            "{changed} AND ({differs})", changed=_CONDITIONS["changed"], differs=_write_column_difference(chosen)
-        )
-        yield "changed", condition
+        yield "changed", _write_change(chosen)
 
 
 def _to_values(row: Row | None) -> dict[str, Any] | None:
