@@ -6,7 +6,7 @@ The runtime does not depend on dbt: the module of the dbt adapter is imported by
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,9 @@ from arctic_runtime.api.connection import Connection
 from arctic_runtime.api.table import Table
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
+from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.profile import Profile
 from arctic_runtime.suggestions import suggest_nearest
@@ -41,6 +43,12 @@ class DbtProject(Protocol):
 
     def refresh_model(self, model: Model) -> Refreshed:
         """Refreshes a model as `dbt run` does; raises ConfigError for an ingested table, which has no query."""
+
+    def find_counterparts(self, state: str | None, target: str | None) -> Mapping[TableName, Counterpart]:
+        """Maps the project's tables to those of the same nodes in another environment, as `FindCounterparts` says."""
+
+    def list_descendants(self, tables: Collection[TableName]) -> Collection[TableName]:
+        """Returns the tables that are computed from any of `tables`, also through others."""
 
     def run_ingestion(self, sources: Sequence[str], once: bool) -> None:
         """Ingests change data as `arctic ingest` does; the parameters are those of `Project.ingest`."""
@@ -160,7 +168,15 @@ class Project:
         return self._source.list_models(self._connection.reader)
 
     def _build_table(self, model: Model) -> Table:
-        return Table(self._connection, model, self._list_models, self._refresh_model)
+        source = self._source
+        return Table(
+            self._connection,
+            model,
+            self._list_models,
+            self._refresh_model,
+            source.find_counterparts,
+            source.list_descendants,
+        )
 
     def _refresh_model(self, model: Model, full_refresh: bool) -> Refreshed:
         if full_refresh:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 from arctic_runtime.api.connection import Connection
 from arctic_runtime.model.files.compaction import CompactionMode
 from arctic_runtime.model.table import Model
-from arctic_runtime.operations.operation import Answer, OperationContext
+from arctic_runtime.operations.operation import (
+    Answer,
+    FindCounterparts,
+    ListDescendants,
+    OperationContext,
+    list_no_descendants,
+    refuse_environment,
+)
 from arctic_runtime.operations.refreshing import Refreshed, format_upkeep_warning
 from arctic_runtime.operations.registry import get_operation
 from arctic_runtime.refresh_planner import Outcome
@@ -31,16 +38,25 @@ class Table:
     """
 
     def __init__(
-        self, connection: Connection, model: Model, models: Callable[[], Sequence[Model]], refresh: RefreshModel
+        self,
+        connection: Connection,
+        model: Model,
+        models: Callable[[], Sequence[Model]],
+        refresh: RefreshModel,
+        find_counterparts: FindCounterparts = refuse_environment,
+        list_descendants: ListDescendants = list_no_descendants,
     ) -> None:
         """Creates the table of `model`.
 
         `models` returns all models of the program or project, any of which may read the table. `refresh` runs a model.
+        The other functions are those of `OperationContext`.
         """
         self._connection = connection
         self._model = model
         self._models = models
         self._refresh = refresh
+        self._find_counterparts = find_counterparts
+        self._list_descendants = list_descendants
 
     @property
     def name(self) -> str:
@@ -114,29 +130,37 @@ class Table:
     def diff(
         self,
         *,
-        other_schema: str | None = None,
         state: str | None = None,
-        start: str | int | None = None,
-        end: str | int | None = None,
+        other_target: str | None = None,
+        other_schema: str | None = None,
+        since: int | str | None = None,
+        until: int | str | None = None,
+        only: bool = False,
         column: str | None = None,
+        limit: int | None = None,
         fail_on: str | None = None,
         markdown: bool = False,
     ) -> Answer:
-        """Compares the table, and all models below it, with those of which they are clones, or with others.
+        """Compares the table with that of which it is a clone, or with the same table elsewhere or earlier.
 
-        Others are the tables of their names in `other_schema`, those of the same models in the `manifest.json` in the
-        folder `state`, or their own rows as of the version `start`, with those as of `end` or with the newest. With
-        `column`, examples are rows in which it differs. `differs` of the answer is True if they differ, or with
-        `fail_on`, limits such as `removed>0,changed>1%`, if there are more rows than one of these. Raises ConfigError
-        if there is no table to compare with.
+        In a dbt project, it is the table of the same model in the environment whose `manifest.json` is in the folder
+        `state`, or in another target of the profile; and unless `only`, everything below the model is compared as well.
+        With `other_schema` it is the table of the same name there. If `since` is not None, two versions of the table
+        are compared: `since`, and `until` or else the newest. Examples are at most `limit` rows of each kind, or rows
+        in which `column` changed. `differs` of the answer is True if they differ, or with `fail_on`, limits such as
+        `removed>0,changed>1%`, if there are more rows than one of these. Raises ConfigError if there is no table to
+        compare with, and for an unknown version or column.
         """
-        versions = {"start": start, "end": end}
         return self._run(
             "diff",
-            other_schema=other_schema,
             state=state,
-            **{name: None if version is None else str(version) for name, version in versions.items()},
+            other_target=other_target,
+            other_schema=other_schema,
+            start=since,
+            end=until,
+            only=only,
             column=column,
+            limit=limit,
             fail_on=fail_on,
             markdown=markdown,
         )
@@ -251,4 +275,11 @@ class Table:
         return replace(answer, lines=(*progress, *answer.lines))
 
     def _build_context(self, session: Callable[[], Any], progress: Callable[[str], None]) -> OperationContext:
-        return OperationContext(self._connection.reader, session, tuple(self._models()), progress)
+        return OperationContext(
+            self._connection.reader,
+            session,
+            tuple(self._models()),
+            progress,
+            self._find_counterparts,
+            self._list_descendants,
+        )

@@ -60,6 +60,8 @@ class IngestedTable:
     columns: Mapping[str, str] = field(default_factory=dict)
     schema_changes: SchemaChanges = "safe"
     reports_key: bool = False
+    masks: Mapping[str, bool] = field(default_factory=dict)
+    """Masks of columns, as in `Model.masks`."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -91,7 +93,13 @@ class IngestedTable:
             {**merge, "primary_key": list(key), "input": "changes"}, f"source table {self.name}"
         )
         policy = _POLICIES[self.schema_changes]
-        return Model(self.table, "", replace(config, on_schema_change=policy), ingested_from=self.source_name)
+        return Model(
+            self.table,
+            "",
+            replace(config, on_schema_change=policy),
+            masks=self.masks,
+            ingested_from=self.source_name,
+        )
 
 
 RETENTION = {"versions": "2h", "retain_last": 200}
@@ -186,6 +194,8 @@ class DeclaredTable:
     catalog: str
     meta: Mapping[str, Any]
     columns: tuple[tuple[str, str], ...]
+    masks: Mapping[str, bool] = field(default_factory=dict)
+    """Masks of columns, as in `Model.masks`."""
 
     def name_in_source(self, schema: str | None) -> str:
         """Returns the table's name in the source; `schema` is put before a name without a schema."""
@@ -261,7 +271,7 @@ def _read_table(
         if key not in _TABLE_KEYS:
             wrong.append(f"table {declared.name}: unknown key `{key}`{suggest_nearest(key, _TABLE_KEYS)}")
     columns, table = dict(declared.columns), TableName(declared.catalog, declared.schema, declared.identifier)
-    return IngestedTable(declared.name, full, table, meta, columns, chosen, reports_key)
+    return IngestedTable(declared.name, full, table, meta, columns, chosen, reports_key, declared.masks)
 
 
 def _read_policy(key: str, value: Any) -> SchemaChanges:

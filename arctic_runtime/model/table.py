@@ -252,6 +252,12 @@ class Model:
     column_comments: Mapping[str, str] = field(default_factory=dict)
     """Descriptions of columns to be stored in the catalog, by column."""
 
+    masks: Mapping[str, bool] = field(default_factory=dict)
+    """Whether reports show values of a column as hashes, by its name in lower case; `*` stands for all other columns.
+
+    A column without an entry is masked if its name says that it has secrets.
+    """
+
     checks: tuple[str, ...] = ()
     """SQL predicates of the contract that every row must fulfil."""
 
@@ -263,12 +269,6 @@ class Model:
 
     is_landing: bool = False
     """True for a landing table."""
-
-    masked: tuple[str, ...] = ()
-    """Columns whose values are shown as hashes where tables are compared."""
-
-    node: str = field(default="", compare=False)
-    """Id of the model in its dbt project, by which it is found in other environments; empty for other tables."""
 
     may_replace: bool = False
     """True if an existing plain table or view of the model's name may be replaced.

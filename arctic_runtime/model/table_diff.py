@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import hmac
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import Column
+from arctic_runtime.model.masking import Mask
 from arctic_runtime.model.names import TableName
 
 RowKind = Literal["added", "removed", "changed"]
 
 KINDS: tuple[RowKind, ...] = get_args(RowKind)
+NO_ROWS: Mapping[RowKind, int] = dict.fromkeys(KINDS, 0)
 
 _LIMIT = re.compile(r"(added|removed|changed)>(\d+(?:\.\d+)?)(%?)")
 
@@ -51,14 +52,34 @@ class RowExample:
 
 
 @dataclass(frozen=True)
+class Counterpart:
+    """The table of a model in another environment, and the masks of its columns as in `Model.masks`."""
+
+    table: TableName
+    masks: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DiffCost:
+    """The cost of a comparison; `rows` and `bytes` are those of the files that it read, None if they are not known.
+
+    Files have all columns of a table, also those that were skipped.
+    """
+
+    seconds: float
+    rows: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True)
 class TableDiff:
     """Differences between a table and another one: `added` rows are those that only the table has."""
 
     table: TableName
     other: TableName
     counts: Mapping[RowKind, int]
-    other_rows: int
-    """Number of rows of the other table."""
+    other_rows: int | None
+    """Number of rows of the other table; None if it was not asked for and is not known without a scan."""
 
     columns: tuple[ColumnDiff, ...] = ()
     added_columns: tuple[Column, ...] = ()
@@ -66,60 +87,51 @@ class TableDiff:
     retyped_columns: tuple[tuple[str, str, str], ...] = ()
     """Names of columns with another type, and their types in the other table and in this one."""
 
-    versions: tuple[str, str] | None = None
-    """The two versions, if a table is compared with itself; the second one is empty for the newest."""
-
-    seconds: float = field(default=0.0, compare=False)
-    """Duration of the comparison."""
-
     examples: tuple[RowExample, ...] = ()
     reads_changes: bool = False
     """Whether only the keys that changed since the two tables were one were compared, and not all rows."""
+
+    versions: tuple[str, str] | None = None
+    """The two versions of one table that were compared, the older one first; None for two tables."""
+
+    key: tuple[str, ...] = ()
+    """Columns of the primary key."""
+
+    column_names: tuple[str, ...] = ()
+    """Columns of both tables."""
+
+    masked_columns: tuple[str, ...] = ()
+    """Columns whose values are shown as hashes."""
+
+    cost: DiffCost | None = field(default=None, compare=False)
 
     @property
     def differs(self) -> bool:
         return any(self.counts.values()) or bool(self.added_columns or self.removed_columns or self.retyped_columns)
 
+    def mask_values(self, mask: Mask) -> TableDiff:
+        """Returns the difference with hashes in the place of all values that `mask` hides."""
+        examples = [
+            replace(
+                example,
+                key=mask.hide_row(example.key) or {},
+                before=mask.hide_row(example.before),
+                after=mask.hide_row(example.after),
+            )
+            for example in self.examples
+        ]
+        columns = [replace(column, values=_mask_changes(column, mask)) for column in self.columns]
+        names = (*self.column_names, *(column.name for column in (*self.added_columns, *self.removed_columns)))
+        masked = tuple(name for name in names if mask.hides_column(name))
+        return replace(self, columns=tuple(columns), examples=tuple(examples), masked_columns=masked)
 
-def mask_diff(diff: TableDiff, columns: Collection[str], secret: bytes) -> TableDiff:
-    """Returns a difference in which the values of `columns` are hashes; null stays null.
 
-    Equal values of a column have equal hashes. They are keyed by `secret`, so that nobody can find a value by hashing
-    the likely ones.
-    """
-    masked = {name.lower() for name in columns}
-
-    def hide(name: str, value: Any) -> Any:
-        if value is None or name.lower() not in masked:
-            return value
-        digest = hmac.new(secret, f"{name.lower()}\0{value}".encode(errors="surrogatepass"), "sha256").hexdigest()
-        return f"#{digest[:10]}"
-
-    def hide_all(row: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        return None if row is None else {name: hide(name, value) for name, value in row.items()}
-
-    if not masked:
-        return diff
-    columns_hidden = tuple(
-        replace(
-            column,
-            values=tuple(
-                replace(change, before=hide(column.name, change.before), after=hide(column.name, change.after))
-                for change in column.values
-            ),
-        )
-        for column in diff.columns
+def _mask_changes(column: ColumnDiff, mask: Mask) -> tuple[ValueChange, ...]:
+    hidden = (
+        (mask.hide_value(column.name, change.before), mask.hide_value(column.name, change.after), change.rows)
+        for change in column.values
     )
-    examples_hidden = tuple(
-        replace(
-            example,
-            key=hide_all(example.key) or {},
-            before=hide_all(example.before),
-            after=hide_all(example.after),
-        )
-        for example in diff.examples
-    )
-    return replace(diff, columns=columns_hidden, examples=examples_hidden)
+    return tuple(ValueChange(*parts) for parts in hidden)
 
 
 @dataclass(frozen=True)
@@ -135,7 +147,7 @@ class DiffLimit:
         rows = diff.counts[self.kind]
         if not self.is_percentage:
             return rows > self.most
-        return rows > 0 and 100 * rows > self.most * diff.other_rows
+        return rows > 0 and 100 * rows > self.most * (diff.other_rows or 0)
 
     def __str__(self) -> str:
         return f"{self.kind}>{self.most:g}{'%' if self.is_percentage else ''}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,6 +10,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
+from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.arguments import Reader, read_text
 from arctic_runtime.suggestions import suggest_nearest
 
@@ -45,6 +46,30 @@ class Answer:
         return "\n".join(self.lines)
 
 
+FindCounterparts = Callable[["str | None", "str | None"], Mapping[TableName, Counterpart]]
+"""Function that maps tables to those of the same models in another environment.
+
+It takes the folder of the environment's manifest and the name of its target, of which one is None.
+"""
+
+
+ListDescendants = Callable[[Collection[TableName]], Collection[TableName]]
+"""Function that returns the tables that are computed from any of the given ones, also through others."""
+
+
+def refuse_environment(*_: str | None) -> Mapping[TableName, Counterpart]:
+    """Raises ConfigError: other environments are known only to a dbt project."""
+    raise ConfigError(
+        "The tables of another environment are known only to a dbt project.",
+        fix="use `arctic diff` or `open_project`, or name the schema of the other tables",
+    )
+
+
+def list_no_descendants(_: Collection[TableName]) -> Collection[TableName]:
+    """Returns nothing, for tables without a project."""
+    return ()
+
+
 @dataclass(frozen=True)
 class OperationContext:
     """The environment of an operation: the catalog, all models of the project, and a function that starts Spark.
@@ -56,8 +81,8 @@ class OperationContext:
     spark: Callable[[], SparkSession]
     models: tuple[Model, ...]
     progress: Callable[[str], None] = lambda _: None
-    map_target: Callable[[str], Mapping[str, TableName]] = lambda _: {}
-    """Returns the tables of the project's models in another target, by the ids of the models."""
+    find_counterparts: FindCounterparts = refuse_environment
+    list_descendants: ListDescendants = list_no_descendants
 
     def build_planner(self, model: Model) -> RefreshPlanner:
         from arctic_runtime.refresh_planner import RefreshPlanner
@@ -118,11 +143,11 @@ class Argument:
     choices: tuple[str, ...] = ()
     """Allowed values; empty if any value may be valid."""
 
-    is_local: bool = False
-    """True if only the command line takes the argument, such as a path of the user's machine."""
-
     exclusive_group: str = ""
     """Group of arguments of which a user can give at most one; empty for no group."""
+
+    is_local: bool = False
+    """Whether the value names files of the user's machine, so that a service does not take the argument."""
 
     @property
     def flag(self) -> str:

@@ -63,6 +63,9 @@ class Project(Protocol):
     def list_models(self) -> Sequence[Model]:
         """Returns the tables that operations accept: compiled models, tables of ingested sources, landing tables."""
 
+    def list_descendants(self, tables: Collection[TableName]) -> Collection[TableName]:
+        """Returns the tables that are computed from any of `tables`, also through others."""
+
     def list_maintained(self) -> Sequence[Maintained]:
         """Returns the tables whose files the service maintains (compaction, expiry and so on)."""
 

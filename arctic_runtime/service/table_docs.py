@@ -1,4 +1,4 @@
-"""The part of a table's description that the project has: descriptions, masked columns, and data tests."""
+"""The part of a table's description that the project has: descriptions, masks of columns, and data tests."""
 
 from __future__ import annotations
 
@@ -25,26 +25,17 @@ class LastDataTest:
 
 
 @dataclass(frozen=True)
-class ColumnDocs:
-    """Description of a column, and whether the project masks its values by `meta: {mask: true}`."""
-
-    description: str = ""
-    is_masked: bool = False
-
-
-@dataclass(frozen=True)
 class TableDocs:
-    """Description of a table in the project; `columns` has those that the project documents, in lower case."""
+    """Description of a table in the project; `columns` has those of its columns, by their names in lower case."""
 
     description: str = ""
     sql: str = ""
     """Source code of the model, with its Jinja; empty for a table that no model of the project computes."""
 
-    columns: Mapping[str, ColumnDocs] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
     tests: tuple[LastDataTest, ...] = ()
-
-    def get_column(self, name: str) -> ColumnDocs:
-        return self.columns.get(name.lower(), ColumnDocs())
+    masks: Mapping[str, bool] = field(default_factory=dict)
+    """Masks of columns, as in `Model.masks`."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,18 +21,14 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.operations.change_export import open_changes
 from arctic_runtime.operations.inspect import read_status
 from arctic_runtime.operations.looking import CHANGES
+from arctic_runtime.operations.masks import build_mask
 from arctic_runtime.operations.operation import Answer, Operation, OperationContext
 from arctic_runtime.service.activity import Activity
 from arctic_runtime.service.project import Project
 from arctic_runtime.service.telemetry.lineage.observed import observe_lineage
 from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.service.view.live_data import Job
-from arctic_runtime.service.view.table_details import (
-    DetailInputs,
-    TableDetails,
-    build_table_details,
-    list_masked_columns,
-)
+from arctic_runtime.service.view.table_details import DetailInputs, TableDetails, build_table_details
 from arctic_runtime.service.view.table_rows import TableRows, build_table_rows
 from arctic_runtime.service.view.table_trend import TableTrend, build_table_trend
 from arctic_runtime.service.warehouse import Warehouse
@@ -56,7 +51,6 @@ class UserRequests:
         self._upkeep = upkeep
         self._shared = activity.shared
         self._jobs = activity.shared.jobs
-        self._secret = secrets.token_bytes(32)
         self._threads = ThreadPoolExecutor(warehouse.reader.thresholds.service.operations, "operation")
 
     def close_operations(self) -> None:
@@ -100,9 +94,9 @@ class UserRequests:
         reader, model = self._warehouse.reader, self._shared.models.get(table)
         limits = reader.thresholds.service
         rows = read_sample_rows(reader, table if model is None else model.base, min(most, limits.sample_rows))
-        masked = list_masked_columns(self._project.describe_table(table), rows[0] if rows else ())
+        mask = build_mask(self._project.describe_table(table).masks)
         unmerged = 0 if model is None else read_status(reader, model, ()).unmerged_rows
-        return build_table_rows(table, rows, masked, self._secret, limits.sample_value_characters, unmerged)
+        return build_table_rows(table, rows, mask, limits.sample_value_characters, unmerged)
 
     def open_changes(self, table: str, start: str | None, end: str | None) -> ChangeRows:
         models = self._choose_models(CHANGES, [table])
@@ -165,7 +159,14 @@ class UserRequests:
     def _build_context(
         self, spark: Callable[[], SparkSession], progress: Callable[[str], None] = lambda _: None
     ) -> OperationContext:
-        return OperationContext(self._warehouse.reader, spark, tuple(self._project.list_models()), progress)
+        project = self._project
+        return OperationContext(
+            self._warehouse.reader,
+            spark,
+            tuple(project.list_models()),
+            progress,
+            list_descendants=project.list_descendants,
+        )
 
     # Refreshes and pauses
 

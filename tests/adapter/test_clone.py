@@ -134,6 +134,19 @@ class TestClone:
         assert "  column added: more (string)" in said
         said = self.arctic(project, capsys, "diff", "--schema", dev, "log", "--markdown")
         assert "| log | 2 | 0 | 0 |  |" in said
+        for other in (["--state", "state"], ["--other-target", "default"]):
+            said = self.arctic(project, capsys, "diff", "--target", "dev", *other, "orders")
+            for name in MODELS:
+                assert f"lake.{dev}.{name} beside lake.{prod}.{name}" in said
+            assert said.count("change rows") == len(MODELS)
+            said = self.arctic(project, capsys, "diff", "--target", "dev", *other, "orders", "--only")
+            assert f"lake.{dev}.orders beside lake.{prod}.orders" in said
+            assert "by_customer" not in said
+        start = json.loads(self.arctic(project, capsys, "history", "--target", "dev", "log", "--json"))[1]["version"]
+        said = self.arctic(project, capsys, "diff", "--target", "dev", "log", "--from", start)
+        assert "  rows: 0 added, 2 removed, 0 changed, of 4" in said
+        said = self.arctic(project, capsys, "diff", "--state", "nowhere")
+        assert "has no manifest that can be read" in said
         made = messages(run_dbt([*clone, "--full-refresh"]))
         assert self.read(project, dev, "orders") == before["orders"]
         said = self.arctic(project, capsys, "clones", "orders")

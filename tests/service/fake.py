@@ -16,6 +16,7 @@ import pyarrow as pa
 from arctic_runtime.catalog.change_rows.read import ChangeRows
 from arctic_runtime.catalog.table_samples import TableSample
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.masking import Mask
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness, FreshnessState
 from arctic_runtime.model.version import Version
@@ -249,7 +250,9 @@ class FakeService:
         if self.failure is not None:
             raise self.failure
         rows = [{"flight_id": n, "note": f"<b>{n}</b>", "email": f"{n}@x", "gone": None} for n in range(min(most, 5))]
-        return build_table_rows(table, rows, {"email"}, b"secret", 500, self._by_name[str(table)].unmerged_rows)
+        return build_table_rows(
+            table, rows, Mask(b"secret", {"email": True}), 500, self._by_name[str(table)].unmerged_rows
+        )
 
     def open_changes(self, table: str, start: str | None, end: str | None) -> ChangeRows:
         """As many batches of two rows as `batches` has, each of which may be an error to raise."""
@@ -536,13 +539,18 @@ def _diff(table: TableName, n: int) -> dict[str, Any]:
         "table": str(table),
         "other": str(replace(table, schema="prod")),
         "counts": {"added": 1, "removed": 1, "changed": 32} if differs else {"added": 0, "removed": 0, "changed": 0},
-        "other_rows": 12_345,
+        "other_rows": 12_345 if n % 4 == 0 else None,
         "columns": columns if differs else [],
         "added_columns": [{"name": "gate", "type": "string"}] if differs else [],
         "removed_columns": [],
         "retyped_columns": [["delay", "int", "bigint"]] if differs else [],
         "examples": examples if differs else [],
         "reads_changes": True,
+        "versions": None,
+        "key": ["id"],
+        "column_names": ["id", "delay", "note"],
+        "masked_columns": ["note"],
+        "cost": {"seconds": 0.4, "rows": 34, "bytes": 4_120},
         "differs": differs,
         "breaches": [],
     }

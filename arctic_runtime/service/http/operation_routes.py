@@ -120,9 +120,9 @@ def _describe_operation(operation: Operation) -> dict[str, Any]:
     }
 
 
-def _list_arguments(operation: Operation) -> tuple[Argument, ...]:
-    """Lists the arguments that a request may have: all but those that only the command line takes."""
-    return tuple(argument for argument in operation.arguments if not argument.is_local)
+def _list_arguments(operation: Operation) -> list[Argument]:
+    """Lists the arguments of an operation that a service takes."""
+    return [argument for argument in operation.arguments if not argument.is_local]
 
 
 # Questions
@@ -219,8 +219,7 @@ def _build_body_model(operation: Operation) -> type[BaseModel]:
         Field(description=TABLES_HELP[operation.tables], **_build_count_limits(operation)),
     )
     fields: dict[str, tuple[Any, Any]] = {"tables": tables}
-    taken = _list_arguments(operation)
-    if taken:
+    if taken := _list_arguments(operation):
         arguments = _build_model(f"{operation.name}_arguments", _STRICT, _build_fields(taken, _IN_BODY))
         is_required = any(argument.is_required for argument in taken)
         fields["arguments"] = (arguments, ...) if is_required else (arguments, Field(default_factory=arguments))

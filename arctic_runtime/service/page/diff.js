@@ -2,7 +2,7 @@
 
 import { html, useState } from "./vendor/htm/preact.js";
 import { get, post } from "./api.js";
-import { formatClock, formatCount, getShortName } from "./format.js";
+import { formatBytes, formatClock, formatCount, formatSeconds, getShortName } from "./format.js";
 import { Failure, useAction, useAnswer } from "./parts.js";
 import { store } from "./store.js";
 
@@ -46,13 +46,28 @@ function ChangedRows({ examples, column }) {
   </div>`;
 }
 
-function Examples({ examples }) {
+// The sentence about the rows of a table that differ, and about the cost to find them.
+function describeRows(diff) {
+  const { added, removed, changed } = diff.counts;
+  const total = diff.other_rows === null ? "" : `, of ${formatCount(diff.other_rows)}`;
+  const read = diff.reads_changes ? "Only rows that changed since the two were one table were compared" : "All rows were compared";
+  const cost = diff.cost && diff.cost.bytes !== null ? `, from files of ${formatBytes(diff.cost.bytes)}` : "";
+  const time = diff.cost ? ` in ${formatSeconds(diff.cost.seconds)}` : "";
+  return `${formatCount(added)} ${added === 1 ? "row" : "rows"} came, ${formatCount(removed)} went, ${formatCount(changed)} changed${total}. ${read}${time}${cost}.`;
+}
+
+function Masked({ diff, name }) {
+  return diff.masked_columns.includes(name) ? html` <span class="tag">masked</span>` : null;
+}
+
+function Examples({ diff }) {
+  const { examples } = diff;
   if (!examples.length) return null;
   const names = [...new Set(examples.flatMap((row) => Object.keys(row.after ?? row.before ?? {})))];
   return html`<h3>Example rows</h3>
     <div class="scroll" tabindex="0" role="region" aria-label="Example rows">
       <table>
-        <thead><tr><th scope="col">Change</th>${names.map((name) => html`<th scope="col" key=${name}>${name}</th>`)}</tr></thead>
+        <thead><tr><th scope="col">Change</th>${names.map((name) => html`<th scope="col" key=${name}>${name}<${Masked} diff=${diff} name=${name} /></th>`)}</tr></thead>
         <tbody>
           ${examples.slice(0, SHOWN).map(
             (row, n) => html`<tr key=${n} class=${CLASSES[row.kind]}>
@@ -69,7 +84,7 @@ function Examples({ examples }) {
     </div>`;
 }
 
-function TableDiff({ diff, canAskForColumn, ask }) {
+function TableDiff({ diff, ask }) {
   const [column, setColumn] = useState("");
   const [asked, setAsked] = useState("");
   const [action, run] = useAction();
@@ -83,7 +98,7 @@ function TableDiff({ diff, canAskForColumn, ask }) {
   const changes = listColumnChanges(diff);
   return html`<section class="panel full" aria-labelledby="one-diff-title">
     <h2 id="one-diff-title">${getShortName(diff.table)} beside ${getShortName(diff.other)}</h2>
-    <p>${formatCount(diff.counts.added)} ${diff.counts.added === 1 ? "row" : "rows"} came, ${formatCount(diff.counts.removed)} went, ${formatCount(diff.counts.changed)} changed, of ${formatCount(diff.other_rows)}. ${diff.reads_changes ? "Only keys that changed since the two were one table were compared." : "All rows were compared."}</p>
+    <p>${describeRows(diff)}</p>
     ${diff.breaches.length ? html`<p class="bad">More than allowed: ${diff.breaches.join(", ")}</p>` : null}
     ${changes.length ? html`<p>Columns: ${changes.join("; ")}</p>` : null}
     ${diff.columns.length
@@ -92,16 +107,16 @@ function TableDiff({ diff, canAskForColumn, ask }) {
         </div>`
       : null}
     ${chosen
-      ? html`<h3>Most frequent changes of ${chosen.name}</h3>
+      ? html`<h3>Most frequent changes of ${chosen.name}<${Masked} diff=${diff} name=${chosen.name} /></h3>
           <table>
             <thead><tr><th scope="col">Before</th><th scope="col">After</th><th scope="col" class="number">Rows</th></tr></thead>
             <tbody>${chosen.values.map((change, n) => html`<tr key=${n}><td class="text diff-before"><${Value} value=${change.before} /></td><td class="text diff-after"><${Value} value=${change.after} /></td><td class="number">${formatCount(change.rows)}</td></tr>`)}</tbody>
           </table>
           <h3>Changed rows</h3>
           <${ChangedRows} examples=${found ? found.examples : diff.examples} column=${chosen.name} />
-          ${canAskForColumn && !found ? html`<p class="row"><button type="button" disabled=${action.busy !== "" || (job && !job.ended_at)} onClick=${() => run("column", async () => setAsked(await ask(diff.table, chosen.name)))}>${job && !job.ended_at ? "Reading…" : `Find rows in which ${chosen.name} changed`}</button></p>` : null}
+          ${!found ? html`<p class="row"><button type="button" disabled=${action.busy !== "" || (job && !job.ended_at)} onClick=${() => run("column", async () => setAsked(await ask(diff.table, chosen.name)))}>${job && !job.ended_at ? "Reading…" : `Find rows in which ${chosen.name} changed`}</button></p>` : null}
           <${Failure} error=${action.error || job?.error} fix=${job?.error_details?.fix} />`
-      : html`<${Examples} examples=${diff.examples} />`}
+      : html`<${Examples} diff=${diff} />`}
   </section>`;
 }
 
@@ -162,7 +177,7 @@ export function Diff({ name, tables, now }) {
   const isBusy = action.busy !== "" || Boolean(job && !job.ended_at);
   return html`<section class="page" aria-labelledby="diff-title">
     <h1 id="diff-title">Differences</h1>
-    <p class="lead">Between tables and those of the same names in another schema, or between clones and their origins.</p>
+    <p class="lead">Between tables and those of the same names in another schema, or between clones and their origins. With a table, all below it are compared too.</p>
     <form class="filter inset" onSubmit=${start}>
       <label class="field">Table <input type="text" list="diff-tables" placeholder="all" value=${table} spellcheck=${false} autocomplete="off" onInput=${(event) => setTable(event.target.value)} /></label>
       <datalist id="diff-tables">${tables.filter((entry) => entry.kind === "model").map((entry) => html`<option key=${entry.table} value=${entry.table} />`)}</datalist>
@@ -179,7 +194,7 @@ export function Diff({ name, tables, now }) {
     ${diffs
       ? html`<div class="panels">
           <${Summary} key=${job.number} diffs=${diffs} chosen=${shown?.table} onChoose=${setChosen} />
-          ${shown ? html`<${TableDiff} key=${`${job.number} ${shown.table}`} diff=${shown} canAskForColumn=${Boolean(operation?.arguments.some((argument) => argument.name === "column"))} ask=${(one, column) => compare([one], { ...(shown.other ? { other_schema: shown.other.split(".")[1] } : {}), column })} />` : null}
+          ${shown ? html`<${TableDiff} key=${`${job.number} ${shown.table}`} diff=${shown} ask=${(one, column) => compare([one], { other_schema: shown.other.split(".")[1], only: true, column, limit: SHOWN })} />` : null}
         </div>`
       : null}
   </section>`;

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from arctic_runtime.model.columns import Column, is_same_name
+from arctic_runtime.model.masking import is_masked
 from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import mask_text
 from arctic_runtime.service.table_docs import LastDataTest, TableDocs
@@ -30,7 +30,7 @@ class ColumnDetails:
     type: str
     is_key: bool
     is_masked: bool
-    """Whether the project hides the values by `meta: {mask: true}`."""
+    """Whether the values are shown as hashes."""
 
     description: str
     origins: tuple[ColumnOrigin, ...]
@@ -101,9 +101,10 @@ def build_table_details(inputs: DetailInputs, thresholds: ServiceThresholds) -> 
 
 
 def _build_column(column: Column, inputs: DetailInputs, origins: tuple[ColumnOrigin, ...]) -> ColumnDetails:
-    docs = inputs.docs.get_column(column.name)
+    docs = inputs.docs
     is_key = any(is_same_name(column.name, part) for part in inputs.key)
-    return ColumnDetails(column.name, column.type, is_key, docs.is_masked, docs.description, origins)
+    description = docs.columns.get(column.name.lower(), "")
+    return ColumnDetails(column.name, column.type, is_key, is_masked(column.name, docs.masks), description, origins)
 
 
 def _list_origins(uses: Uses) -> tuple[ColumnOrigin, ...]:
@@ -117,8 +118,3 @@ def _list_origins(uses: Uses) -> tuple[ColumnOrigin, ...]:
 
 def _name_use(kind: str) -> str:
     return kind.lower().replace("_", " ")
-
-
-def list_masked_columns(docs: TableDocs, columns: Iterable[str]) -> frozenset[str]:
-    """Returns the names of those `columns` whose values the project masks."""
-    return frozenset(name for name in columns if docs.get_column(name).is_masked)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time
 from typing import Any
 
+from arctic_runtime.model.masking import Mask
 from arctic_runtime.model.names import TableName
 
 
@@ -33,24 +32,17 @@ class TableRows:
 def build_table_rows(
     table: TableName,
     rows: Sequence[Mapping[str, Any]],
-    masked: Collection[str],
-    secret: bytes,
+    mask: Mask,
     most_characters: int,
     unmerged_rows: int = 0,
 ) -> TableRows:
-    """Builds the rows to show: values of the columns `masked` become hashes with the key `secret`, and others texts.
-
-    Texts are cut to `most_characters`.
-    """
+    """Builds the rows to show: values are hidden by `mask`, and become texts of at most `most_characters`."""
     columns = tuple(rows[0]) if rows else ()
+    masked = tuple(filter(mask.hides_column, columns))
     shown = tuple(
-        tuple(
-            _hash_value(row[name], secret) if name in masked else _describe_value(row[name], most_characters)
-            for name in columns
-        )
-        for row in rows
+        tuple(_describe_value(mask.hide_value(name, row[name]), most_characters) for name in columns) for row in rows
     )
-    return TableRows(table, columns, shown, tuple(name for name in columns if name in masked), unmerged_rows)
+    return TableRows(table, columns, shown, masked, unmerged_rows)
 
 
 def _describe_value(value: Any, most: int) -> str | None:
@@ -71,10 +63,3 @@ def _to_text(value: Any) -> str:
         case bool() | list() | dict():
             return json.dumps(value, ensure_ascii=False, default=_to_text)
     return str(value)
-
-
-def _hash_value(value: Any, secret: bytes) -> str | None:
-    """Returns a hash of a value; without the key, a list of guesses does not reveal it."""
-    if value is None:
-        return None
-    return f"#{hmac.new(secret, repr(value).encode(), hashlib.sha256).hexdigest()[:12]}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from arctic_runtime.catalog.observation.tables import observe_model, observe_savepoints
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.columns import Names
+from arctic_runtime.model.columns import Column, Names
 from arctic_runtime.model.files.expiry import read_trimmed_age
 from arctic_runtime.model.state import ChangeTableState, Commit
 from arctic_runtime.model.table import Model
@@ -21,12 +21,15 @@ class VersionWindow:
     """The window between two versions of a table, with the commits in it and old names of columns.
 
     `commits` are the commits of the window that added change rows, oldest first; None if some of them have expired, or
-    if the window has no start. `old_column_names` has the former names of columns by snapshot.
+    if the window has no start. `old_column_names` has the former names of columns by snapshot. `columns` are those of
+    the change table now, and `keeps_all` says whether one of its commits may have several rows of a key.
     """
 
     window: Window
     commits: tuple[Commit, ...] | None
     old_column_names: Mapping[int, Names] = field(default_factory=dict)
+    columns: tuple[Column, ...] = ()
+    keeps_all: bool = False
 
 
 def find_window(reader: CatalogReader, model: Model, start: int | str | None, end: int | str | None) -> VersionWindow:
@@ -51,7 +54,7 @@ def find_window(reader: CatalogReader, model: Model, start: int | str | None, en
         )
     window = Window(str(model.table.changes), None if first is None else first.version, last.version)
     between = _list_commits_in(changes, window) if is_whole and first is not None else None
-    return VersionWindow(window, between, changes.old_column_names)
+    return VersionWindow(window, between, changes.old_column_names, changes.columns, changes.keeps_all)
 
 
 def _list_commits_in(changes: ChangeTableState, window: Window) -> tuple[Commit, ...]:

@@ -9,16 +9,21 @@ import argparse
 import functools
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext
 from arctic_runtime.operations.registry import OPERATIONS, get_operation
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 from dbt.adapters.arctic.commands import adopt, audit, exported_rows, ingest, run, serve, spark
+
+if TYPE_CHECKING:
+    from dbt.adapters.arctic.project.compiled_project import CompiledProject
 
 OTHERS = (audit, adopt, ingest, run, serve, spark)
 """Modules of the commands that are not operations on tables."""
@@ -52,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _perform_operation(operation: Operation, options: argparse.Namespace) -> Answer:
     from arctic_runtime.spark.engine.session import SparkEnvironment
-    from dbt.adapters.arctic.project.compiled_project import load_project, map_models
+    from dbt.adapters.arctic.project.compiled_project import load_project
 
     row_format = exported_rows.choose_format(options)
     values = operation.read_values(
@@ -64,9 +69,13 @@ def _perform_operation(operation: Operation, options: argparse.Namespace) -> Ans
     if operation.takes_landing:
         project = project.with_landing()
     is_quiet = options.json or row_format is not None
-    map_target = functools.partial(map_models, options.project_dir, options.profiles_dir)
     context = OperationContext(
-        reader, session, project.models, _ignore_progress if is_quiet else _print_line, map_target
+        reader,
+        session,
+        project.models,
+        _ignore_progress if is_quiet else _print_line,
+        functools.partial(_find_counterparts, project, options),
+        project.graph.list_descendants,
     )
     models = [project.get_model(options.model)] if operation.tables == "one" else project.select_models(options.models)
     if row_format is not None and operation.export is not None:
@@ -74,6 +83,14 @@ def _perform_operation(operation: Operation, options: argparse.Namespace) -> Ans
         exported_rows.write_rows(operation.export(context, models[0], values), row_format, options.output)
         return Answer(None, ())
     return operation.run_operation(context, models, values, plan=_is_planned(operation, options))
+
+
+def _find_counterparts(
+    project: CompiledProject, options: argparse.Namespace, state: str | None, target: str | None
+) -> Mapping[TableName, Counterpart]:
+    from dbt.adapters.arctic.project.counterparts import find_counterparts
+
+    return find_counterparts(project, options.project_dir, options.profiles_dir, state, target)
 
 
 def _is_planned(operation: Operation, options: argparse.Namespace) -> bool:

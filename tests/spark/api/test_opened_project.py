@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 import arctic_runtime as arctic
 
@@ -44,6 +45,29 @@ def test_a_hook_that_fails_is_an_error_of_arctic(folder: Path) -> None:
         project.table("legs").refresh()
         with pytest.raises(arctic.ArcticError, match="nowhere"):
             project.table("tails").refresh()
+
+
+def test_models_are_compared_with_those_of_another_target(folder: Path, lake: Warehouse) -> None:
+    profiles = folder / "profiles.yml"
+    shop = yaml.safe_load(profiles.read_text())
+    outputs = shop["shop"]["outputs"]
+    outputs["prod"] = {**outputs["dev"], "schema": f"{lake.namespace}_prod"}
+    profiles.write_text(yaml.safe_dump(shop))
+    with arctic.open_project(folder, "prod", profiles_dir=folder) as prod:
+        for table in prod.tables:
+            table.refresh()
+    lake.load("landing", [(1, "N1"), (2, "N2")], "id bigint, tail string")
+    with arctic.open_project(folder, profiles_dir=folder) as project:
+        for table in project.tables:
+            table.refresh()
+        legs = project.table("legs")
+        answer = legs.diff(other_target="prod")
+        assert [(diff["table"], diff["counts"]) for diff in answer.data] == [
+            (f"lake.{lake.namespace}.legs", {"added": 0, "removed": 0, "changed": 1}),
+            (f"lake.{lake.namespace}.tails", {"added": 1, "removed": 0, "changed": 1}),
+        ]
+        assert len(legs.diff(other_schema=f"{lake.namespace}_prod", only=True).data) == 1
+        assert legs.refresh().mode == "unchanged", "dbt's state is the project's again"
 
 
 def test_ingestion_of_a_project_without_sources_says_so(project: arctic.Project) -> None:

@@ -7,7 +7,7 @@ import math
 import sys
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from arctic_runtime.spark.engine.server import Server
 from arctic_runtime.spark.maintenance import compaction
 from arctic_runtime.spark.maintenance.compaction import Compacted
 from dbt.adapters.arctic import cli
+from dbt.adapters.arctic.project.environments import ProjectGraph
 
 Arctic = Callable[..., tuple[int, str, str]]
 PROJECT = "dbt.adapters.arctic.project.compiled_project"
@@ -45,6 +46,7 @@ class Project:
         a_model("nothing"),
         a_model("ods", retention=Retention(60)),
     )
+    graph: ProjectGraph = field(default_factory=ProjectGraph)
 
     def with_ingested(self, reader: Any) -> Project:
         return self
@@ -73,7 +75,6 @@ def loaded(monkeypatch: pytest.MonkeyPatch, shop) -> list[tuple[Any, ...]]:
 
     module = types.ModuleType(PROJECT)
     module.load_project = load_project  # type: ignore[attr-defined]
-    module.map_models = lambda *_: {}  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return asked
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from arctic_runtime.api.project import PROJECTS
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
+from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.plan.config.configure import read_configuration
 
@@ -33,6 +34,14 @@ class Source:
     def refresh_model(self, model: Model) -> Refreshed:
         self.asked.append(model.table)
         return Refreshed(arctic.Outcome("unchanged", "NOTHING_NEW"), {"expiry": "no disk"})
+
+    def find_counterparts(self, state: str | None, target: str | None) -> Mapping[TableName, Counterpart]:
+        self.asked.append((state, target))
+        return {}
+
+    def list_descendants(self, tables: Collection[TableName]) -> Collection[TableName]:
+        self.asked.append(set(tables))
+        return ()
 
     def run_ingestion(self, sources: Sequence[str], once: bool) -> None:
         self.asked.append((sources, once))
@@ -69,6 +78,17 @@ def test_a_full_refresh_is_left_to_dbt(project: arctic.Project, source: Source) 
     with pytest.raises(arctic.ConfigError, match="dbt run --full-refresh --select flights"):
         project.table("flights").refresh(full_refresh=True)
     assert source.asked == []
+
+
+def test_a_diff_asks_the_project_for_the_other_environment_and_for_what_is_below(
+    project: arctic.Project, source: Source
+) -> None:
+    table = project.table("flights")
+    with pytest.raises(arctic.ConfigError, match="nothing to compare"):
+        table.diff(state="state/prod")
+    with pytest.raises(arctic.ConfigError, match="nothing to compare"):
+        table.diff(other_target="prod", only=True)
+    assert source.asked == [{source.model.table}, ("state/prod", None), (None, "prod")]
 
 
 def test_ingestion_and_the_service_are_those_of_the_commands(project: arctic.Project, source: Source) -> None:

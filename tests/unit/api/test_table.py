@@ -11,15 +11,17 @@ from arctic_runtime.operations.operation import Operation
 from arctic_runtime.operations.registry import OPERATIONS
 
 OF_SEVERAL_TABLES = {"all"}
-RENAMED = {"changes": {"start": "since", "end": "until", "limit": None}}
+RENAMED: dict[str, dict[str, str | None]] = {
+    "changes": {"start": "since", "end": "until", "limit": None},
+    "diff": {"start": "since", "end": "until"},
+}
 """Arguments with another name in Python; None is one that a DataFrame makes needless."""
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_an_operation_is_a_method_with_its_arguments(operation: Operation) -> None:
     renamed = RENAMED.get(operation.name, {})
-    taken = (argument.name for argument in operation.arguments if argument.name != "with_target")
-    expected = {renamed.get(name, name) for name in taken}
+    expected = {renamed.get(argument.name, argument.name) for argument in operation.arguments}
     expected |= {"confirmed"} if operation.needs_confirmation else {"plan"} if operation.plan else set()
     parameters = set(inspect.signature(getattr(arctic.Table, operation.name)).parameters)
     assert parameters - {"self"} == expected - OF_SEVERAL_TABLES - {None}

@@ -11,12 +11,13 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table_diff import (
     ColumnDiff,
+    DiffCost,
     RowExample,
     TableDiff,
     ValueChange,
     read_diff_limits,
 )
-from arctic_runtime.operations.differences import describe_as_markdown, describe_diff
+from arctic_runtime.operations.diff_report import describe_as_markdown, describe_diff, describe_diffs
 
 SAME = TableDiff(
     TableName("lake", "dev", "orders"),
@@ -40,9 +41,9 @@ OTHER = replace(
 
 
 def test_a_difference_is_described_with_values_and_examples() -> None:
-    assert list(describe_diff(SAME, 40)) == ["lake.dev.orders beside lake.prod.orders: no differences"]
+    assert list(describe_diffs([SAME, SAME], 40)) == ["no differences: lake.dev.orders, lake.dev.orders"]
     assert list(describe_diff(OTHER, 40)) == [
-        "lake.dev.orders beside lake.prod.orders (0.0 s)",
+        "lake.dev.orders beside lake.prod.orders",
         "  rows: 1 added, 2 removed, 1,200 changed, of 2,000",
         "  column added: more (string)",
         "  column removed: old|one (int)",
@@ -54,11 +55,21 @@ def test_a_difference_is_described_with_values_and_examples() -> None:
     ]
 
 
+def test_versions_and_the_cost_are_described() -> None:
+    of_versions = replace(OTHER, other_rows=None, versions=("1", "good"), cost=DiffCost(1.25, 2300, 4500))
+    lines = list(describe_diff(of_versions, 40))
+    assert lines[:2] == ["lake.dev.orders from 1 to good", "  rows: 1 added, 2 removed, 1,200 changed"]
+    assert lines[-1] == "  compared in 1.2 s, files of 2,300 rows and 4,500 bytes, all rows"
+    without = replace(of_versions, cost=DiffCost(0.5), reads_changes=True)
+    assert list(describe_diff(without, 40))[-1] == "  compared in 0.5 s, change rows"
+
+
 def test_markdown_shows_each_text_as_it_is() -> None:
     lines = list(describe_as_markdown([SAME, OTHER], 40))
-    assert lines[2] == "| orders | 0 | 0 | 0 |  |"
-    assert lines[3] == "| orders | 1 | 2 | 1,200 | +more, -old\\|one, n: int → bigint, amount (1,200) |"
-    assert lines[4:7] == ["", "**orders**", ""]
+    assert lines[-2:] == ["", "No differences: orders"]
+    assert list(describe_as_markdown([SAME], 40)) == ["No differences: orders"]
+    assert lines[2] == "| orders | 1 | 2 | 1,200 | +more, -old\\|one, n: int → bigint, amount (1,200) |"
+    assert lines[3:6] == ["", "**orders**", ""]
     assert "- removed: id=8; amount=1; old\\|one=null" in lines
     hostile = RowExample("added", {"id": "<b>`x`"}, None, {"id": "<b>`x`"})
     assert list(describe_as_markdown([replace(OTHER, examples=(hostile,))], 40))[-1] == "- added: id=&lt;b&gt;\\`x\\`"

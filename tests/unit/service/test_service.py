@@ -102,6 +102,9 @@ class Project:
     def describe_table(self, table: TableName) -> TableDocs:
         return TableDocs()
 
+    def list_descendants(self, tables: Collection[TableName]) -> Collection[TableName]:
+        return ()
+
     def list_expected_tables(self) -> Collection[TableName]:
         return ()
 

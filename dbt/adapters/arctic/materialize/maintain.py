@@ -24,6 +24,7 @@ from arctic_runtime.plan.config.configure import lacks_key, read_configuration, 
 from arctic_runtime.plan.refresh.adoption import is_being_adopted
 from arctic_runtime.plan.refresh.request import Request
 from dbt.adapters.arctic.materialize.foreign_config import check_foreign_config, list_known_keys, take_node_config
+from dbt.adapters.arctic.materialize.masks import read_masks
 from dbt.adapters.arctic.materialize.merge_keys import check_merge_keys
 from dbt.adapters.arctic.materialize.relation_names import check_names
 from dbt.adapters.arctic.project.sources import group_tables_by_source
@@ -181,12 +182,11 @@ def to_model(
         sql=sql.strip().rstrip(";"),
         config=config,
         not_null=_list_not_null_columns(node, config.primary_key),
+        masks=read_masks(node),
         checks=_list_checks(node),
         contract=_build_contract(node),
         comment=_get_comment(node),
         column_comments=_list_column_comments(node),
-        masked=_list_masked_columns(node),
-        node=str(node["unique_id"]),
         may_replace=sources is not None and get_table_name(relation) not in sources,
     )
 
@@ -336,17 +336,6 @@ def _build_contract(node: Mapping[str, Any]) -> tuple[Column, ...]:
 
 def _get_comment(node: Mapping[str, Any]) -> str | None:
     return (node.get("description") or None) if node["config"].get("persist_docs", {}).get("relation") else None
-
-
-def _list_masked_columns(node: Mapping[str, Any]) -> tuple[str, ...]:
-    """Lists the columns with `meta: {mask: true}`, also where dbt keeps `meta` below `config`."""
-    columns = node.get("columns", {})
-    return tuple(name for name, column in columns.items() if _is_masked(column) or _is_masked(column.get("config")))
-
-
-def _is_masked(declared: Any) -> bool:
-    meta = declared.get("meta") if isinstance(declared, Mapping) else None
-    return isinstance(meta, Mapping) and meta.get("mask") is True
 
 
 def _list_column_comments(node: Mapping[str, Any]) -> dict[str, str]:

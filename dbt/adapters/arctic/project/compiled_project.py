@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize import maintain, python_models
 from dbt.adapters.arctic.materialize.readers import Readers
+from dbt.adapters.arctic.project.environments import ProjectGraph, list_manifest_nodes
 from dbt.adapters.arctic.project.keys.missing_keys import check_keys, find_key_origins
 from dbt.adapters.arctic.project.sources import (
     ingest_sources,
@@ -42,6 +43,9 @@ class CompiledProject:
 
     readers: Callable[[TableName], tuple[TableName, ...]] = lambda _: ()
     """Returns the tables of the models that may read a table."""
+
+    graph: ProjectGraph = field(default_factory=ProjectGraph)
+    """All nodes of the project that have a table; empty if its models are not compiled."""
 
     def with_ingested(self, reader: CatalogReader) -> CompiledProject:
         """Returns the project with the existing tables of its ingested sources added to its models."""
@@ -96,6 +100,7 @@ def load_project(
         in_order,
         ingest_sources(manifest),
         list_landing_tables(manifest),
+        graph=ProjectGraph(list_manifest_nodes(manifest)),
     )
 
 
@@ -135,16 +140,6 @@ def parse_manifest(project_dir: Path, profiles_dir: Path | None, target: str | N
     if not outcome.success:
         raise _build_failure(f"dbt could not parse the project in {project_dir.absolute()}.", outcome)
     return outcome.result
-
-
-def map_models(project_dir: Path, profiles_dir: Path | None, target: str) -> dict[str, TableName]:
-    """Returns the tables of a project's models in a target, by the ids of the models."""
-    manifest = parse_manifest(project_dir, profiles_dir, target)
-    return {
-        node.unique_id: maintain.get_node_table(node)
-        for node in manifest.nodes.values()
-        if str(node.resource_type) == "model" and node.config.materialized != "ephemeral"
-    }
 
 
 def build_relation(node: Any) -> ArcticRelation:

@@ -21,6 +21,7 @@ from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Sch
 from arctic_runtime.service.table_docs import DataTestRuns, TableDocs
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.project.dbt_work import DbtWork
+from dbt.adapters.arctic.project.environments import ProjectGraph, list_manifest_nodes
 from dbt.adapters.arctic.project.left_to_dbt import list_parts_run_by_dbt
 from dbt.adapters.arctic.project.loaded_project import LoadedProject, Location, load_project
 from dbt.adapters.arctic.project.model_refresh import DbtRefresher
@@ -41,6 +42,10 @@ class _LoadedParts:
         for schema in sorted({model.table.schema for model in self.models}):
             if not self.refresher.reader.has_namespace(schema):
                 self.refresher.reader.create_namespace(schema)
+
+    @cached_property
+    def graph(self) -> ProjectGraph:
+        return ProjectGraph(list_manifest_nodes(self.loaded.manifest))
 
     @cached_property
     def dbt_work(self) -> DbtWork:
@@ -179,6 +184,14 @@ class LiveProject:
         landing = list_landing_tables(self.loaded.manifest)
         all_models = [*followed, *list_ingested_models(self.sources, self.reader), *landing]
         return sorted(all_models, key=lambda model: model.table)
+
+    @property
+    def graph(self) -> ProjectGraph:
+        """All nodes of the project that have a table."""
+        return self._parts.graph
+
+    def list_descendants(self, tables: Collection[TableName]) -> Collection[TableName]:
+        return self.graph.list_descendants(tables)
 
     def list_maintained(self) -> Sequence[Maintained]:
         manifest, models = self.loaded.manifest, self.list_models()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +11,16 @@ from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.connectors import with_jars
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
+from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.service.refreshing.refresh_task import Task
 from arctic_runtime.suggestions import suggest_nearest
 from dbt.adapters.arctic.cli import build_parser
 from dbt.adapters.arctic.commands import ingest, serve
-from dbt.adapters.arctic.project.compiled_project import build_compiled_model, load_sources
+from dbt.adapters.arctic.project.compiled_project import CompiledProject, build_compiled_model, load_sources
+from dbt.adapters.arctic.project.counterparts import find_counterparts
 from dbt.adapters.arctic.project.live_project import LiveProject
 from dbt.adapters.arctic.project.loaded_project import Location
 from dbt.adapters.arctic.project.sources import list_ingested_models
@@ -66,6 +69,15 @@ class OpenedProject:
                 f"{model.table}: dbt could not run the model.",
                 actual=str(error),
             ) from error
+
+    def find_counterparts(self, state: str | None, target: str | None) -> Mapping[TableName, Counterpart]:
+        location, own = self._location, CompiledProject(self.profile, (), graph=self._follow_project().graph)
+        if target is not None:
+            self._followed = None  # The project is parsed for the target, which replaces dbt's state here.
+        return find_counterparts(own, location.project_dir, location.profiles_dir, state, target)
+
+    def list_descendants(self, tables: Collection[TableName]) -> Collection[TableName]:
+        return self._follow_project().list_descendants(tables)
 
     def run_ingestion(self, sources: Sequence[str], once: bool) -> None:
         self._followed = None  # The command parses the project, which replaces dbt's state here.

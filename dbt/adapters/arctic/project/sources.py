@@ -24,6 +24,7 @@ from arctic_runtime.model.sources.ingestion import ChangeSource, Progress
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.plan.config.maintenance_settings import read_retention
 from arctic_runtime.suggestions import suggest_nearest
+from dbt.adapters.arctic.materialize.masks import read_masks
 
 
 def ingest_sources(manifest: Any) -> tuple[IngestSource, ...]:
@@ -103,7 +104,7 @@ def _build_declared(node: Any) -> DeclaredTable:
     """Converts a source table's node; the key `ingest`, which dbt copies from the source, is left out of its `meta`."""
     own = {key: value for key, value in _read_arctic_settings(node.meta).items() if key != "ingest"}
     columns = tuple((column.name, str(column.data_type)) for column in node.columns.values() if column.data_type)
-    return DeclaredTable(node.name, node.identifier, node.schema, node.database, own, columns)
+    return DeclaredTable(node.name, node.identifier, node.schema, node.database, own, columns, read_masks(node))
 
 
 def _read_arctic_settings(meta: Any) -> Mapping[str, Any]:

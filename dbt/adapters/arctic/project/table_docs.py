@@ -1,4 +1,4 @@
-"""Describes tables as the project documents them: descriptions, masked columns, and data tests with their results."""
+"""Describes tables as the project documents them: descriptions, masks of columns, and data tests with their results."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any, get_args
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.schedules.cron_schedules import DataTestStatus
-from arctic_runtime.service.table_docs import ColumnDocs, LastDataTest, TableDocs
+from arctic_runtime.service.table_docs import LastDataTest, TableDocs
 from dbt.adapters.arctic.materialize.maintain import get_node_table
+from dbt.adapters.arctic.materialize.masks import read_masks
 from dbt.adapters.arctic.project.compiled_project import get_target_folder
 from dbt.adapters.arctic.project.loaded_project import LoadedProject
 
@@ -30,8 +31,9 @@ def describe_table(project: LoadedProject, table: TableName) -> TableDocs:
     return TableDocs(
         str(node.description or ""),
         str(getattr(node, "raw_code", "")),
-        {str(name).lower(): _describe_column(column) for name, column in node.columns.items()},
+        {str(name).lower(): str(column.description or "") for name, column in node.columns.items()},
         tuple(_list_tests(project, str(node.unique_id))),
+        read_masks(node),
     )
 
 
@@ -53,12 +55,6 @@ def _find_node(manifest: Any, table: TableName) -> Any:
 
 def _has_relation(node: Any) -> bool:
     return bool(node.database and node.schema and not getattr(node, "is_ephemeral_model", False))
-
-
-def _describe_column(column: Any) -> ColumnDocs:
-    config = getattr(column, "config", None)
-    meta = {**(column.meta or {}), **(getattr(config, "meta", None) or {})}
-    return ColumnDocs(str(column.description or ""), meta.get("mask") is True)
 
 
 def _list_tests(project: LoadedProject, unique_id: str) -> Iterator[LastDataTest]:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.table_docs import ColumnDocs, TableDocs
+from arctic_runtime.service.table_docs import TableDocs
 from dbt.adapters.arctic.project.table_docs import describe_table, read_test_results
 
 ORDERS, RAW = TableName("lake", "dwd", "orders"), TableName("lake", "raw", "events")
@@ -63,11 +63,8 @@ def test_a_table_is_described_with_its_masks_and_its_tests(tmp_path: Path) -> No
     (tmp_path / "target" / "run_results.json").write_text(json.dumps({"results": results}))
     docs = describe_table(make_project(tmp_path), ORDERS)
     assert (docs.description, docs.sql) == ("All orders", "select 1 as id")
-    assert docs.columns == {
-        "id": ColumnDocs("The key"),
-        "email": ColumnDocs("", is_masked=True),
-        "note": ColumnDocs(),
-    }
+    assert docs.columns == {"id": "The key", "email": "", "note": ""}
+    assert docs.masks == {"email": True, "note": True}
     assert {test.name: (test.status, test.message, test.at) for test in docs.tests} == {
         "unique_orders_id": ("fail", "Got 2 results", datetime(2026, 1, 1, 12, 0, 0, 500_000, timezone.utc)),
         "not_null_orders_id": ("unknown", "", None),

@@ -172,6 +172,17 @@ def test_what_can_not_be_undone_must_be_confirmed(client: Client, fake: FakeServ
     assert client.post("/api/operations/reset", {"tables": ["ods_flights"], "confirm": True}).status == 202
 
 
+def test_a_diff_takes_a_column_and_no_places_of_this_machine(client: Client, fake: FakeService) -> None:
+    listed = {operation["name"]: operation for operation in client.get("/api/operations").json}
+    names = [argument["name"] for argument in listed["diff"]["arguments"]]
+    assert names == ["other_schema", "start", "end", "only", "column", "limit", "fail_on", "markdown"]
+    given = {"only": True, "column": "arr_delay", "limit": 100, "other_schema": "prod"}
+    assert client.post("/api/operations/diff", {**NAMED, "arguments": given}).status == 202
+    assert fake.asked == [("submit", "diff", ("ods_flights",), given)]
+    for name in ("state", "other_target"):
+        assert client.post("/api/operations/diff", {**NAMED, "arguments": {name: "prod"}}).status == 422
+
+
 NAMED = {"tables": ["ods_flights"]}
 
 

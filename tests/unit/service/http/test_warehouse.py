@@ -19,7 +19,7 @@ from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.service import Service
-from arctic_runtime.service.table_docs import ColumnDocs, LastDataTest, TableDocs
+from arctic_runtime.service.table_docs import LastDataTest, TableDocs
 from arctic_runtime.service.warehouse import Warehouse
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from tests.unit.service.http.client import Client
@@ -39,12 +39,15 @@ TOKEN = "a-token-that-nobody-guesses"
 class Project:
     name = "shop"
 
+    def list_descendants(self, tables: Any) -> tuple[TableName, ...]:
+        return ()
+
     def list_models(self) -> tuple[Model, ...]:
         return MODELS
 
     def describe_table(self, table: TableName) -> TableDocs:
         tests = (LastDataTest("unique_dwd_id"), LastDataTest("not_null_dwd_id", "pass"))
-        return TableDocs("Orders <of> all shops", "", {"note": ColumnDocs("What was said", is_masked=True)}, tests)
+        return TableDocs("Orders <of> all shops", "", {"note": "What was said"}, tests, {"note": True})
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +147,7 @@ def test_a_table_shows_a_few_rows_with_masked_values_and_says_what_is_not_merged
     shown = warehouse.get("/api/tables/dwd/rows").json
     assert shown["columns"][:2] == ["id", "note"]
     assert [row[0] for row in shown["rows"]] == sorted(row[0] for row in shown["rows"])
-    assert all(row[1].startswith("#") for row in shown["rows"])
+    assert all(row[1].startswith("masked:") for row in shown["rows"])
     assert shown["masked"] == ["note"]
     assert shown["unmerged_rows"] > 0
     assert len(warehouse.get("/api/tables/lake.dwd.plain/rows?limit=1").json["rows"]) == 1

@@ -8,7 +8,7 @@ from typing import Any
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome
-from arctic_runtime.service.table_docs import ColumnDocs, DataTestRuns, LastDataTest, TableDocs
+from arctic_runtime.service.table_docs import DataTestRuns, LastDataTest, TableDocs
 from arctic_runtime.service.telemetry.lineage.columns import ColumnLineage, Origin, Use
 from arctic_runtime.service.view.table_details import DetailInputs, build_table_details
 from arctic_runtime.thresholds import ServiceThresholds
@@ -24,7 +24,7 @@ def make_inputs(**changed: Any) -> DetailInputs:
 
 
 def test_columns_have_key_type_description_and_origins_whose_values_come_first() -> None:
-    docs = TableDocs("All orders", "", {"total": ColumnDocs("Net", is_masked=True)})
+    docs = TableDocs("All orders", "", {"total": "Net"}, masks={"total": True})
     summed = frozenset({Use("AGGREGATION"), Use("CONDITIONAL")})
     uses = {Origin(ODS, "status"): frozenset({Use("CONDITIONAL")}), Origin(ODS, "value"): summed}
     lineage = ColumnLineage({"TOTAL": uses}, {Origin(ODS, "day"): frozenset({Use("GROUP_BY")})})

@@ -1,0 +1,42 @@
+"""The workflows of docs/ci.md, and the commands of dbt and arctic in them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+_BLOCK = re.compile(r"```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
+_COMMAND = re.compile(r"(?:dbt|arctic) .*")
+
+
+def list_blocks(language: str) -> list[str]:
+    """Lists the blocks of the page in a language."""
+    return [match["text"] for match in _BLOCK.finditer(PAGE) if match["language"] == language]
+
+
+def load_github() -> dict[str, Any]:
+    workflow: dict[str, Any] = yaml.safe_load(list_blocks("yaml")[1])
+    return workflow
+
+
+def load_gitlab() -> dict[str, Any]:
+    workflow: dict[str, Any] = yaml.safe_load(list_blocks("yaml")[2])
+    return workflow
+
+
+def list_github_commands() -> list[str]:
+    """Lists the commands of dbt and arctic in the order of the steps."""
+    lines = [step["run"] for step in load_github()["jobs"]["review"]["steps"] if "run" in step]
+    return [match[0] for line in lines if (match := _COMMAND.match(line)) is not None]
+
+
+def list_gitlab_commands() -> list[str]:
+    """Lists the commands of dbt and arctic in the order of the scripts."""
+    job = load_gitlab()["review"]
+    lines = [line for part in ("script", "after_script") for line in job[part]]
+    return [match[0] for line in lines if not line.startswith("curl") and (match := _COMMAND.search(line)) is not None]
