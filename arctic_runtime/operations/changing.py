@@ -2,24 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
-from arctic_runtime.catalog.observation.tables import observe_model, observe_own, read_last_offsets
+from arctic_runtime.catalog.observation.tables import (
+    observe_model,
+    observe_own,
+    observe_savepoints,
+    read_last_offsets,
+)
+from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName, parse_table_name
+from arctic_runtime.model.savepoint import parse_cut
 from arctic_runtime.model.state import ConflictingRelation
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations import inspect
 from arctic_runtime.operations.arguments import read_flag, read_partition, read_source
-from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values, on_one
+from arctic_runtime.operations.operation import (
+    Answer,
+    Argument,
+    Operation,
+    OperationContext,
+    Values,
+    check_key,
+    on_one,
+)
 
 _KNOWN = "as `arctic history` shows it, or a savepoint's name"
 
 
-def _restore_table(context: OperationContext, model: Model, values: Values) -> Answer:
+def _restore_tables(context: OperationContext, models: Sequence[Model], values: Values) -> Answer:
+    version, cut = values["version"], values["cut"]
+    if cut is not None:
+        return _restore_cut(context, models, cut)
+    if version is None or len(models) != 1:
+        raise ConfigError(
+            "restore takes one table with `--version`, or `--cut` for all tables of a build.",
+            actual=f"{len(models)} tables, {'no version' if version is None else f'version {version}'}",
+            fix="name one table and `--version V`, which `arctic history` shows, or give `--cut`",
+        )
+    (model,) = models
+    check_key("restore", model)
+    counts = _restore_version(context, model, version)
+    return Answer(counts, (inspect.describe_restored(model, counts),))
+
+
+def _restore_cut(context: OperationContext, models: Sequence[Model], cut: str) -> Answer:
+    """Restores those of the models that have the cut, one after another; raises ConfigError if none has it."""
+    tagged = [model for model in models if _has_savepoint(context, model, cut)]
+    if not tagged:
+        cuts = {known.name for model in models for known in observe_savepoints(context.reader, model)}
+        newest = sorted(name for name in cuts if parse_cut(name) is not None)
+        raise ConfigError(
+            f"No table has the cut {cut}.",
+            expected=f"one that is kept: {', '.join(newest[-3:])}" if newest else "the cut of a build, which names it",
+            actual=cut,
+            fix="`arctic history MODEL` shows the cuts that a table has; expiry drops old ones",
+        )
+    counts: dict[str, dict[str, int]] = {}
+    lines: list[str] = []
+    for model in tagged:
+        counts[str(model.table)] = _restore_version(context, model, cut)
+        lines.append(inspect.describe_restored(model, counts[str(model.table)]))
+        context.progress(lines[-1])
+    return Answer(counts, tuple(lines))
+
+
+def _restore_version(context: OperationContext, model: Model, version: str) -> dict[str, int]:
     from arctic_runtime.spark.refresh.restore import restore_version
 
-    counts = restore_version(context.open_table(model), values["version"])
-    return Answer(counts, (inspect.describe_restored(model, counts),))
+    return restore_version(context.open_table(model), version)
+
+
+def _has_savepoint(context: OperationContext, model: Model, name: str) -> bool:
+    return any(known.name == name for known in observe_savepoints(context.reader, model))
 
 
 def _overwrite_table(context: OperationContext, model: Model, values: Values) -> Answer:
@@ -88,12 +144,14 @@ RESTORE = Operation(
     name="restore",
     needs_admin=True,
     description="go back to an earlier version, as a new change",
-    tables="one",
-    perform=on_one(_restore_table),
+    tables="any",
+    perform=_restore_tables,
     needs_spark=True,
     changes=True,
-    needs_key=True,
-    arguments=(Argument("version", _KNOWN, is_required=True, metavar="V"),),
+    arguments=(
+        Argument("version", f"of one table, {_KNOWN}", metavar="V", exclusive_group="version"),
+        Argument("cut", "of a build: each table that has it goes back to it", metavar="CUT", exclusive_group="version"),
+    ),
     macro_arguments=("version",),
 )
 OVERWRITE = Operation(

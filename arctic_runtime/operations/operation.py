@@ -262,12 +262,8 @@ class Operation:
     def check_keys(self, models: Sequence[Model]) -> None:
         """Raises ConfigError if the operation needs a primary key and one of the tables has none."""
         for model in models:
-            if self.needs_key and model.is_appended:
-                events = f"events of {model.ingested_from}" if model.ingested_from is not None else "events"
-                raise ConfigError(
-                    f"{self.name} needs a primary key, and {model.table} has none: {events} are appended to it.",
-                    fix="read its rows by a query; its versions are Iceberg's snapshots",
-                )
+            if self.needs_key:
+                check_key(self.name, model)
 
     def _check_exclusive(self, arguments_given: Mapping[str, Any]) -> None:
         groups: dict[str, str] = {}
@@ -277,6 +273,16 @@ class Operation:
             other = groups.setdefault(argument.exclusive_group, argument.name)
             if other != argument.name:
                 raise ConfigError(f"{self.name} takes `{other}` or `{argument.name}`, not both")
+
+
+def check_key(operation: str, model: Model) -> None:
+    """Raises ConfigError if a model has no primary key, which the operation of this name needs."""
+    if model.is_appended:
+        events = f"events of {model.ingested_from}" if model.ingested_from is not None else "events"
+        raise ConfigError(
+            f"{operation} needs a primary key, and {model.table} has none: {events} are appended to it.",
+            fix="read its rows by a query; its versions are Iceberg's snapshots",
+        )
 
 
 def on_one(perform: Callable[[OperationContext, Model, Values], Answer]) -> Perform:

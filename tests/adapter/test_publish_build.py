@@ -144,6 +144,24 @@ class TestPublishBuild:
         run_dbt(["build"], expect_pass=False)
         assert self.cuts(project) == {old, new}
 
+    def test_all_models_go_back_to_a_cut(self, project: Any, capsys: Any) -> None:
+        folders = ["--project-dir", str(project.project_root), "--profiles-dir", str(project.profiles_dir)]
+        run_dbt(["build"])
+        (old,) = self.cuts(project)
+        self.sql(project, "insert into lake.{schema}.raw_orders values (3, 'c', 1)")
+        run_dbt(["build"])
+        assert cli.main(["restore", "--cut", old, *folders]) == 0
+        assert self.rows(project, "orders") == [(1, "a", 10), (2, "b", 20)]
+        assert self.rows(project, "by_customer") == [("a", 10), ("b", 20)]
+        assert cli.main(["restore", "--cut", old, *folders]) == 0
+        run_dbt(["build"])
+        assert self.rows(project, "by_customer") == [("a", 10), ("b", 20), ("c", 1)]
+        capsys.readouterr()
+        assert cli.main(["restore", "--cut", "build_20000101T000000Z_0000", *folders]) == 2
+        assert old in capsys.readouterr().err
+        assert cli.main(["restore", "--version", old, *folders]) == 2
+        assert "found: 2 tables" in capsys.readouterr().err
+
     def cuts(self, project: Any) -> set[str]:
         rows = self.sql(project, "select name from lake.{schema}.orders__changes.refs where name like 'build%'")
         return {name for (name,) in rows}

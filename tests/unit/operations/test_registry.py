@@ -83,6 +83,7 @@ def test_an_unknown_operation_is_an_error_and_a_close_one_is_named() -> None:
         ("changes", ["m", "--from", "1", "--to", "2", "--limit", "3"], {"start": 1, "end": 2, "limit": 3}),
         ("lookup", ["m", "1", "b"], {"key": [1, "b"]}),
         ("restore", ["m", "--version", "12"], {"version": 12}),
+        ("restore", ["--cut", "build_20261128T083012Z_0a1b"], {"cut": "build_20261128T083012Z_0a1b"}),
         ("savepoint", ["m", "good", "--drop"], {"name": "good", "drop": True}),
         (
             "overwrite",
@@ -109,7 +110,7 @@ def test_the_command_line_and_json_mean_the_same(name: str, typed: list[str], gi
         ("changes", {"start": 1, "end": 2, "limit": "few"}, "`limit` must be a whole number; found 'few'"),
         ("changes", {"start": 1, "end": 2, "limit": True}, "`limit` must be a whole number; found True"),
         ("lookup", {"key": "abc"}, "`key` must be a list; found 'abc'"),
-        ("restore", {}, "`version` has no value"),
+        ("savepoint", {}, "`name` has no value"),
         ("savepoint", {"name": "a", "version": "1", "drop": True}, "savepoint takes `version` or `drop`, not both"),
         ("overwrite", {"source": "t", "as_of": None}, "`as_of` has no value"),
         ("overwrite", {"source": "t", "as_of": 1, "partition": {"a": None}}, "`partition.a` has no value"),

@@ -27,7 +27,7 @@
   {%- endfor -%}
 {%- endmacro %}
 
-{% macro arctic_restore(model, version) -%}
+{% macro arctic_restore(model, version=none) -%}
   {%- for line in adapter.arctic_operation('restore', model, dict(version=version, **kwargs)) -%}
     {%- do log(line, info=true) -%}
   {%- endfor -%}
