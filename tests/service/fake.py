@@ -525,10 +525,10 @@ def _details(overview: TableOverview) -> TableDetails:
 def _diff(table: TableName, n: int) -> dict[str, Any]:
     """As `arctic diff --json` has it; each second table is the same on both sides."""
     examples = [
-        {"kind": "changed", "key": {"id": 7}, "before": {"id": 7, "delay": "4", "note": None}, "after": _AFTER},
-        {"kind": "changed", "key": {"id": 8}, "before": {"id": 8, "delay": "1", "note": "a"}, "after": _NOTED},
-        {"kind": "added", "key": {"id": 9}, "before": None, "after": {"id": 9, "delay": "0", "note": "<b>new</b>"}},
-        {"kind": "removed", "key": {"id": 5}, "before": {"id": 5, "delay": "2", "note": "old"}, "after": None},
+        {"kind": "changed", "key": {"id": 7}, "before": {**_AFTER, "delay": "4"}, "after": _AFTER},
+        {"kind": "changed", "key": {"id": 8}, "before": {**_NOTED, "note": "a"}, "after": _NOTED},
+        {"kind": "added", "key": {"id": 9}, "before": None, "after": {**_AFTER, "id": 9, "note": "<b>new</b>"}},
+        {"kind": "removed", "key": {"id": 5}, "before": {**_AFTER, "id": 5, "note": "old"}, "after": None},
     ]
     columns = [
         {"name": "delay", "rows": 31, "values": [{"before": "4", "after": "<i>5</i>", "rows": 30}]},
@@ -548,16 +548,16 @@ def _diff(table: TableName, n: int) -> dict[str, Any]:
         "reads_changes": True,
         "versions": None,
         "key": ["id"],
-        "column_names": ["id", "delay", "note"],
-        "masked_columns": ["note"],
+        "column_names": ["id", "delay", "note", "email"],
+        "masked_columns": ["email"],
         "cost": {"seconds": 0.4, "rows": 34, "bytes": 4_120},
         "differs": differs,
         "breaches": [],
     }
 
 
-_AFTER = {"id": 7, "delay": "<i>5</i>", "note": None}
-_NOTED = {"id": 8, "delay": "1", "note": "b"}
+_AFTER = {"id": 7, "delay": "<i>5</i>", "note": None, "email": "masked:3fa9c1d2e07b"}
+_NOTED = {**_AFTER, "id": 8, "delay": "1", "note": "b"}
 
 
 def _trail() -> dict[str, Any]:

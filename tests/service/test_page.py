@@ -345,6 +345,9 @@ def test_differences_are_shown_by_table_by_column_and_by_row(page: Shown, fake: 
     examples = shown.get_by_role("region", name="Example rows")
     expect(examples.locator("tbody tr")).to_have_count(4)
     expect(examples).to_contain_text("<b>new</b>")
+    expect(examples.get_by_role("columnheader", name="email masked")).to_be_visible()
+    compared = "Only rows that changed since the two were one table were compared in 0.4 s, from files of 4.0 KiB."
+    expect(shown.get_by_text(f"of 12,345. {compared}")).to_be_visible()
     assert page.broken_rules() == []
     shown.get_by_role("button", name="delay 31").click()
     changed = shown.get_by_role("region", name="Rows in which delay changed")
