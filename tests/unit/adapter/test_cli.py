@@ -104,7 +104,7 @@ def arctic(loaded, capsys: pytest.CaptureFixture[str]) -> Arctic:
         ["explain", "ods", "dwd"],
         ["compact"],
         ["compact", "ods", "--all"],
-        ["restore", "ods"],
+        ["restore", "ods", "--version"],
         ["savepoint", "ods"],
         ["overwrite", "ods", "--from", "t"],
         ["savepoint", "ods", "good", "--drop", "--version", "1"],
