@@ -107,11 +107,18 @@ class FreshnessPlan:
         return as_of_times
 
     def _find_as_of_times_at(self, name: str, offset: Version) -> AsOfBySource:
-        """Maps each source to the time as of which the table `name` shows it at the version `offset`."""
+        """Maps each source to the time as of which the table `name` shows it at the version `offset`.
+
+        The time is not known if commits with rows after the offset may have expired. Those of other programs, which
+        compact and expire their tables at night, are taken for commits without rows, unless newer ones have some.
+        """
         facts = self._tables.get(name)
         if facts is None or offset.table != facts.log:
             return {name: UNKNOWN}
         unread = facts.list_unread_commits(offset)
+        is_own = facts.offsets is not None or facts.origin is not None
+        if offset.sequence < facts.expired_until and (unread or is_own):
+            return {name: UNKNOWN}
         return self._find_as_of_times_before(name, facts, unread[0]) if unread else self._find_as_of_times(name)
 
     def _find_as_of_times_before(self, name: str, facts: TableFacts, commit: Commit) -> AsOfBySource:
@@ -175,8 +182,9 @@ class FreshnessPlan:
         if remade is not None and remade not in self._tables:
             return Lateness("behind", remade, None, f"{remade} is gone, or could not be looked at")
         if remade is not None:
+            why = "has versions that have expired" if self._tables[remade].expired_until else "was recreated"
             action = "run the models that read it"
-            return Lateness("behind", remade, None, f"{remade} was recreated, and its rows were not read yet", action)
+            return Lateness("behind", remade, None, f"{remade} {why}, and its rows were not read yet", action)
         return None
 
     def _find_cause(self, table: str, origin: OriginStatus, lag: float) -> Lateness | None:

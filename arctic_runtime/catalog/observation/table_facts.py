@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -24,7 +24,9 @@ def observe_facts(reader: CatalogReader, name: TableName, model: Model | None) -
     """
     if model is None or model.is_landing:
         source = observe_source(reader, name)
-        return None if source is None else TableFacts(source.version.table, source.commits)
+        if source is None:
+            return None
+        return TableFacts(source.version.table, source.commits, expired_until=_find_expired_sequence(source.commits))
     # Read before the commits: a commit that follows in between is then more than the progress says, never less.
     progress = _observe_progress(reader, model)
     state = observe_model(reader, model)
@@ -46,16 +48,22 @@ def to_facts(model: Model, state: TableState, log: ChangeTableState, progress: S
     seen = replace(log, commits=shown)
     commits = tuple(commit for commit in shown if commit.rows or is_run(commit))
     lag = float(model.config.target_lag)
+    expired = _find_expired_sequence(log.commits)
     if model.ingested_from is None:
-        return TableFacts(log.uuid, commits, get_offsets(find_last_run(seen)), None, lag)
+        return TableFacts(log.uuid, commits, get_offsets(find_last_run(seen)), None, lag, expired_until=expired)
     if model.source is None:
-        return TableFacts(log.uuid, commits, None, None, lag)
+        return TableFacts(log.uuid, commits, None, None, lag, expired_until=expired)
     origin = to_origin_status(model.source, model.ingested_from, progress, commits)
     if hidden:
         # The progress may be that after the first of these commits, which says what the table showed before.
         before = RunSummary.decode(hidden[0].summary).shown_before_ms
         origin = replace(origin, as_of=_find_earlier(origin.as_of, before))
-    return TableFacts(log.uuid, commits, None, origin, lag)
+    return TableFacts(log.uuid, commits, None, origin, lag, expired_until=expired)
+
+
+def _find_expired_sequence(commits: Sequence[Commit]) -> int:
+    """Returns the sequence number before that of the oldest kept commit; 0 if no commit has expired."""
+    return commits[0].version.sequence - 1 if commits and commits[0].parent is not None else 0
 
 
 def _find_earlier(as_of: datetime | None, millis: int | None) -> datetime | None:

@@ -106,6 +106,9 @@ class TableFacts:
     no_refresh: NoRefreshReason | None = None
     """Reason for which no process refreshes a model; None if no such reason is known."""
 
+    expired_until: int = 0
+    """Sequence number up to which commits may have expired, so that `commits` lacks some; 0 if none has."""
+
     @cached_property
     def with_rows(self) -> tuple[Commit, ...]:
         """Commits that added rows, oldest first."""

@@ -249,8 +249,13 @@ class Table:
         self.content[made.version.sequence] = content
 
     @property
+    def last(self) -> int:
+        """Number of commits that there have been."""
+        return self.commits[-1].version.sequence if self.commits else 0
+
+    @property
     def newest(self) -> frozenset[tuple[str, datetime]]:
-        return self.content[self.commits[-1].version.sequence] if self.commits else frozenset()
+        return self.content[self.last] if self.commits else frozenset()
 
 
 class Warehouse:
@@ -269,15 +274,23 @@ class Warehouse:
     def step(self) -> None:
         self.now += timedelta(milliseconds=self.chance.randint(1, 5000))
         source = self.chance.choice(("a", "b"))
-        act = self.chance.choice(("change", "ingest", "look", "refresh", "refresh", "refresh"))
+        act = self.chance.choice(("change", "ingest", "look", "refresh", "refresh", "refresh", "expire"))
         if act == "change":
             self.made[source].append(self.now)
         elif act == "ingest":
             self._ingest(source)
         elif act == "look" and not self._pending(source):
             self.as_of[source] = self.now
+        elif act == "expire":
+            self._expire(self.chance.choice(list(self.tables)))
         elif act == "refresh":
             self._refresh(self.chance.choice([name for name, table in self.tables.items() if table.reads]))
+
+    def _expire(self, name: str) -> None:
+        """Takes old commits away, even if readers have not read them: they find the rows in the files."""
+        table = self.tables[name]
+        until = self.chance.randint(0, max(0, table.last - 1))
+        table.commits = [one for one in table.commits if one.version.sequence > until]
 
     def _pending(self, source: str) -> list[datetime]:
         has = {at for _, at in self.tables[source].newest}
@@ -287,9 +300,7 @@ class Warehouse:
         table = self.tables[source]
         taken = self._pending(source)[: self.chance.randint(1, 3)]
         if taken:
-            made = commit(
-                source, len(table.commits) + 1, self.now, shown_before=self.as_of[source], source_time=taken[-1]
-            )
+            made = commit(source, table.last + 1, self.now, shown_before=self.as_of[source], source_time=taken[-1])
             table.add(made, table.newest | {(source, at) for at in taken})
             self.as_of[source] = max(filter(None, (self.as_of[source], taken[-1])))
 
@@ -303,10 +314,10 @@ class Warehouse:
             if not upstream.commits:
                 return
             last = offsets[above].sequence if above in offsets else 1
-            sequence = self.chance.choice((self.chance.randint(last, len(upstream.commits)), len(upstream.commits)))
+            sequence = self.chance.choice((self.chance.randint(last, upstream.last), upstream.last))
             offsets[above] = Version(above, sequence, sequence)
             content |= upstream.content[sequence]
-        number = len(table.commits) + 1
+        number = table.last + 1
         rows = len(content - table.newest)
         table.offsets = offsets
         table.add(commit(name, number, self.now, rows, offsets), content)
@@ -318,6 +329,7 @@ class Warehouse:
                 tuple(table.commits),
                 table.offsets,
                 OriginStatus(name, self.as_of[name]) if name in self.as_of else None,
+                expired_until=table.commits[0].version.sequence - 1 if table.commits else 0,
             )
             for name, table in self.tables.items()
         }
@@ -356,7 +368,7 @@ def test_tables_that_have_read_all_show_the_source_as_ingestion_does(seed: int) 
     for name, table in world.tables.items():
         if table.reads:
             table.offsets = {above: world.tables[above].commits[-1].version for above in table.reads}
-            table.add(commit(name, len(table.commits) + 1, world.now, 1, table.offsets), frozenset())
+            table.add(commit(name, table.last + 1, world.now, 1, table.offsets), frozenset())
     plan = FreshnessPlan(world.facts(), world.now + timedelta(seconds=60), CONFIRMED)
     for name in world.tables:
         assert plan.get_freshness(name) == Freshness("fresh", world.now), f"seed {seed}"
@@ -371,6 +383,23 @@ def test_a_table_without_a_run_shows_no_source() -> None:
     begun = TableFacts("m", (), {}, None)
     fresh = FreshnessPlan({"ods": ods(), "m": begun}, NOON, CONFIRMED).get_freshness("m")
     assert (fresh.state, fresh.as_of, fresh.reason) == ("behind", None, "m has no rows of a run yet")
+
+
+def test_a_table_that_has_not_read_expired_versions_is_not_known_to_be_fresh() -> None:
+    above = replace(model("m", raw=1), commits=(commit("m", 4, ago(90), rows=0, offsets={}),), expired_until=3)
+    facts = {"raw": TableFacts("raw", (commit("raw", 1, ago(9000)),)), "m": above}
+    late = FreshnessPlan({**facts, "n": model("n", m=1)}, NOON, CONFIRMED).get_freshness("n")
+    assert (late.state, late.as_of) == ("behind", None)
+    assert late.reason == "m has versions that have expired, and its rows were not read yet"
+    assert FreshnessPlan({**facts, "n": model("n", m=3)}, NOON, CONFIRMED).get_freshness("n").state == "fresh"
+
+
+def test_a_table_that_others_compact_and_expire_at_night_makes_no_reader_late() -> None:
+    raw = TableFacts("raw", (commit("raw", 4, ago(90), rows=0),), expired_until=3)
+    facts = {"raw": raw, "m": model("m", raw=1)}
+    assert FreshnessPlan(facts, NOON, CONFIRMED).get_freshness("m").state == "fresh"
+    more = replace(raw, commits=(*raw.commits, commit("raw", 5, ago(9))))
+    assert FreshnessPlan({**facts, "raw": more}, NOON, CONFIRMED).get_freshness("m").as_of is None
 
 
 def test_a_query_that_reads_no_table_is_fresh_after_its_run() -> None:

@@ -51,7 +51,6 @@ class Build:
     def __init__(self, origin: Profile, folder: Path) -> None:
         """Describes a build on the catalog of `origin`, whose branch will be a file in `folder`; creates nothing."""
         self.branch = CatalogBranch(origin, folder / f"{os.getpid()}-{os.urandom(4).hex()}.db")
-        self.tests = RowTests(self.branch.reader)
         self._statuses: dict[str, str] = {}
         self._failed_hook = ""
         self._refreshed: dict[TableName, tuple[Model, Callable[[TableName], Iterable[TableName]]]] = {}
@@ -67,6 +66,7 @@ class Build:
         if completed:
             logger.info(f"Completed the publication of an earlier build: {', '.join(map(str, completed))}")
         self.branch.begin(scope)
+        self.tests = RowTests(self.branch.reader)
         add_callback_to_manager(self._note_event)
 
     def prepare_nodes(self, nodes: Iterable[Any]) -> None:
