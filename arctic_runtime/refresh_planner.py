@@ -125,13 +125,16 @@ class RefreshPlanner:
     def _decide_and_observe(self, state: TableState, request: Request) -> tuple[Decision, Upstreams]:
         """Returns the decision on a run, and the observed upstreams from which it follows.
 
-        These have their newest versions for a full refresh, and if a pinned version is older than the one that the last
-        run has read; otherwise the pinned versions.
+        These have their newest versions for a full refresh; otherwise the pinned versions. If one of these is older
+        than the version that the last run has read, a later invocation has overtaken this one, and there is nothing to
+        do: together, the newest versions of all upstreams may be no state that the sources have had.
         """
         pinned = self.observe_upstreams(self.pins)
         if _is_behind(pinned, get_offsets(find_last_run(state.log))):
             newest = self.observe_upstreams()
-            return self._decide_mode(state, newest, request), newest
+            decision = self._decide_mode(state, newest, request)
+            is_overtaken = decision.mode == "incremental" or decision.reason == "COST"
+            return Decision("unchanged", "NOTHING_NEW") if is_overtaken else decision, newest
         decision = self._decide_mode(state, pinned, request)
         if decision.mode not in ("create", "full"):
             return decision, pinned

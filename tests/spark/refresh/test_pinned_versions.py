@@ -75,6 +75,27 @@ def test_what_was_read_by_another_invocation_is_not_read_as_of_an_older_pin(
     assert lake.rows(right) == [("a", 2), ("b", 1)]
 
 
+def test_an_invocation_that_was_overtaken_does_not_mix_versions(
+    lake: Warehouse, diamond: tuple[Model, Model, Model]
+) -> None:
+    left, _, _ = diamond
+    mixed = lake.model(
+        "mixed", "select l.city, l.n, x.id from {lefts} l join {landed} x on x.city = l.city", primary_key="id"
+    )
+    lake.run(mixed)
+    pins = PinnedSnapshots()
+    assert run(lake, mixed, pins).mode == "unchanged"
+    lake.append("landed", [(3, "a")], LANDED)
+    lake.run(left)
+    lake.run(mixed)
+    lake.append("landed", [(4, "a")], LANDED)
+    assert run(lake, mixed, pins).mode == "unchanged"
+    assert lake.rows(mixed) == [("a", 2, 1), ("a", 2, 3), ("b", 1, 2)]
+    lake.run(left)
+    lake.run(mixed)
+    assert lake.rows(mixed) == [("a", 3, 1), ("a", 3, 3), ("a", 3, 4), ("b", 1, 2)]
+
+
 @pytest.mark.slow
 def test_a_query_that_is_computed_in_full_reads_its_upstreams_as_they_are(
     lake: Warehouse, diamond: tuple[Model, Model, Model]
