@@ -87,12 +87,15 @@ _RULES = (
         re.compile("BadRequestException|.*ValidationException"),
         ("older than last sequence number", "is behind table next-row-id"),
     ),
-    _Rule("unwritable", re.compile(".*SQL.*Exception"), ("SQLITE_READONLY",)),
+    _Rule("unwritable", re.compile(".*SQL.*Exception"), ("SQLITE_READONLY", "SQLITE_FULL")),
     _Rule("unwritable", re.compile("AccessDenied.*|AccessControlException")),
     _Rule(
         "unwritable",
-        re.compile(".*(IO|FileNotFound|FileSystem|S3|Storage|Forbidden)Exception"),
-        ("Permission denied", "Read-only file system", "AccessDenied", "Access Denied"),
+        re.compile(".*(IO|FileNotFound|FileSystem|FS|S3|Storage|Forbidden)(Exception|Error)"),
+        (
+            *("Permission denied", "Read-only file system", "AccessDenied", "Access Denied"),
+            *("No space left on device", "Disk quota exceeded"),
+        ),
     ),
 )
 _NO_VIEWS_IN_SPARK = ("MISSING_CATALOG_ABILITY.VIEWS", "UNSUPPORTED_FEATURE.CATALOG_OPERATION")
