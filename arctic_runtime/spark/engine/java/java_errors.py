@@ -98,6 +98,12 @@ _RULES = (
         ),
     ),
 )
+_NETWORK = re.compile(
+    "(?:Connect|Socket|SocketTimeout|NoHttpResponse|ConnectionClosed|HttpHostConnect|ConnectTimeout|UnknownHost|SSL"
+    "|TruncatedChunk|MalformedChunkCoding|CommitStateUnknown|ServiceUnavailable)Exception"
+)
+"""Java's exceptions for a connection that failed, and Iceberg's for an answer that it did not get."""
+
 _NO_VIEWS_IN_SPARK = ("MISSING_CATALOG_ABILITY.VIEWS", "UNSUPPORTED_FEATURE.CATALOG_OPERATION")
 _UNSUPPORTED = "UnsupportedOperationException"
 _REFUSALS = ("BadRequestException", "RESTException", _UNSUPPORTED)
@@ -126,6 +132,13 @@ SPARK = Engine(SPARK_ERRORS, classify_failure)
 def was_too_large_to_broadcast(error: Exception) -> bool:
     """Whether Spark failed because the broadcast side of a join was too large."""
     return any(sign in str(error) for sign in _TOO_LARGE_TO_BROADCAST)
+
+
+def is_network_error(error: Exception) -> bool:
+    """Whether an error of Spark says that a server did not answer, or answered in part."""
+    return isinstance(error, SPARK_ERRORS) and any(
+        _NETWORK.fullmatch(exception.simple_name) for exception in walk_java_exceptions(error)
+    )
 
 
 def is_view_refusal(error: Exception) -> bool:
