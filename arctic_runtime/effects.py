@@ -11,6 +11,7 @@ classifies the library's errors.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -214,11 +215,11 @@ def perform_effect(name: str, action: Callable[[], T], what: str, engine: Engine
 
     `what` describes the effect in error messages. Raises KeyError for a name that is not in `EFFECTS`. Raises
     CommitConflict if another writer committed first, or if the catalog was locked during an effect of the kind `once`.
-    Raises CatalogError if the catalog stays locked or the warehouse can't be written.
+    Raises CatalogError if the catalog stays locked or the warehouse can't be written, as on a full disk.
     """
     kind = EFFECTS[name].kind
     guarded: Callable[[], T] = action if _failpoint is None else partial(_failpoint, name, action)
-    with observe_effect(name):
+    with observe_effect(name), _explain_unwritable(what):
         match kind:
             case "repeatable":
                 return wait_for_lock(guarded, what, engine)
@@ -226,6 +227,20 @@ def perform_effect(name: str, action: Callable[[], T], what: str, engine: Engine
                 return _perform_once(guarded, what, engine)
             case _:
                 assert_never(kind)
+
+
+@contextmanager
+def _explain_unwritable(what: str) -> Iterator[None]:
+    """Converts errors of the operating system that say that nothing can be written; others pass unchanged."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        raise _explain_failure(Failure("unwritable", str(error)), what) from error
+
+
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def wait_for_lock(action: Callable[[], T], what: str, engine: Engine) -> T:

@@ -255,6 +255,8 @@ class Profile:
             # Otherwise pyspark determines for each expression the line of the program that created it, which takes
             # five times as long as the creation.
             "spark.python.sql.dataFrameDebugging.enabled": "false",
+            # Iceberg writes a checksum for each page of a Parquet file, and Hadoop's library checks none by default.
+            "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             **({} if self.settings.get("spark.ui.enabled") == "true" else _KEPT_FOR_PAGES),

@@ -16,9 +16,13 @@ from arctic_runtime.profile import Profile, mask_secrets, mask_text
 
 T = TypeVar("T")
 
+_FULL = "The disk is full: make space, then run again; nothing was published."
 _CURES = (
     ("readonly", "The warehouse is read-only here: check its permissions."),
     ("read-only", "The warehouse is read-only here: check its permissions."),
+    ("No space left", _FULL),
+    ("disk is full", _FULL),
+    ("quota exceeded", _FULL),
     ("Permission denied", "Check the permissions of the warehouse."),
     ("unable to open", "Check that the warehouse exists and that this user may write to it."),
 )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange
+from arctic_runtime.catalog.damaged_files import explain_damage
 from arctic_runtime.catalog.foreign_types import make_readable
 from arctic_runtime.model.names import TableName
 
@@ -50,7 +51,10 @@ class DatabaseCatalog:
             return {name: _KINDS.get(kind or "TABLE", "other") for name, kind in connection.execute(query)}
 
     def load_table(self, namespace: str, name: str) -> Table:
-        """Loads the current version of a table; raises pyiceberg's NoSuchTableError if there is none."""
+        """Loads the current version of a table; raises pyiceberg's NoSuchTableError if there is none.
+
+        Raises CorruptState if its metadata file is missing or damaged.
+        """
         from pyiceberg.exceptions import NoSuchTableError
         from pyiceberg.io import load_file_io
         from pyiceberg.table import Table
@@ -58,7 +62,8 @@ class DatabaseCatalog:
         location = self.find_metadata_location(namespace, name, ("TABLE", None))
         if location is None:
             raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
-        metadata = self._load_table_metadata(location)
+        with explain_damage(f"{namespace}.{name}", location):
+            metadata = self._load_table_metadata(location)
         file_io = load_file_io({**self._open().properties, **metadata.properties}, location)
         return Table((namespace, name), metadata, location, file_io, self._open())
 
@@ -97,14 +102,18 @@ class DatabaseCatalog:
             }
 
     def load_view_metadata(self, namespace: str, name: str) -> ViewMetadata:
-        """Loads the metadata of a view; raises pyiceberg's NoSuchViewError if there is none."""
+        """Loads the metadata of a view; raises pyiceberg's NoSuchViewError if there is none.
+
+        Raises CorruptState if its metadata file is missing or damaged.
+        """
         from pyiceberg.exceptions import NoSuchViewError
         from pyiceberg.view.metadata import ViewMetadata
 
         location = self.find_metadata_location(namespace, name, ("VIEW",))
         if location is None:
             raise NoSuchViewError(f"View does not exist: {namespace}.{name}")
-        return ViewMetadata.model_validate(make_readable(json.loads(self.read_metadata_text(location))))
+        with explain_damage(f"{namespace}.{name}", location):
+            return ViewMetadata.model_validate(make_readable(json.loads(self.read_metadata_text(location))))
 
     def find_metadata_location(self, namespace: str, name: str, kinds: tuple[str | None, ...]) -> str | None:
         """Returns the location of the metadata file of a table or view; None if none has this name and one of `kinds`.

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from arctic_runtime.catalog.damaged_files import explain_damage
 from arctic_runtime.catalog.deleted_positions import list_row_group_starts, read_deleted_positions
 from arctic_runtime.catalog.metered_io import MeteredFileIO
-from arctic_runtime.catalog.observation.manifests import list_added_files
+from arctic_runtime.catalog.observation.manifests import check_manifests, list_added_files
 from arctic_runtime.catalog.observation.tables import observe_model
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ArcticError, ConfigError
 from arctic_runtime.model.columns import ACTION, BEFORE, IS_CURRENT, SEQUENCE, strip_change_columns
 from arctic_runtime.model.shape import DELETE
 from arctic_runtime.model.state import ChangeTableState, Commit, require_built
@@ -61,7 +62,12 @@ class _Files:
         Files are selected by their partitions and by the bounds of their values.
         """
         scan = _build_scan(self.table, snapshot, self.wanted)
-        return ((scan, task) for task in scan.plan_files())
+        try:
+            with explain_damage(self.table, f"a manifest of snapshot {snapshot}"):
+                return ((scan, task) for task in list(scan.plan_files()))
+        except ArcticError:
+            check_manifests(self.table, snapshot)
+            raise
 
     def read_rows(self, scan: DataScan, task: FileScanTask) -> list[dict[str, Any]]:
         """Returns the rows of the key in one file, without deleted ones, each as values by column name.
@@ -70,7 +76,10 @@ class _Files:
         the key.
         """
         self.opened += 1
-        with self.io.new_input(task.file.file_path).open() as stream:
+        with (
+            explain_damage(self.table, task.file.file_path),
+            self.io.new_input(task.file.file_path).open() as stream,
+        ):
             file = _KeyedFile(stream, self.table, scan, tuple(self.wanted))
             places = list(file.find_positions())
             gone = self._list_deleted_positions(task) if places else set()
@@ -79,7 +88,9 @@ class _Files:
     def _list_deleted_positions(self, task: FileScanTask) -> set[int]:
         """Returns the positions of rows in the data file of `task` that are marked as deleted."""
         path = task.file.file_path
-        return {place for file in task.delete_files for place in read_deleted_positions(self.io, file, path)}
+        return {
+            place for file in task.delete_files for place in read_deleted_positions(self.table, file, path, self.io)
+        }
 
 
 class _KeyedFile:
@@ -93,7 +104,8 @@ class _KeyedFile:
         from pyiceberg.io.pyarrow import pyarrow_to_schema
 
         self.table, self.scan, self.key = table, scan, key
-        self.fragment = ds.ParquetFileFormat().make_fragment(stream)
+        checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+        self.fragment = ds.ParquetFileFormat(default_fragment_scan_options=checked).make_fragment(stream)
         self.schema = pyarrow_to_schema(self.fragment.physical_schema, table.name_mapping(), format_version=3)
         self.starts = list_row_group_starts(self.fragment.metadata)
 

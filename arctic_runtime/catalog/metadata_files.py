@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from arctic_runtime.catalog.damaged_files import explain_damage
 from arctic_runtime.catalog.reader import CatalogReader, find_table
 from arctic_runtime.model.names import TableName
 
@@ -26,14 +27,16 @@ def read_metadata(reader: CatalogReader, name: TableName) -> dict[str, Any] | No
 
 def read_metadata_file(table: Table) -> dict[str, Any]:
     """Reads the metadata file of a table that was loaded."""
-    return _read_json(table.io, table.metadata_location)
+    with explain_damage(table, table.metadata_location):
+        return _read_json(table.io, table.metadata_location)
 
 
 def read_metadata_at(reader: CatalogReader, address: str) -> dict[str, Any]:
     """Reads the metadata file of a table at `address`."""
     from pyiceberg.io import load_file_io
 
-    return _read_json(load_file_io(reader.catalog.properties, address), address)
+    with explain_damage(address, address):
+        return _read_json(load_file_io(reader.catalog.properties, address), address)
 
 
 def _read_json(file_io: FileIO, address: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from arctic_runtime.catalog.catalog_calls import CatalogCalls
+from arctic_runtime.catalog.damaged_files import explain_damage
 from arctic_runtime.catalog.database_catalog import DatabaseCatalog, RelationKind
 from arctic_runtime.catalog.foreign_types import get_foreign_name
 from arctic_runtime.catalog.libraries import check_libraries
@@ -311,7 +312,10 @@ class CatalogReader:
 
         def read_current() -> tuple[str, bytes] | None:
             location = database.find_metadata_location(namespace, name, ("TABLE", None))
-            return None if location is None else (location, database.read_metadata_text(location))
+            if location is None:
+                return None
+            with explain_damage(f"{namespace}.{name}", location):
+                return location, database.read_metadata_text(location)
 
         return self._ask(f"read the metadata of {namespace}.{name}", read_current)
 

@@ -17,7 +17,7 @@ from arctic_runtime.catalog.metadata_files import (
     read_metadata_file,
     write_metadata_file,
 )
-from arctic_runtime.catalog.observation.manifests import read_entries
+from arctic_runtime.catalog.observation.manifests import list_manifests, read_entries
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.storage.disk_files import is_inside, list_folder, parse_path
 from arctic_runtime.errors import CommitConflict
@@ -121,7 +121,7 @@ def _list_needed_files(table: Table) -> Iterator[str]:
     manifests: dict[str, ManifestFile] = {}
     for snapshot in metadata.snapshots:
         yield snapshot.manifest_list
-        manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(table.io)}
+        manifests |= {manifest.manifest_path: manifest for manifest in list_manifests(table, snapshot)}
     for path, manifest in manifests.items():
         yield path
         yield from (entry.data_file.file_path for entry in read_entries(table, manifest))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, time, timedelta, timezone
 from typing import TYPE_CHECKING
 
+from arctic_runtime.catalog.observation.manifests import list_manifests, read_inherited_entries
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import CommitConflict
@@ -159,9 +160,9 @@ def _list_added_files(transaction: Transaction) -> Iterator[str]:
     """Yields the data files that the newest snapshot of a transaction adds."""
     table = transaction._table
     snapshot = transaction.table_metadata.current_snapshot()
-    for manifest in snapshot.manifests(table.io) if snapshot is not None else ():
+    for manifest in list_manifests(table, snapshot) if snapshot is not None else ():
         if snapshot is not None and manifest.added_snapshot_id == snapshot.snapshot_id:
-            yield from (entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
+            yield from (entry.data_file.file_path for entry in read_inherited_entries(table, manifest))
 
 
 def _delete_files(table: Table, paths: Sequence[str]) -> None:

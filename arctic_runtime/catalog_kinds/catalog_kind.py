@@ -14,7 +14,7 @@ Properties = Mapping[str, str]
 
 # By default pyiceberg uses Arrow's class for local files too. That loads pandas, which takes most of the time of a run
 # that finds nothing new.
-_LOCAL_FILE_IO = "pyiceberg.io.fsspec.FsspecFileIO"
+_LOCAL_FILE_IO = "arctic_runtime.catalog.storage.checked_files.CheckedFileIO"
 
 
 def build_iceberg_settings(catalog: str, properties: Properties) -> dict[str, str]:

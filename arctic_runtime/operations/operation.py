@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ArcticError, ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.arguments import Reader, read_text
+from arctic_runtime.spark.engine.spark_loss import is_of_spark
 from arctic_runtime.suggestions import suggest_nearest
 
 if TYPE_CHECKING:
@@ -250,9 +251,19 @@ class Operation:
         """Performs the operation on the tables of `models`; if `plan`, only returns its plan.
 
         `values` is a result of `read_values`. Raises ConfigError if the operation can't be planned, or if it needs a
-        primary key that a table does not have.
+        primary key that a table does not have, and CorruptState if Spark can't read a file of a table.
         """
         self.check_keys(models)
+        try:
+            return self._perform_or_plan(context, models, values, plan)
+        except Exception as error:
+            if not is_of_spark(error) or (explained := _explain_damage(error, models)) is None:
+                raise
+            raise explained from error
+
+    def _perform_or_plan(
+        self, context: OperationContext, models: Sequence[Model], values: Values, plan: bool
+    ) -> Answer:
         if not plan:
             return self.perform(context, models, values)
         if self.plan is None:
@@ -273,6 +284,12 @@ class Operation:
             other = groups.setdefault(argument.exclusive_group, argument.name)
             if other != argument.name:
                 raise ConfigError(f"{self.name} takes `{other}` or `{argument.name}`, not both")
+
+
+def _explain_damage(error: Exception, models: Sequence[Model]) -> ArcticError | None:
+    from arctic_runtime.spark.engine.java.damage import to_damage
+
+    return to_damage(error, ", ".join(str(model.table) for model in models))
 
 
 def check_key(operation: str, model: Model) -> None:

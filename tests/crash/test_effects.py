@@ -1,10 +1,12 @@
-"""Every effect may be the last that a process does, and every answer may get lost; done again, all is exact.
+"""Every effect may be the last of a process, find a full disk, or lose its answer; done again, all is exact.
 
 What is tested follows `EFFECTS`: a name without a scenario, or one that its scenario does not reach, is a failure.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -86,6 +88,19 @@ class Lost:
         return done
 
 
+class Full:
+    """A failpoint at which the disk is full the first time that each effect writes."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __call__(self, name: str, action: Callable[[], Any]) -> Any:
+        if name not in self.names:
+            self.names.append(name)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return action()
+
+
 QUICK = ("first_run", "unmerged_changes", "aggregate_state", "base_rewrite", "ingestion")
 """Scenarios that have the effects of most runs."""
 QUICKEST = ("first_run", "ingestion")
@@ -97,23 +112,34 @@ QUICKEST = ("first_run", "ingestion")
 )
 def test_answers_that_get_lost_one_after_the_other_lose_and_repeat_nothing(cases: Cases, key: str) -> None:
     """Where a lost answer spares the effects after it, these lose theirs another time, from the start."""
-    case, lost = cases(key), Lost()
+    is_exact_after_faults(cases(key), Lost())
+
+
+@pytest.mark.parametrize(
+    "key", [pytest.param(key, marks=[] if key == "unmerged_changes" else [pytest.mark.slow]) for key in SCENARIOS]
+)
+def test_a_disk_that_is_full_at_one_effect_after_the_other_loses_and_repeats_nothing(cases: Cases, key: str) -> None:
+    is_exact_after_faults(cases(key), Full())
+
+
+def is_exact_after_faults(case: Case, fault: Lost | Full) -> None:
+    """Each effect of a scenario has the fault once; where one spares those after it, they have it from the start."""
     wanted = set(case.scenario.effects)
-    while left := wanted - set(lost.names):
+    while left := wanted - set(fault.names):
         lake = case.prebuilt.restore()
-        is_exact_when_it_is_done_again(case, lake, list(shown_after_losses(case.scenario, lake, lost)))
-        assert left > wanted - set(lost.names), f"not reached: {left}"
+        is_exact_when_it_is_done_again(case, lake, list(shown_after_faults(case.scenario, lake, fault)))
+        assert left > wanted - set(fault.names), f"not reached: {left}"
 
 
-def shown_after_losses(scenario: Scenario, lake: Warehouse, lost: Lost) -> Iterator[Shown]:
-    """What readers see after each lost answer, until a scenario ends without one."""
+def shown_after_faults(scenario: Scenario, lake: Warehouse, fault: Lost | Full) -> Iterator[Shown]:
+    """What readers see after each fault, until a scenario ends without one."""
     while True:
-        before = len(lost.names)
+        before = len(fault.names)
         try:
-            with set_failpoint(lost):
+            with set_failpoint(fault):
                 scenario.act(lake)
         except ArcticError:
-            assert len(lost.names) > before
+            assert len(fault.names) > before
             yield shown(scenario, lake)
         else:
             return

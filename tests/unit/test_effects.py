@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import re
 import signal
@@ -125,6 +126,24 @@ def test_an_effect_that_is_done_once_is_never_sent_twice(
     with pytest.raises(expected, match=says):
         perform_effect("commit.append", action, "append", engine(kind))
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+@pytest.mark.parametrize("name", ["view.replace", "commit.append"])
+def test_a_disk_that_takes_nothing_is_named_by_any_effect(name: str, number: int) -> None:
+    def write() -> None:
+        raise OSError(number, os.strerror(number))
+
+    with pytest.raises(CatalogError, match=rf"replace m[\s\S]*{os.strerror(number)}[\s\S]*the disk"):
+        perform_effect(name, write, "replace m")
+
+
+def test_another_error_of_the_machine_stays_as_it_is() -> None:
+    def write() -> None:
+        raise ConnectionResetError(errno.ECONNRESET, "reset")
+
+    with pytest.raises(ConnectionResetError):
+        perform_effect("view.replace", write, "replace m")
 
 
 def test_a_question_waits_and_is_no_effect() -> None:

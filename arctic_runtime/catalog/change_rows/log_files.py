@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.change_rows.projection import project_columns
+from arctic_runtime.catalog.damaged_files import explain_damage
 from arctic_runtime.catalog.deleted_positions import list_row_group_starts, read_deleted_positions
 from arctic_runtime.catalog.observation.manifests import (
     get_referenced_path,
     get_sequence,
     list_added_files,
+    list_manifests,
     read_entries,
 )
 from arctic_runtime.model.columns import COMMIT_VERSION
@@ -57,7 +59,7 @@ def list_live_files(table: Table, snapshot: int) -> list[LogFile]:
     assert state is not None
     data: dict[str, int] = {}
     deletes: dict[str, list[DataFile]] = {}
-    for manifest in state.manifests(table.io):
+    for manifest in list_manifests(table, state):
         for entry in read_entries(table, manifest):
             if entry.status == ManifestEntryStatus.DELETED:
                 continue
@@ -86,8 +88,8 @@ class LogReader:
         import pyarrow.compute as pc
         from pyarrow.parquet import ParquetFile
 
-        with self._table.io.new_input(file.path).open() as stream:
-            parquet = ParquetFile(stream)
+        with explain_damage(self._table, file.path), self._table.io.new_input(file.path).open() as stream:
+            parquet = ParquetFile(stream, page_checksum_verification=True)
             column = self._find_lineage(self._get_schema(parquet))
             if column is None:
                 return {file.sequence: parquet.metadata.num_rows}
@@ -103,10 +105,10 @@ class LogReader:
         import pyarrow.compute as pc
         from pyarrow.parquet import ParquetFile
 
-        removed = [place for each in file.deletes for place in read_deleted_positions(self._table.io, each, file.path)]
+        removed = [place for each in file.deletes for place in read_deleted_positions(self._table, each, file.path)]
         gone = pa.array(removed, pa.int64())
-        with self._table.io.new_input(file.path).open() as stream:
-            parquet = ParquetFile(stream)
+        with explain_damage(self._table, file.path), self._table.io.new_input(file.path).open() as stream:
+            parquet = ParquetFile(stream, page_checksum_verification=True)
             own = self._get_schema(parquet)
             column = self._find_lineage(own)
             for at, batch in self._iterate_batches(parquet, column, first, last):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arctic_runtime.catalog.observation.manifests import get_sequence, read_entries
+from arctic_runtime.catalog.observation.manifests import get_sequence, list_manifests, read_entries
 from arctic_runtime.catalog.observation.tables import observe_snapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
@@ -35,7 +35,7 @@ def observe_landing(reader: CatalogReader, name: TableName) -> LandingState:
     assert snapshots is not None
     files = [
         AppendedFile(file.file_path, get_sequence(entry, manifest), file.record_count, file.file_size_in_bytes)
-        for manifest in (head.manifests(table.io) if head else ())
+        for manifest in (list_manifests(table, head) if head else ())
         if manifest.content == ManifestContent.DATA
         for entry in read_entries(table, manifest)
         if entry.status != ManifestEntryStatus.DELETED and (file := entry.data_file)

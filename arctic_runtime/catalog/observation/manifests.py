@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from arctic_runtime.catalog.damaged_files import explain_damage
 from arctic_runtime.catalog.reader import CatalogReader, to_spark_type
 from arctic_runtime.model.files.compaction import DataFile, FileGroup, FileTotals, PartitionValue, Specs, TableFiles
 from arctic_runtime.model.files.layout import NOT_BUCKETED, TARGET_PROPERTY, Placement
@@ -115,9 +116,9 @@ def list_added_files(table: Table, commits: Iterable[Commit]) -> dict[str, int]:
     for commit in commits:
         snapshot = table.snapshot_by_id(commit.version.snapshot)
         assert snapshot is not None
-        for manifest in snapshot.manifests(table.io):
+        for manifest in list_manifests(table, snapshot):
             if manifest.added_snapshot_id == snapshot.snapshot_id:
-                entries = manifest.fetch_manifest_entry(table.io)
+                entries = read_inherited_entries(table, manifest)
                 added = (entry for entry in entries if entry.snapshot_id == snapshot.snapshot_id)
                 places |= {entry.data_file.file_path: commit.version.sequence for entry in added}
     return places
@@ -145,7 +146,7 @@ def has_removed_entries(reader: CatalogReader, name: TableName) -> bool:
     table = reader.load_table(name.schema, name.name)
     snapshot = table.current_snapshot()
     data = (
-        [manifest for manifest in snapshot.manifests(table.io) if manifest.content == ManifestContent.DATA]
+        [manifest for manifest in list_manifests(table, snapshot) if manifest.content == ManifestContent.DATA]
         if snapshot
         else []
     )
@@ -170,7 +171,7 @@ def observe_bucketing(reader: CatalogReader, name: TableName) -> Placement:
     if table.properties.get(KIND) != "base" or snapshot is None:
         return NOT_BUCKETED
     transforms = _build_specs(table).transforms
-    data = [manifest for manifest in snapshot.manifests(table.io) if manifest.content == ManifestContent.DATA]
+    data = [manifest for manifest in list_manifests(table, snapshot) if manifest.content == ManifestContent.DATA]
     layouts = {
         transforms[manifest.partition_spec_id]
         for manifest in data
@@ -199,25 +200,53 @@ def _walk_live_files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, An
     """Yields the partition spec id and the file of each entry in a snapshot's manifests that is not deleted."""
     from pyiceberg.manifest import ManifestEntryStatus
 
-    for manifest in snapshot.manifests(table.io):
+    for manifest in list_manifests(table, snapshot):
         for entry in read_entries(table, manifest):
             if entry.status != ManifestEntryStatus.DELETED:
                 yield manifest.partition_spec_id, entry.data_file
 
 
+def list_manifests(table: Table, snapshot: Snapshot) -> list[ManifestFile]:
+    """Reads the manifest list of a snapshot; raises CorruptState if it is missing or damaged."""
+    with explain_damage(table, snapshot.manifest_list):
+        return snapshot.manifests(table.io)
+
+
+def check_manifests(table: Table, number: int) -> None:
+    """Reads all manifests of the snapshot with the id `number`; raises CorruptState, which names a damaged one."""
+    snapshot = table.snapshot_by_id(number)
+    for manifest in list_manifests(table, snapshot) if snapshot is not None else ():
+        read_inherited_entries(table, manifest)
+
+
+def read_inherited_entries(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
+    """Reads the entries of a manifest that are not deleted, with the sequence numbers that they inherit from it.
+
+    Raises CorruptState if the manifest is missing or damaged.
+    """
+    with explain_damage(table, manifest.manifest_path):
+        return manifest.fetch_manifest_entry(table.io)
+
+
 def read_entries(table: Table, manifest: ManifestFile) -> Iterator[ManifestEntry]:
-    """Yields the entries of a manifest with the fields of format version 3; pyiceberg's own reader drops those."""
+    """Yields the entries of a manifest with the fields of format version 3; pyiceberg's own reader drops those.
+
+    Raises CorruptState if the manifest is missing or damaged.
+    """
     from pyiceberg.avro.file import AvroFile
     from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS, DataFileContent, FileFormat, ManifestEntryStatus
     from pyiceberg.manifest import DataFile as Entry
     from pyiceberg.manifest import ManifestEntry as Read
 
-    with AvroFile[Read](
-        table.io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[3],
-        read_types={-1: Read, 2: Entry},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as entries:
+    with (
+        explain_damage(table, manifest.manifest_path),
+        AvroFile[Read](
+            table.io.new_input(manifest.manifest_path),
+            MANIFEST_ENTRY_SCHEMAS[3],
+            read_types={-1: Read, 2: Entry},
+            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+        ) as entries,
+    ):
         yield from entries
 
 

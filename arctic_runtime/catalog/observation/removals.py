@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from arctic_runtime.catalog.observation.manifests import find_only_path, get_referenced_path, get_sequence, read_entries
+from arctic_runtime.catalog.observation.manifests import (
+    find_only_path,
+    get_referenced_path,
+    get_sequence,
+    list_manifests,
+    read_entries,
+)
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.state import Removed, SourceState
 from arctic_runtime.model.version import Version
@@ -46,7 +52,7 @@ def _list_removed_keys(table: Table, number: int) -> tuple[Removed, ...] | None:
         return None
     rows: Counter[int] = Counter()
     of_files: Counter[str] = Counter()
-    for manifest in snapshot.manifests(table.io):
+    for manifest in list_manifests(table, snapshot):
         if manifest.added_snapshot_id != number:
             continue
         is_data = manifest.content == ManifestContent.DATA
@@ -75,7 +81,7 @@ def _sequences(table: Table, snapshot: Snapshot) -> Iterator[tuple[str, int]]:
     """Yields the path of each live data file of a snapshot, with the sequence number of the commit that added it."""
     from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 
-    for manifest in snapshot.manifests(table.io):
+    for manifest in list_manifests(table, snapshot):
         if manifest.content == ManifestContent.DATA:
             for entry in read_entries(table, manifest):
                 if entry.status != ManifestEntryStatus.DELETED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from arctic_runtime.catalog.damaged_files import explain_damage
 from arctic_runtime.catalog.observation.manifests import list_added_files
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.columns import ACTION, BEFORE
@@ -59,8 +60,8 @@ def _count_file(table: Table, path: str) -> int:
     from pyarrow.parquet import ParquetFile
 
     count = 0
-    with table.io.new_input(path).open() as stream:
-        file = ParquetFile(stream)
+    with explain_damage(table, path), table.io.new_input(path).open() as stream:
+        file = ParquetFile(stream, page_checksum_verification=True)
         columns = [ACTION, *_list_before_columns(file)]
         for batch in file.iter_batches(columns=columns):
             deleted = pc.equal(batch[ACTION], DELETE)

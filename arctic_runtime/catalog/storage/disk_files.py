@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from arctic_runtime.catalog.observation.manifests import read_entries
+from arctic_runtime.catalog.damaged_files import explain_damage
+from arctic_runtime.catalog.observation.manifests import list_manifests, read_entries
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog_kinds.store_warehouse import is_store_address
 from arctic_runtime.model.names import TableName
@@ -76,8 +77,8 @@ class DiskFiles:
         """
         import pyarrow.parquet as pq
 
-        with self.table.io.new_input(path).open() as stream:
-            file = pq.ParquetFile(stream)
+        with explain_damage(self.table, path), self.table.io.new_input(path).open() as stream:
+            file = pq.ParquetFile(stream, page_checksum_verification=True)
             if not self._key:
                 return int(file.metadata.num_rows) if keys.num_rows else 0
             names = self._list_key_names(file.schema_arrow)
@@ -174,7 +175,7 @@ def _list_data_files(table: Table, snapshots: Iterable[Snapshot]) -> Iterator[tu
     manifests = {
         manifest_file.manifest_path: manifest_file
         for snapshot in snapshots
-        for manifest_file in snapshot.manifests(table.io)
+        for manifest_file in list_manifests(table, snapshot)
     }
     for manifest in manifests.values():
         if manifest.content == ManifestContent.DATA:

@@ -29,6 +29,7 @@ from arctic_runtime.ingest.transports.transport import Batch, LoadsTables
 from arctic_runtime.ingest.writing.records import TableResult, WriteMode
 from arctic_runtime.model.sources.ingestion import Failure, Progress
 from arctic_runtime.profile import mask_text
+from arctic_runtime.spark.engine.java.damage import explain_damaged_files
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 from arctic_runtime.spark.engine.thread_sessions import ThreadSessions
@@ -93,7 +94,7 @@ class Ingestion:
         if not self._wait_for_lease(once):
             return
         try:
-            with self._lease.renew_in_background(self.stop):
+            with explain_damaged_files(f"source {self.source.name}"), self._lease.renew_in_background(self.stop):
                 self._ingest(once, resync, tables)
         except _WrongUse:
             raise

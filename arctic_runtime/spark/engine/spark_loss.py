@@ -56,6 +56,11 @@ def find_spark_end(patience_seconds: float = 0.0) -> End | None:
     return None
 
 
+def is_of_spark(error: BaseException) -> bool:
+    """Whether an error is one of Spark's libraries in Python; loads none of these."""
+    return type(error).__module__.split(".")[0] in ("pyspark", "py4j", "grpc")
+
+
 def to_spark_ended(error: BaseException) -> SparkEnded | None:
     """Returns the error to raise instead of `error` if Spark has ended and caused it; None for any other error.
 

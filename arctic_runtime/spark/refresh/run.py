@@ -32,6 +32,7 @@ from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.plan.refresh.schema import check_query
 from arctic_runtime.refresh_planner import NO_ROWS, Outcome, PlannedRefresh, RefreshPlanner
+from arctic_runtime.spark.engine.java.damage import explain_damaged_files
 from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS, was_too_large_to_broadcast
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.settings import override_settings
@@ -119,12 +120,15 @@ class Refresh:
         """Brings the table up to date by the plan `planned`, or by a new plan if it is None.
 
         After a commit conflict it plans and runs again. Raises ConfigError, SourceError, DataError, PlanError,
-        CatalogError, and CommitConflict if other writers are faster at every attempt.
+        CatalogError, CorruptState, and CommitConflict if other writers are faster at every attempt.
         """
         first = [planned] if planned is not None else []
         attempts = self.table.reader.thresholds.commits.attempts
         try:
-            return retry_on_conflict(lambda: self._attempt_run(first.pop() if first else self._plan_again()), attempts)
+            with explain_damaged_files(self.model.table):
+                return retry_on_conflict(
+                    lambda: self._attempt_run(first.pop() if first else self._plan_again()), attempts
+                )
         finally:
             self.planner.pins.invalidate_table(self.model.table)
 

@@ -12,9 +12,9 @@ from typing_extensions import LiteralString
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.required_capabilities import describe_catalog
 from arctic_runtime.catalog_kinds.capabilities import BRANCHES, Capabilities, build_lack_error
-from arctic_runtime.errors import ArcticError
+from arctic_runtime.errors import ArcticError, CatalogError, CommitConflict
 from arctic_runtime.model.names import TableName
-from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS
+from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS, is_network_error
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_name
 from arctic_runtime.spark.tables.commit import perform_statement, read_tips
 from arctic_runtime.spark.tables.context import Context
@@ -67,9 +67,21 @@ class CapabilityProbe:
             self._drop("DROP TABLE IF EXISTS {table} PURGE", table)
 
     def _has(self, attempt: Callable[[], bool]) -> bool:
+        """Whether an attempt succeeds; raises its error if that is one of the network, which says nothing of a catalog.
+
+        Nobody else knows the names of the relations, so a conflict is about a request that the network has repeated.
+        """
         try:
             return attempt()
-        except (ArcticError, *SPARK_ERRORS):
+        except CommitConflict:
+            raise
+        except (ArcticError, *SPARK_ERRORS) as error:
+            if is_network_error(error):
+                raise CatalogError(
+                    f"{describe_catalog(self.reader.profile)}: its capabilities could not be tested.",
+                    actual=str(error).partition("\n")[0],
+                    fix="run again; if the error stays, check the network and the server",
+                ) from error
             return False
 
     def _try_format_version_3(self, table: TableName) -> bool:

@@ -143,7 +143,7 @@ def test_pyiceberg_opens_the_embedded_catalog_under_the_same_name_and_never_crea
         "uri": f"sqlite:///{tmp_path}/catalog.db?timeout=60",
         "warehouse": str(tmp_path),
         "init_catalog_tables": "false",
-        "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",
+        "py-io-impl": "arctic_runtime.catalog.storage.checked_files.CheckedFileIO",
     }
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import CatalogError
+from arctic_runtime.errors import CorruptState
 from arctic_runtime.profile import Profile
 from tests.thresholds import changed
 
@@ -48,7 +48,7 @@ def test_only_the_metadata_read_last_is_kept(reader: CatalogReader) -> None:
     first = reader.load_table("dwd", "a")
     reader.load_table("dwd", "b")
     remove(first.metadata_location)
-    with pytest.raises(CatalogError, match=r"load table dwd\.a"):
+    with pytest.raises(CorruptState, match=r"dwd\.a: a file of the table is missing"):
         reader.load_table("dwd", "a")
 
 

@@ -27,7 +27,7 @@ STORE_IO = {
     "s3.connect-timeout": "2",
     "s3.request-timeout": "20",
 }
-LOCAL_IO = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
+LOCAL_IO = {"py-io-impl": "arctic_runtime.catalog.storage.checked_files.CheckedFileIO"}
 
 
 @dataclass(frozen=True)

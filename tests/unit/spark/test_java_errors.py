@@ -6,7 +6,12 @@ import pytest
 from pyspark.errors import IllegalArgumentException, NumberFormatException, PySparkException
 
 from arctic_runtime.effects import FailureKind
-from arctic_runtime.spark.engine.java.java_errors import JavaException, classify_failure, walk_java_exceptions
+from arctic_runtime.spark.engine.java.java_errors import (
+    JavaException,
+    classify_failure,
+    is_network_error,
+    walk_java_exceptions,
+)
 
 ICEBERG = "org.apache.iceberg.exceptions"
 OLDER = "with sequence number 10 older than last sequence number 10"
@@ -44,6 +49,9 @@ def kind_of(error: Exception) -> FailureKind | None:
         (Sent("(java.io.IOException) Permission denied"), "unwritable"),
         (Sent("(java.nio.file.AccessDeniedException) /warehouse/m"), "unwritable"),
         (Sent("(org.sqlite.SQLiteException) [SQLITE_READONLY] Attempt to write"), "unwritable"),
+        (Sent("(org.sqlite.SQLiteException) [SQLITE_FULL] Insertion failed because database is full"), "unwritable"),
+        (Sent("(java.io.IOException) No space left on device"), "unwritable"),
+        (Sent("(org.apache.hadoop.fs.FSError) java.io.IOException: No space left on device"), "unwritable"),
         (Sent("(org.sqlite.SQLiteException) [SQLITE_BUSY] The database file is locked"), "locked"),
         (PySparkException("already exists"), None),
     ],
@@ -52,6 +60,20 @@ def test_an_error_of_iceberg_means_what_its_class_and_its_first_line_say(
     error: Exception, kind: FailureKind | None
 ) -> None:
     assert kind_of(error) == kind
+
+
+@pytest.mark.parametrize(
+    ("message", "is_of_network"),
+    [
+        ("(java.net.ConnectException) Connection refused", True),
+        ("(org.apache.hc.core5.http.NoHttpResponseException) failed to respond", True),
+        (f"({ICEBERG}.CommitStateUnknownException) unknown", True),
+        (f"({ICEBERG}.BadRequestException) Malformed request", False),
+        (f"({ICEBERG}.RESTException) Unable to process", False),
+    ],
+)
+def test_an_error_of_the_network_is_told_from_a_refusal(message: str, is_of_network: bool) -> None:
+    assert is_network_error(Sent(message)) is is_of_network
 
 
 def test_a_lock_is_known_from_the_cause_that_a_server_tells() -> None:

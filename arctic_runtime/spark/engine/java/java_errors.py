@@ -87,14 +87,23 @@ _RULES = (
         re.compile("BadRequestException|.*ValidationException"),
         ("older than last sequence number", "is behind table next-row-id"),
     ),
-    _Rule("unwritable", re.compile(".*SQL.*Exception"), ("SQLITE_READONLY",)),
+    _Rule("unwritable", re.compile(".*SQL.*Exception"), ("SQLITE_READONLY", "SQLITE_FULL")),
     _Rule("unwritable", re.compile("AccessDenied.*|AccessControlException")),
     _Rule(
         "unwritable",
-        re.compile(".*(IO|FileNotFound|FileSystem|S3|Storage|Forbidden)Exception"),
-        ("Permission denied", "Read-only file system", "AccessDenied", "Access Denied"),
+        re.compile(".*(IO|FileNotFound|FileSystem|FS|S3|Storage|Forbidden)(Exception|Error)"),
+        (
+            *("Permission denied", "Read-only file system", "AccessDenied", "Access Denied"),
+            *("No space left on device", "Disk quota exceeded"),
+        ),
     ),
 )
+_NETWORK = re.compile(
+    "(?:Connect|Socket|SocketTimeout|NoHttpResponse|ConnectionClosed|HttpHostConnect|ConnectTimeout|UnknownHost|SSL"
+    "|TruncatedChunk|MalformedChunkCoding|CommitStateUnknown|ServiceUnavailable)Exception"
+)
+"""Java's exceptions for a connection that failed, and Iceberg's for an answer that it did not get."""
+
 _NO_VIEWS_IN_SPARK = ("MISSING_CATALOG_ABILITY.VIEWS", "UNSUPPORTED_FEATURE.CATALOG_OPERATION")
 _UNSUPPORTED = "UnsupportedOperationException"
 _REFUSALS = ("BadRequestException", "RESTException", _UNSUPPORTED)
@@ -123,6 +132,13 @@ SPARK = Engine(SPARK_ERRORS, classify_failure)
 def was_too_large_to_broadcast(error: Exception) -> bool:
     """Whether Spark failed because the broadcast side of a join was too large."""
     return any(sign in str(error) for sign in _TOO_LARGE_TO_BROADCAST)
+
+
+def is_network_error(error: Exception) -> bool:
+    """Whether an error of Spark says that a server did not answer, or answered in part."""
+    return isinstance(error, SPARK_ERRORS) and any(
+        _NETWORK.fullmatch(exception.simple_name) for exception in walk_java_exceptions(error)
+    )
 
 
 def is_view_refusal(error: Exception) -> bool:

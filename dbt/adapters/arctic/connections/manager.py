@@ -25,7 +25,7 @@ from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.session_pool import get_pool
-from arctic_runtime.spark.engine.spark_loss import to_spark_ended
+from arctic_runtime.spark.engine.spark_loss import is_of_spark, to_spark_ended
 from arctic_runtime.spark.engine.warm_server import begin_warm_server
 from dbt.adapters.arctic.connections.handle import Cursor, SessionHandle
 from dbt.adapters.arctic.connections.thread_reader import get_thread_reader
@@ -112,7 +112,7 @@ class ArcticConnectionManager(SparkConnectionManager):
             logger.debug(f"Error while running:\n{sql}\n{error}")
             if (ended := to_spark_ended(error)) is not None:
                 raise DbtRuntimeError(str(ended)) from error
-            if type(error).__module__.split(".")[0] in ("pyspark", "py4j", "grpc"):
+            if is_of_spark(error):
                 raise DbtDatabaseError(get_message(error)) from error
             raise DbtRuntimeError(str(error) or type(error).__name__) from error
 
