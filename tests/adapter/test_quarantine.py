@@ -249,7 +249,7 @@ class TestQuarantine(Quarantined):
         capsys.readouterr()
         self.sql(project, "update lake.{schema}.raw_orders set amount = 1 where id = 38")
         run_dbt(["run", *dev])
-        assert self.arctic(project, "diff", "--target", "dev", "--with-target", "default", "orders__quarantine") == 1
+        assert self.arctic(project, "diff", "--target", "dev", "--state", "state", "orders__quarantine", "--only") == 1
         assert "rows: 0 added, 1 removed, 0 changed" in capsys.readouterr().out
 
     def test_operations(self, project: Any, capsys: Any) -> None:
