@@ -10,6 +10,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.materialize.row_conditions import RowConditions
+from dbt.adapters.arctic.project.environments import list_manifest_nodes, read_state_nodes
 from dbt.adapters.arctic.project.live_project import LiveProject
 from dbt.adapters.arctic.project.loaded_project import Location, load_nodes
 from dbt.adapters.arctic.publication.build import map_owners
@@ -99,6 +100,24 @@ def test_parts_of_a_followed_project(folder: Path) -> None:
     assert {owners[name] for name in names} == {"model.shop.orders"}
     readers = Readers(project.loaded.manifest.nodes.values(), project.loaded.manifest.sources.values())
     assert readers.list_readers(TableName("lake", "ods", "orders")) == (ORDERS_TABLE, ORDERS_TABLE.quarantine)
+
+
+def test_quarantines_of_another_environment(folder: Path) -> None:
+    """A quarantine is compared with the other environment's, also if this is known by its stored manifest alone."""
+    project = LiveProject(Location(folder, folder), print)
+    graph, other = project.graph, folder / "state"
+    other.mkdir()
+    manifest = project.loaded.manifest
+    for node in manifest.nodes.values():
+        node.schema = "prod"
+    manifest.write(str(other / "manifest.json"))
+    for nodes in (list_manifest_nodes(manifest), read_state_nodes("state", folder)):
+        counterparts = graph.find_counterparts(nodes)
+        wanted = TableName("lake", "prod", "orders")
+        assert counterparts[ORDERS_TABLE].table == wanted
+        assert counterparts[ORDERS_TABLE.quarantine].table == wanted.quarantine
+    below = graph.list_descendants([TableName("lake", "ods", "orders")])
+    assert below == (ORDERS_TABLE, ORDERS_TABLE.quarantine)
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,8 @@ def _map_upstreams(
 ) -> dict[TableName, TableName]:
     """Maps the name of each upstream of a node, direct or not, to its name in the other environment if that differs.
 
+    An upstream has a quarantine, if any, in both environments.
+
     Upstreams that are read in the other environment are left out, and so is what is read through them.
     """
     known = {str(other.unique_id): other for other in nodes}
@@ -105,7 +107,12 @@ def _map_upstreams(
         for upstream in _walk_upstreams(node, known, is_read_here)
         if getattr(upstream, "defer_relation", None) is not None
     )
-    return {own: theirs for own, theirs in pairs if own != theirs}
+    return {
+        own: theirs
+        for table, other in pairs
+        for own, theirs in ((table, other), (table.quarantine, other.quarantine))
+        if own != theirs
+    }
 
 
 def _walk_upstreams(
