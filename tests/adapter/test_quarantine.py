@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -226,6 +229,20 @@ class TestQuarantine(Quarantined):
             run_dbt(["run", "-s", "orders"])
             failing = self.check_orders(project)
         assert {r.message for r in run_dbt(["run", "-s", "orders"])} == {f"unchanged; {failing} in quarantine"}
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("point", ["commit.publish=kill@1", "commit.publish=kill-after@1", "commit.publish=kill@2"])
+    def test_killed(self, project: Any, point: str) -> None:
+        """A process that is killed before or after the quarantine is published loses no row."""
+        run_dbt(["run", "-s", "orders"])
+        self.sql(project, "update lake.{schema}.raw_orders set state = 'lost' where id < 5")
+        folders = ["--project-dir", str(project.project_root), "--profiles-dir", str(project.profiles_dir)]
+        command = [sys.executable, "-m", "dbt.cli.main", "run", "-s", "orders", *folders]
+        environment = {**os.environ, "ARCTIC_FAILPOINTS": point, "PYTHONPATH": str(Path(__file__).parents[2])}
+        assert subprocess.run(command, env=environment, capture_output=True, check=False).returncode != 0
+        assert self.keys(project, "orders") | self.keys(project, "orders__quarantine") == set(range(40))
+        run_dbt(["run", "-s", "orders"])
+        assert self.check_orders(project) == 16
 
     def keys(self, project: Any, table: str) -> set[int]:
         return {row[0] for row in self.rows(project, table)}

@@ -68,7 +68,7 @@ def _build_nodes(node: Any) -> Iterator[ProjectNode]:
         tuple(map(str, getattr(node, "depends_on_nodes", ()))),
         read_masks(node),
     )
-    yield from _add_quarantine(built, node.config)
+    yield from _add_quarantine(built, getattr(node, "config", None))
 
 
 def _add_quarantine(node: ProjectNode, config: Any) -> Iterator[ProjectNode]:
