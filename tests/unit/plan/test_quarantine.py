@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import list_columns
 from arctic_runtime.ivm.frontend.analyse import analyse_query
-from arctic_runtime.ivm.strategies.maintain import Facts
+from arctic_runtime.ivm.strategies.maintain import Facts, plan_maintenance
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.row_condition import RowCondition
 from arctic_runtime.model.table import Model, ModelConfig
@@ -94,6 +95,33 @@ def test_both_follow_changes(seed: int, every: int) -> None:
 
 
 _OVER_VIEWS = "select p.id, n.cost from paid p, named n where p.id = n.item"
+
+
+def plan_strategy(sql: str, key: str, few_rows: bool) -> str:
+    """The strategy by which a query is maintained, or the reason for which it is not."""
+    analysed = analyse_query(sql, RELATIONS, VIEWS, CATALOG, SCHEMA)
+    names = dict(analysed.outputs)
+    changed = frozenset(TableName(*name.split(".")) for name in RELATIONS)
+    try:
+        facts = Facts(types=analysed.types, few_rows=few_rows)
+        return type(plan_maintenance(analysed.tree, (names[key],), changed, facts)).__name__
+    except NotMaintained as refused:
+        return refused.reason
+
+
+@pytest.mark.parametrize("few_rows", [False, True])
+def test_conditions_change_no_strategy(few_rows: bool) -> None:
+    """So the runs of both tables cost what a run of the query costs."""
+    strategies = Counter[str]()
+    for sql in QUERIES[::7]:
+        names = [name for name, _ in analyse_query(sql, RELATIONS, VIEWS, CATALOG, SCHEMA).outputs]
+        if all(names) and len(set(names)) == len(names):
+            plain = plan_strategy(sql, names[0], few_rows)
+            parts = split(RowCondition("t", f"({quote_field(names[-1])} IS NOT NULL)"), sql=sql)
+            assert {plan_strategy(part.sql, names[0], few_rows) for part in parts} == {plain}, sql
+            strategies[plain] += 1
+    assert strategies["AffectedKeys"] > 5
+    assert ("AggregateState" in strategies) == few_rows
 
 
 def test_names_of_tests_do_not_change_the_query_of_the_table() -> None:
