@@ -5,8 +5,8 @@ They are the request, the plan for each table, and the certificate of the result
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from arctic_runtime.model.names import TableName
 
@@ -97,6 +97,26 @@ class Certificate:
     @property
     def is_clean(self) -> bool:
         return not self.left and not any(table.left for table in self.tables)
+
+
+def join_plans(plans: Sequence[ForgetPlan]) -> ForgetPlan:
+    """Joins the plans for a quarantine and for its table, which have the same dead letters."""
+    return ForgetPlan(
+        tuple(table for plan in plans for table in plan.tables),
+        max(plan.dead_letters for plan in plans),
+        tuple(dict.fromkeys(note for plan in plans for note in plan.notes)),
+    )
+
+
+def join_certificates(certificates: Sequence[Certificate]) -> Certificate:
+    """Joins the results for a quarantine and for its table, which is the last one and names the result."""
+    return replace(
+        certificates[-1],
+        tables=tuple(table for certificate in certificates for table in certificate.tables),
+        dead_letters=sum(certificate.dead_letters for certificate in certificates),
+        left=tuple(dict.fromkeys(text for certificate in certificates for text in certificate.left)),
+        notes=tuple(dict.fromkeys(note for certificate in certificates for note in certificate.notes)),
+    )
 
 
 def describe_forget_plan(plan: ForgetPlan) -> list[str]:

@@ -13,6 +13,7 @@ BASE_SUFFIX = "__base"
 TOTALS_SUFFIX = "__totals"
 FORGET_SUFFIX = "__forget"
 STAGED_SUFFIX = "__snapshot"
+QUARANTINE_SUFFIX = "__quarantine"
 CURRENT_SUFFIX = "_current"
 CHANGES_VIEW_SUFFIX = "_cdf"
 
@@ -63,6 +64,11 @@ class TableName:
     def totals(self) -> TableName:
         """Name of the table with this table's aggregate state: counts, sums and extremes of groups."""
         return self.with_name(self.name + TOTALS_SUFFIX)
+
+    @property
+    def quarantine(self) -> TableName:
+        """Name of the table with the rows of a model that fail tests, with `on_failed_row: quarantine`."""
+        return self.with_name(self.name + QUARANTINE_SUFFIX)
 
     @property
     def forget_keys_name(self) -> TableName:

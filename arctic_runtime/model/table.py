@@ -14,6 +14,7 @@ Merge = Literal["on_write", "on_read"]
 Input = Literal["state", "changes"]
 OnMatch = Literal["replace", "update", "ignore"]
 OnMissingKey = Literal["error", "table"]
+OnFailedRow = Literal["hold", "quarantine"]
 Changelog = Literal["lookup", "input"]
 Keep = Literal["net", "all"]
 OnSchemaChange = Literal["append_new_columns", "sync_all_columns", "fail", "ignore"]
@@ -187,6 +188,9 @@ class ModelConfig:
     on_missing_key: OnMissingKey = "error"
     """What is done with a model that has no `primary_key`."""
 
+    on_failed_row: OnFailedRow = "hold"
+    """Whether a row that fails a test stays in the table, or is in a table of its own until it passes."""
+
     compaction: Compaction = Compaction()
     retention: Retention = Retention(VERSIONS_SECONDS)
     target_lag: int = 0
@@ -276,6 +280,12 @@ class Model:
     The model may then have created it with another materialization.
     """
 
+    quarantine: Model | None = None
+    """Model of the rows that fail tests, which are not in this table; None without `on_failed_row: quarantine`."""
+
+    tested_table: TableName | None = None
+    """Table whose tests the rows of a quarantine fail; None for any other model."""
+
     key_origin: str = ""
     """Reason for which a primary key that nobody configured is one, such as a test; empty for other keys."""
 
@@ -306,6 +316,18 @@ class Model:
         if not asked:
             return None
         return self.table.with_name(asked if isinstance(asked, str) else self.table.name + suffix)
+
+    @property
+    def parts(self) -> tuple[Model, ...]:
+        """The models that one run refreshes, in this order: that of the rows that fail tests, if any, and this one."""
+        return (self,) if self.quarantine is None else (self.quarantine, self)
+
+    @property
+    def relations(self) -> tuple[TableName, ...]:
+        """Names of all relations that runs of the model may create, those of its quarantine among them."""
+        views = (view for view in (self.current_view, self.changes_view) if view is not None)
+        others = () if self.quarantine is None else self.quarantine.relations
+        return (self.table, *self.table.helpers.values(), *views, *others)
 
     @property
     def base(self) -> TableName:

@@ -102,11 +102,12 @@ def _reset_table(context: OperationContext, model: Model, _: Values) -> Answer:
     from arctic_runtime.spark.maintenance.reset import reset_model
 
     readers = _list_readers(context, model)
-    return _describe_reset(model, reset_model(context.open_table(model)), readers, "dropped")
+    dropped = [relation for part in model.parts for relation in reset_model(context.open_table(part))]
+    return _describe_reset(model, tuple(dropped), readers, "dropped")
 
 
 def _plan_reset(context: OperationContext, model: Model, _: Values) -> Answer:
-    own = observe_own(context.reader, model)
+    own = tuple(relation for part in model.parts for relation in observe_own(context.reader, part))
     answer = _describe_reset(model, own, _list_readers(context, model), "to drop")
     warning = "nothing was dropped: all versions and change rows would be lost; add --yes to do it"
     log = observe_model(context.reader, model).changes
@@ -124,9 +125,10 @@ def _resync_table(context: OperationContext, model: Model, _: Values) -> Answer:
 
 
 def _list_readers(context: OperationContext, model: Model) -> list[TableName]:
-    """Lists the tables of those models whose last run has read this model's table."""
+    """Lists the tables of those models whose last run has read this model's table, or its quarantine."""
+    tables = {str(part.table) for part in model.parts}
     return [
-        other.table for other in context.models if str(model.table) in read_last_offsets(context.reader, other.table)
+        other.table for other in context.models if tables.intersection(read_last_offsets(context.reader, other.table))
     ]
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from arctic_runtime.model.forgetting import Forget, describe_certificate, describe_forget_plan
+from arctic_runtime.catalog.observation.tables import observe_own
+from arctic_runtime.model.forgetting import (
+    Forget,
+    describe_certificate,
+    describe_forget_plan,
+    join_certificates,
+    join_plans,
+)
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.arguments import read_flag, read_texts
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values, on_one
@@ -15,15 +22,22 @@ if TYPE_CHECKING:
 
 
 def _forget_rows(context: OperationContext, model: Model, values: Values) -> Answer:
-    certificate = _build_forgetting(context, model, values).run_forget()
+    done = [_build_forgetting(context, part, values).run_forget() for part in _list_built(context, model)]
+    certificate = join_certificates(done)
     data = {**asdict(certificate), "is_clean": certificate.is_clean}
     return Answer(data, tuple(describe_certificate(certificate)), differs=not certificate.is_clean)
 
 
 def _plan_forget(context: OperationContext, model: Model, values: Values) -> Answer:
-    plan = _build_forgetting(context, model, values).plan_forget()
+    plans = [_build_forgetting(context, part, values).plan_forget() for part in _list_built(context, model)]
+    plan = join_plans(plans)
     warning = "nothing was forgotten: it can't be undone; add --yes to do it"
     return Answer(asdict(plan), (*describe_forget_plan(plan), *([warning] if plan.tables else [])))
+
+
+def _list_built(context: OperationContext, model: Model) -> list[Model]:
+    """Lists the model, and before it its quarantine if this is built, since a row may have been in either."""
+    return [part for part in model.parts if part == model or observe_own(context.reader, part)]
 
 
 def _build_forgetting(context: OperationContext, model: Model, values: Values) -> Forgetting:

@@ -15,7 +15,7 @@ from arctic_runtime.catalog.observation.tables import (
     observe_savepoints,
     read_last_offsets,
 )
-from arctic_runtime.catalog.observation.unmerged_rows import UnmergedRows
+from arctic_runtime.catalog.observation.unmerged_rows import UnmergedRows, count_table_rows
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.columns import CHANGE_COLUMNS, Column, SchemaChange, compare_columns
 from arctic_runtime.model.names import TableName
@@ -177,12 +177,9 @@ def read_status(
     if state.changes is None or state.base is None:
         return Status(str(model.table), built=False)
     pending = state.changes.list_commits_after(state.base.merged)
-    rows = state.base.rows
-    if model.config.merge == "on_read" and model.config.changelog == "lookup":
-        rows += (counts or UnmergedRows(reader)).count_rows(model.table.changes, pending)
     return replace(
         _read_table_status(reader, model, state.changes, project),
-        rows=rows,
+        rows=count_table_rows(model, state, counts or UnmergedRows(reader)),
         nodes=_count_nodes(reader, model),
         unmerged_commits=len(pending),
         unmerged_rows=state.changes.count_rows_after(state.base.merged),

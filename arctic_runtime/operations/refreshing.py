@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from arctic_runtime.catalog.observation.tables import observe_model
+from arctic_runtime.catalog.observation.unmerged_rows import UnmergedRows, count_table_rows
 from arctic_runtime.model.clone import shares_files
 from arctic_runtime.model.names import TableName
 from arctic_runtime.refresh_planner import Outcome, PlannedRefresh, RefreshPlanner
@@ -27,10 +29,12 @@ class Refreshed:
     """Result of a refresh and of the upkeep after it.
 
     `failures` has the error message of each part of the upkeep that failed, by its name, `compaction` or `expiry`.
+    `quarantined` is the number of rows in the model's quarantine.
     """
 
     outcome: Outcome
     failures: Mapping[str, str] = field(default_factory=dict)
+    quarantined: int = 0
 
     @property
     def is_changed(self) -> bool:
@@ -71,6 +75,19 @@ def perform_refresh(
         upkeep["expiry"] = lambda: expire_if_due(table, readers(table.model.table))
     failures = _run_upkeep(upkeep)
     return Refreshed(replace(outcome, timings=table.timings.list_seconds()), failures)
+
+
+def refresh_parts(model: Model, reader: CatalogReader, refresh: Callable[[Model], Refreshed]) -> Refreshed:
+    """Calls `refresh` for a model's quarantine, if it has one, and then for the model; returns the model's result.
+
+    So a row that fails is in the quarantine before it leaves the table. Failures of upkeep are those of both.
+    """
+    if model.quarantine is None:
+        return refresh(model)
+    failures = refresh(model.quarantine).failures
+    refreshed = refresh(model)
+    rows = count_table_rows(model.quarantine, observe_model(reader, model.quarantine), UnmergedRows(reader))
+    return replace(refreshed, failures={**failures, **refreshed.failures}, quarantined=rows)
 
 
 def expire_after_publication(

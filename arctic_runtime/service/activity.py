@@ -40,7 +40,8 @@ class Activity:
         with self._lock:
             self._job_numbers[table] = job.number
             self._refreshing[table] = replace(self._refreshing.get(table, Refreshing()), is_running=True)
-        self.shared.begin_writing(table)
+        for part in task.followed.model.parts:
+            self.shared.begin_writing(part.table)
 
     def end_refresh(self, report: Report) -> None:
         """Records the result of a model in a pass, and ends the job of the model's refresh, if it was started."""
@@ -48,7 +49,8 @@ class Activity:
         with self._lock:
             number = self._job_numbers.pop(table, None) if report.status != "skipped" else None
             self._refreshing[table] = _apply_refresh_report(self._refreshing.get(table, Refreshing()), report)
-        self.shared.end_writing(table)
+        for part in report.followed.model.parts:
+            self.shared.end_writing(part.table)
         if number is not None:
             self._end_job(number, report)
 

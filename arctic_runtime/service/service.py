@@ -279,7 +279,8 @@ class Service:
     def _report_refresh(self, report: Report) -> None:
         self.activity.end_refresh(report)
         if report.status == "refreshed":
-            self._upkeep.note_write(report.followed.table)
+            for part in report.followed.model.parts:
+                self._upkeep.note_write(part.table)
             self._tests.queue_tests(report.followed.table)
         self._listeners.report(report)
 

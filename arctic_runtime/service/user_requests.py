@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,8 @@ class UserRequests:
     def describe_table(self, table: TableName) -> TableDetails:
         reader, shared = self._warehouse.reader, self._shared
         docs, model = self._project.describe_table(table), shared.models.get(table)
-        followed = next((known for known in shared.followed if known.table == table), None)
+        parts = (replace(known, model=part) for known in shared.followed for part in known.model.parts)
+        followed = next((part for part in parts if part.table == table), None)
         state = observe_readable(reader, table)
         inputs = DetailInputs(
             table,
@@ -171,14 +173,14 @@ class UserRequests:
     # Refreshes and pauses
 
     def refresh_tables(self, tables: Sequence[str]) -> None:
-        followed = {model.table for model in self._shared.followed}
-        wanted = followed if not tables else {self._shared.find_table(name) for name in tables}
-        if strange := wanted - followed:
+        refreshed_with = {part.table: known.table for known in self._shared.followed for part in known.model.parts}
+        wanted = set(refreshed_with) if not tables else {self._shared.find_table(name) for name in tables}
+        if strange := wanted - refreshed_with.keys():
             raise ConfigError(f"{', '.join(map(str, sorted(strange)))}: no model that this service refreshes")
         follower = self._activity.follower
         if follower is None:
             raise ConfigError(f"this service stands by; {self._shared.get_state().leader or 'another one'} leads")
-        follower.refresh_soon(wanted)
+        follower.refresh_soon({refreshed_with[table] for table in wanted})
 
     def pause_tables(self, tables: Sequence[str], upkeep_only: bool) -> None:
         names = [str(self._shared.find_table(name)) for name in tables]

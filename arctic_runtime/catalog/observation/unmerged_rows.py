@@ -12,7 +12,8 @@ from arctic_runtime.model.columns import ACTION, BEFORE
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import DELETE, INSERT
-from arctic_runtime.model.state import Commit
+from arctic_runtime.model.state import Commit, TableState
+from arctic_runtime.model.table import Model
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -43,6 +44,15 @@ class UnmergedRows:
                     counts[commit.version.snapshot] = _count_net_rows(table, commit)
         self._counts[changes] = {snapshot: count for snapshot, count in counts.items() if count is not None}
         return sum(self._counts[changes].values())
+
+
+def count_table_rows(model: Model, state: TableState, counts: UnmergedRows) -> int:
+    """Returns the number of rows that readers of a model's table see; 0 for one that is not built."""
+    if state.changes is None or state.base is None:
+        return 0
+    if model.config.merge != "on_read" or model.config.changelog != "lookup":
+        return state.base.rows
+    return state.base.rows + counts.count_rows(model.table.changes, state.changes.list_commits_after(state.base.merged))
 
 
 def _count_net_rows(table: Table, commit: Commit) -> int:

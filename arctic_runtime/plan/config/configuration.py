@@ -14,6 +14,7 @@ from arctic_runtime.model.table import (
     Keep,
     Merge,
     OnConfigurationChange,
+    OnFailedRow,
     OnMatch,
     OnMissingKey,
     OnSchemaChange,
@@ -349,6 +350,16 @@ CONFIGURATION = (
         ),
         read=get_reader(OnConfigurationChange),
         is_filled_by_dbt=True,
+    ),
+    ConfigKey(
+        "on_failed_row",
+        "`hold`, `quarantine`",
+        "`hold`",
+        (
+            "what to do with a row that fails a `not_null`, `accepted_values` or expression test: keep it in the "
+            "table, whose test then fails; or keep it in a [quarantine](quarantine.md) until it passes"
+        ),
+        read=get_reader(OnFailedRow),
     ),
     ConfigKey(
         "compaction",

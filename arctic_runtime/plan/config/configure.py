@@ -337,6 +337,24 @@ def _check_bitemporal(config: ModelConfig) -> Iterable[str]:
         yield "`keep_deleted: false` deletes versions, which a table with `valid_time` never does"
 
 
+def _check_quarantine(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+    """Yields a message for each key with which the rows that fail tests can't be in a table of their own."""
+    if config.on_failed_row != "quarantine":
+        return
+    if config.input == "changes":
+        yield (
+            "`on_failed_row: quarantine` tests the rows of a query; with `input: changes` it returns events. "
+            "Put it on a model of `input: state` that reads this one"
+        )
+    if config.has_history:
+        yield (
+            "`on_failed_row: quarantine` would end the versions of a row that fails; with `history: scd2`, put it on "
+            "the model that this one reads"
+        )
+    if not config.entity_key and not config.is_appended and config.input == "state":
+        yield "`on_failed_row: quarantine` needs a primary key with a column, by which a row returns"
+
+
 def _check_bucket_partition(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     for transform in config.partition_by:
         if transform.is_bucket_of(config.hash_key):
@@ -367,6 +385,7 @@ _RULES: tuple[Callable[[ModelConfig, Mapping[str, Any]], Iterable[str]], ...] = 
     _check_options_without_history,
     _check_history_rules,
     _check_history,
+    _check_quarantine,
     _check_bucket_partition,
     _check_target_file_size,
 )

@@ -55,6 +55,7 @@ from dbt.adapters.arctic.materialize import clones, history, python_models, seed
 from dbt.adapters.arctic.materialize import maintain as maintenance
 from dbt.adapters.arctic.materialize.foreign_config import warn_of_ignored_grants
 from dbt.adapters.arctic.materialize.readers import Readers
+from dbt.adapters.arctic.materialize.row_conditions import RowConditions
 from dbt.adapters.arctic.materialize.served_keys import check_served
 from dbt.adapters.arctic.project import package_macros
 from dbt.adapters.arctic.project.keys import missing_keys
@@ -138,6 +139,7 @@ class ArcticAdapter(SparkAdapter):
         self._sources: tuple[Any, ...] = ()
         self._keyless_tables: frozenset[str] = frozenset()
         self._readers = Readers((), ())
+        self._row_conditions: RowConditions | None = None
         self._build: Build | None = None
         constraints.declare_enforced(maintenance.MATERIALIZATION)
         # Warnings of pyiceberg about files are of no use to dbt's users.
@@ -178,6 +180,7 @@ class ArcticAdapter(SparkAdapter):
         self._sources = tuple(getattr(macro_resolver, "sources", {}).values())
         self._keyless_tables = missing_keys.complete_keys(self._nodes)
         self._readers = Readers(self._nodes, self._sources)
+        self._row_conditions = RowConditions(macro_resolver)
         maintenance.check_manifest(self._nodes, self._sources, self.profile)
         check_served(self._nodes)
 
@@ -256,6 +259,11 @@ class ArcticAdapter(SparkAdapter):
         """
         return maintenance.name_changes(relation, node)
 
+    @available.parse(lambda *_a, **_k: "")
+    def quarantine_of(self, relation: BaseRelation, node: dict[str, Any]) -> BaseRelation:
+        """Returns the relation with the rows that fail the tests of the model with the table `relation`."""
+        return maintenance.name_quarantine(relation, node)
+
     def execute(
         self, sql: str, auto_begin: bool = False, fetch: bool = False, limit: int | None = None
     ) -> tuple[AdapterResponse, agate.Table]:
@@ -294,10 +302,11 @@ class ArcticAdapter(SparkAdapter):
             if sampled:
                 stands = self.get_relation(str(relation.database), str(relation.schema), str(relation.identifier))
                 maintenance.check_sample(node, stands is not None and not full_refresh)
-            model = maintenance.to_model(relation, node, sql, list_source_tables(self._sources))
+            model = maintenance.to_model(relation, node, sql, list_source_tables(self._sources), self._row_conditions)
             request, readers = Request(full_refresh, schema_only=empty), self._readers.list_readers
             if self._build is not None:
-                self._build.note_refresh(model, readers)
+                for part in model.parts:
+                    self._build.note_refresh(part, readers)
             return maintenance.run_model(model, self.catalog_reader, self.spark_session, request, readers)
 
     @available.parse(lambda *_a, **_k: False)
@@ -361,11 +370,14 @@ class ArcticAdapter(SparkAdapter):
     def build_maintained_relations(self, relation: BaseRelation, node: dict[str, Any]) -> list[BaseRelation]:
         """Returns the relations of an arctic model that queries read.
 
-        These are its own relation, and its views of current row versions and of changes, if configured.
+        These are its own relation, its views of current row versions and of changes, and its quarantine, if configured.
         """
         model = maintenance.to_model(relation, node, "")
         views = [view for view in (model.current_view, model.changes_view) if view is not None]
         shown = [relation.incorporate(path={"identifier": view.name}, type=RelationType.View) for view in views]
+        if model.quarantine is not None:
+            named = relation.incorporate(path={"identifier": model.quarantine.table.name})
+            shown.append(self.build_maintained_relation(named, node))
         return [self.build_maintained_relation(relation, node), *cast(list[BaseRelation], shown)]
 
     @available.parse_list

@@ -9,6 +9,8 @@ from arctic_runtime.model.forgetting import (
     TableToForget,
     describe_certificate,
     describe_forget_plan,
+    join_certificates,
+    join_plans,
 )
 from arctic_runtime.model.names import TableName
 
@@ -38,3 +40,15 @@ def test_a_certificate_is_clean_only_where_nothing_is_left_anywhere() -> None:
     for left in (Certificate(M, "", (held,)), Certificate(M, "", (), left=("2 dead letter(s) are no JSON",))):
         assert not left.is_clean
         assert any(line.startswith("LEFT: ") for line in describe_certificate(left))
+
+
+def test_a_quarantine_is_forgotten_with_its_table() -> None:
+    """What is left in either is left, and a note about both is one note."""
+    own, failed = TableToForget(M, 1, 1, 10, 1), TableToForget(M.quarantine, 2, 1, 10, 1)
+    plans = (ForgetPlan((failed,), 2, ("s is not looked at",)), ForgetPlan((own,), 2, ("s is not looked at",)))
+    assert join_plans(plans) == ForgetPlan((failed, own), 2, ("s is not looked at",))
+    held = TableForgotten(M.quarantine, 1, left=("a snapshot",))
+    done = (Certificate(M.quarantine, "", (held,), 2), Certificate(M, "", (TableForgotten(M, 1),), 0, ("a letter",)))
+    joined = join_certificates(done)
+    assert joined == Certificate(M, "", (held, TableForgotten(M, 1)), 2, ("a letter",))
+    assert not joined.is_clean

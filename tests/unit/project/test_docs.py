@@ -50,7 +50,7 @@ PAGES = (
 MODELS = {file.stem for file in (ROOT / "sample_project" / "models").rglob("*.sql")}
 
 MACROS_IN_EXAMPLES = (
-    *("ref", "source", "changes", "run_query"),
+    *("ref", "source", "changes", "quarantine", "run_query"),
     *("arctic_as_of", "arctic_valid_at", "arctic_current"),
 )
 

@@ -140,7 +140,7 @@ def rendered(block: Block) -> str:
         return "_".join(parts)
 
     names: dict[str, Any] = {"config": lambda **_: "", "run_query": named}
-    names |= dict.fromkeys(("ref", "source", "changes"), named)
+    names |= dict.fromkeys(("ref", "source", "changes", "quarantine"), named)
     names |= {
         "arctic_as_of": history.write_as_of,
         "arctic_valid_at": history.write_valid_at,

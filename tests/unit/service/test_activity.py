@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
+from types import SimpleNamespace
+from typing import Any, cast
 
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import Refreshed
+from arctic_runtime.plan.quarantine import split_model
 from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.service.activity import Activity
 from arctic_runtime.service.refreshing.refresh_task import Done, Report, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
+from arctic_runtime.service.user_requests import UserRequests
+from arctic_runtime.thresholds import SHIPPED
 from tests.unit.service.unreached import unreached_state
 
 SALES = TableName("lake", "dws", "sales")
@@ -32,6 +38,25 @@ def test_a_refresh_is_a_job_and_its_table_is_busy_until_it_ends() -> None:
     assert (job.state, job.rows, job.reason) == ("done", {"insert": 3}, "incremental (CHANGES)")
     assert not activity.shared.list_busy_tables()
     assert activity.list_refreshing(NOW)[SALES].refreshed_at is not None
+
+
+def test_a_quarantine_is_busy_and_refreshed_with_its_table() -> None:
+    config = ModelConfig(("id",), on_failed_row="quarantine")
+    followed = FollowedModel(split_model(Model(SALES, "select 1 as id", config), ()), "sales")
+    activity = Activity(unreached_state())
+    activity.shared.set_tables([followed], followed.model.parts, (), ())
+    activity.begin_refresh(replace(TASK, followed=followed))
+    assert set(activity.shared.list_busy_tables()) == {SALES, SALES.quarantine}
+    activity.end_refresh(Report(followed, "failed", NOW, error="lost"))
+    assert not activity.shared.list_busy_tables()
+    asked: list[set[TableName]] = []
+    activity.follower = cast(Any, SimpleNamespace(refresh_soon=asked.append))
+    reader = SimpleNamespace(thresholds=SHIPPED)
+    requests = UserRequests(cast(Any, None), cast(Any, SimpleNamespace(reader=reader)), activity, cast(Any, None))
+    for names in ([], ["sales__quarantine"], ["sales", "sales__quarantine"]):
+        requests.refresh_tables(names)
+    assert asked == [{SALES}] * 3
+    requests.close_operations()
 
 
 def test_a_refresh_that_had_nothing_to_do_leaves_no_job() -> None:

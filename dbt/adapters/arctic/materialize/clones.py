@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from arctic_runtime.catalog.reader import CatalogReader
+    from arctic_runtime.model.table import Model
 
 
 def is_arctic_table(reader: CatalogReader, table: TableName) -> bool:
@@ -59,8 +61,20 @@ def clone_relation(
         owner=_get_user(),
         upstreams=_map_upstreams(node, nodes, lambda other: _is_read_here(other, selected, reader)),
     )
+    failed = model.quarantine
+    if failed is not None and _is_cloned(failed, origin.quarantine, reader, replaces):
+        clone_model(TableSession(failed, reader, session), replace(request, origin=origin.quarantine), replaces)
     made = clone_model(TableSession(model, reader, session), request, replaces)
     return AdapterResponse(_message=f"clone of {made.model}", code="OK", rows_affected=0)
+
+
+def _is_cloned(quarantine: Model, origin: TableName, reader: CatalogReader, replaces: bool) -> bool:
+    """Whether a quarantine is to be cloned; its first run builds it if it has no origin.
+
+    One that is there is kept, unless it is replaced: it is one of a clone that was not finished, or its next run
+    follows all that has changed since.
+    """
+    return is_arctic_table(reader, origin) and (replaces or not is_arctic_table(reader, quarantine.table))
 
 
 def _get_user() -> str:
@@ -83,6 +97,8 @@ def _map_upstreams(
 ) -> dict[TableName, TableName]:
     """Maps the name of each upstream of a node, direct or not, to its name in the other environment if that differs.
 
+    An upstream has a quarantine, if any, in both environments.
+
     Upstreams that are read in the other environment are left out, and so is what is read through them.
     """
     known = {str(other.unique_id): other for other in nodes}
@@ -91,7 +107,12 @@ def _map_upstreams(
         for upstream in _walk_upstreams(node, known, is_read_here)
         if getattr(upstream, "defer_relation", None) is not None
     )
-    return {own: theirs for own, theirs in pairs if own != theirs}
+    return {
+        own: theirs
+        for table, other in pairs
+        for own, theirs in ((table, other), (table.quarantine, other.quarantine))
+        if own != theirs
+    }
 
 
 def _walk_upstreams(

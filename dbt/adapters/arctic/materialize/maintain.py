@@ -21,12 +21,14 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.config.configure import lacks_key, read_configuration, select_user_keys
+from arctic_runtime.plan.quarantine import split_model
 from arctic_runtime.plan.refresh.adoption import is_being_adopted
 from arctic_runtime.plan.refresh.request import Request
 from dbt.adapters.arctic.materialize.foreign_config import check_foreign_config, list_known_keys, take_node_config
 from dbt.adapters.arctic.materialize.masks import read_masks
 from dbt.adapters.arctic.materialize.merge_keys import check_merge_keys
 from dbt.adapters.arctic.materialize.relation_names import check_names
+from dbt.adapters.arctic.materialize.row_conditions import RowConditions
 from dbt.adapters.arctic.project.sources import group_tables_by_source
 from dbt.adapters.arctic.relations.constraints import warn_of_unenforced
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from arctic_runtime.catalog.reader import CatalogReader
+    from arctic_runtime.operations.refreshing import Refreshed
     from arctic_runtime.profile import Profile
     from arctic_runtime.refresh_planner import Outcome
 
@@ -65,6 +68,9 @@ class ArcticResponse(AdapterResponse):
     deleted: int = 0
     """Number of rows that the run deleted."""
 
+    quarantined: int = 0
+    """Number of rows that fail tests, and so are in the model's quarantine after the run."""
+
     upserted: int = 0
     """Number of rows that were written without a look at the table, so that they may be inserts or updates.
 
@@ -87,11 +93,15 @@ class ArcticResponse(AdapterResponse):
     """Error messages of the work that failed after the rows were committed, by its name: `compaction` or `expiry`."""
 
 
-def build_response(outcome: Outcome, failures: Mapping[str, str] | None = None) -> ArcticResponse:
-    """Converts the outcome of a run to dbt's response; snapshot ids become text, as JSON numbers would lose digits."""
+def build_response(outcome: Outcome, failures: Mapping[str, str] | None = None, quarantined: int = 0) -> ArcticResponse:
+    """Converts the outcome of a run to dbt's response; snapshot ids become text, as JSON numbers would lose digits.
+
+    `quarantined` is the number of rows in the model's quarantine.
+    """
     rows, failed = outcome.rows, dict(failures or {})
+    notes = [*([f"{quarantined:,} in quarantine"] if quarantined else []), *(f"{part} failed" for part in failed)]
     return ArcticResponse(
-        _message="; ".join([_format_message(outcome), *(f"{part} failed" for part in failed)]),
+        _message="; ".join([_format_message(outcome), *notes]),
         code="OK",
         rows_affected=sum(rows.values()),
         mode=outcome.mode,
@@ -100,6 +110,7 @@ def build_response(outcome: Outcome, failures: Mapping[str, str] | None = None) 
         inserted=rows["insert"],
         updated=rows["update"],
         deleted=rows["delete"],
+        quarantined=quarantined,
         upserted=rows["upsert"],
         version="" if outcome.version is None else str(outcome.version),
         consumed={upstream: str(snapshot) for upstream, snapshot in outcome.consumed.items()},
@@ -124,12 +135,26 @@ def run_model(
     request: Request,
     readers: Callable[[TableName], Iterable[TableName]] = lambda _: (),
 ) -> ArcticResponse:
-    """Brings a model's table up to date; starts Spark only if the table has to be changed.
+    """Brings a model's table up to date, and before it its quarantine; starts Spark only if one has to be changed.
 
     `readers` returns the models that may read a table; versions that they have not read yet do not expire after the
     run.
     """
-    # Imported here, since the planner is much code, and most commands of dbt refresh nothing.
+    # Imported here, since it is much code, and most commands of dbt refresh nothing.
+    from arctic_runtime.operations.refreshing import refresh_parts
+
+    done = refresh_parts(model, reader, lambda part: _run_part(part, reader, session, request, readers))
+    return build_response(done.outcome, done.failures, done.quarantined)
+
+
+def _run_part(
+    model: Model,
+    reader: CatalogReader,
+    session: Callable[[], SparkSession],
+    request: Request,
+    readers: Callable[[TableName], Iterable[TableName]],
+) -> Refreshed:
+    """Brings one table of a model up to date."""
     from arctic_runtime.operations.refreshing import format_upkeep_warning, perform_refresh
     from arctic_runtime.refresh_planner import RefreshPlanner
 
@@ -143,7 +168,7 @@ def run_model(
     done = perform_refresh(planner, planned, session, readers)
     for part, message in done.failures.items():
         logger.warning(format_upkeep_warning(model.table, part, message))
-    return build_response(done.outcome, done.failures)
+    return done
 
 
 @functools.lru_cache(maxsize=1)
@@ -169,15 +194,20 @@ def use_pinned_snapshots(pins: PinnedSnapshots) -> Iterator[None]:
 
 
 def to_model(
-    relation: BaseRelation, node: Mapping[str, Any], sql: str, sources: Collection[TableName] | None = None
+    relation: BaseRelation,
+    node: Mapping[str, Any],
+    sql: str,
+    sources: Collection[TableName] | None = None,
+    tests: RowConditions | None = None,
 ) -> Model:
     """Converts a dbt model to a model of the runtime; raises ConfigError if its configuration is invalid.
 
     `sources` are the tables that the project declares as sources. A table with the model's name that is not one of them
-    may be replaced by the model; without `sources`, the model replaces no table.
+    may be replaced by the model; without `sources`, the model replaces no table. `tests` are the tests that decide
+    which rows are in its quarantine, needed if the queries of the model are used.
     """
     config = read_configuration(select_written_keys(node), str(node["unique_id"]), list_known_keys())
-    return Model(
+    model = Model(
         table=get_table_name(relation),
         sql=sql.strip().rstrip(";"),
         config=config,
@@ -189,6 +219,9 @@ def to_model(
         column_comments=_list_column_comments(node),
         may_replace=sources is not None and get_table_name(relation) not in sources,
     )
+    if config.on_failed_row != "quarantine" or tests is None:
+        return split_model(model, ())
+    return split_model(model, tests.list_conditions(str(node["unique_id"])))
 
 
 def check_sample(node: Mapping[str, Any], would_delete: bool) -> None:
@@ -240,6 +273,17 @@ def name_changes(relation: BaseRelation, node: Mapping[str, Any]) -> str:
     return "`" + format_changes_view(get_table_name(relation)) + "`"
 
 
+def name_quarantine(relation: BaseRelation, node: Mapping[str, Any]) -> BaseRelation:
+    """Returns the relation with the rows that fail the tests of the model with the table `relation`.
+
+    In a unit test this is `relation`, with the rows of the test.
+    """
+    if node.get("resource_type") == "unit_test":
+        return relation
+    named: BaseRelation = relation.incorporate(path={"identifier": get_table_name(relation).quarantine.name})
+    return named
+
+
 def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = (), profile: Profile | None = None) -> None:
     """Raises CompilationError for wrong configuration of arctic and incremental models, and for names used twice.
 
@@ -272,7 +316,13 @@ def read_declared_model(node: Any) -> Model:
     """
     written = select_written_keys(node.to_dict(omit_none=True))
     config = read_configuration(written, node.unique_id, list_known_keys(), may_lack_key=True)
-    return Model(get_node_table(node), "", config)
+    if config.on_failed_row == "quarantine" and getattr(node, "language", "sql") != "sql":
+        raise ConfigError(
+            f"{node.unique_id}: `on_failed_row: quarantine` needs a query, to which the tests are added.",
+            actual="a Python model",
+            fix="put it on a SQL model that reads this one, or leave it out",
+        )
+    return split_model(Model(get_node_table(node), "", config), ())
 
 
 def select_written_keys(node: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,8 @@ class Readers:
         readers = {get_node_table(node) for node in self._walk_downstream(self._ids.get(table, []))}
         named = set(list_words(table.name))
         readers |= {reader for reader, words in self._mentioned if named <= words}
-        return tuple(sorted(readers - {table}))
+        quarantines = {reader.quarantine for reader in readers & self._quarantined}
+        return tuple(sorted((readers | quarantines) - {table}))
 
     def _walk_downstream(self, ids: Iterable[str]) -> Iterator[Any]:
         waiting, seen = list(ids), set(ids)
@@ -40,6 +41,15 @@ class Readers:
                 elif node.unique_id not in seen and node.config.materialized not in _OWN_ROWS:
                     seen.add(node.unique_id)
                     waiting.append(node.unique_id)
+
+    @cached_property
+    def _quarantined(self) -> frozenset[TableName]:
+        """The tables of the models with a quarantine, which reads what its model reads."""
+        return frozenset(
+            get_node_table(node)
+            for node in filter(is_arctic, self._nodes)
+            if node.config.get("on_failed_row") == "quarantine"
+        )
 
     @cached_property
     def _mentioned(self) -> list[tuple[TableName, frozenset[str]]]:
@@ -55,13 +65,14 @@ class Readers:
 
     @cached_property
     def _ids(self) -> dict[TableName, list[str]]:
-        """Maps each table to the ids of the arctic models and sources that have this table.
+        """Maps each table to the ids of the arctic models and sources that have this table, or have it as quarantine.
 
         A table can belong to both a model and a source.
         """
         ids: dict[TableName, list[str]] = defaultdict(list)
         for node in filter(is_arctic, self._nodes):
             ids[get_node_table(node)].append(node.unique_id)
+            ids[get_node_table(node).quarantine].append(node.unique_id)
         for source in self._sources:
             ids[TableName(str(source.database), str(source.schema), str(source.identifier))].append(source.unique_id)
         return ids

@@ -69,6 +69,10 @@ def _list_node_claims(nodes: Iterable[Any]) -> Iterator[Claim]:
 def _list_model_claims(models: Mapping[str, Model]) -> Iterator[Claim]:
     for owner, model in models.items():
         yield from (Claim(table, owner, role) for role, table in model.table.helpers.items())
+        if model.quarantine is not None:
+            table = model.quarantine.table
+            yield Claim(table, owner, "quarantine")
+            yield from (Claim(helper, owner, f"{role} of the quarantine") for role, helper in table.helpers.items())
         if model.current_view is not None:
             yield Claim(model.current_view, owner, "`current_view`")
         if model.changes_view is not None:

@@ -11,6 +11,7 @@ from dbt.adapters.base import BaseRelation
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import Model
 from dbt.adapters.arctic.materialize import maintain
+from dbt.adapters.arctic.materialize.row_conditions import RowConditions
 from dbt.adapters.arctic.project.compiled_project import build_compiled_model, build_relation
 
 if TYPE_CHECKING:
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
 def list_project_models(nodes: Iterable[Any]) -> dict[str, Model]:
     """Maps names to the arctic models of a project; their SQL is not compiled, since upkeep does not need it."""
-    arctic_nodes = (node for node in nodes if maintain.is_arctic(node))
-    return {str(node.name): _build_model(node) for node in arctic_nodes}
+    models = {str(node.name): _build_model(node) for node in nodes if maintain.is_arctic(node)}
+    quarantines = (model.quarantine for model in models.values() if model.quarantine is not None)
+    return models | {model.table.name: model for model in quarantines}
 
 
 def get_model(models: dict[str, Model], wanted: BaseRelation | str) -> Model:
@@ -50,10 +52,11 @@ def with_query(model: Model, config: Any, manifest: Any) -> Model:
     from dbt.compilation import Compiler
 
     arctic = filter(maintain.is_arctic, manifest.nodes.values())
-    node = next(node for node in arctic if maintain.get_node_table(node) == model.table)
+    node = next(node for node in arctic if maintain.get_node_table(node) in (model.table, model.tested_table))
     if not node.compiled:
         node = Compiler(config).compile_node(node, manifest, write=False)
-    return build_compiled_model(node)
+    compiled = build_compiled_model(node, RowConditions(manifest))
+    return next(part for part in compiled.parts if part.table == model.table)
 
 
 def perform_on_model(

@@ -17,9 +17,11 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
+from arctic_runtime.plan.quarantine import list_parts
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize import maintain, python_models
 from dbt.adapters.arctic.materialize.readers import Readers
+from dbt.adapters.arctic.materialize.row_conditions import RowConditions
 from dbt.adapters.arctic.project.environments import ProjectGraph, list_manifest_nodes
 from dbt.adapters.arctic.project.keys.missing_keys import check_keys, find_key_origins
 from dbt.adapters.arctic.project.sources import (
@@ -91,10 +93,11 @@ def load_project(
     check_keys(nodes, manifest.nodes.values())
     tables = list_source_tables(manifest.sources.values())
     origins = find_key_origins(nodes, manifest.nodes.values())
-    models = tuple(
-        replace(build_compiled_model(node, tables), key_origin=origins.get(node.unique_id, "")) for node in nodes
+    tests = RowConditions(manifest)
+    models = (
+        replace(build_compiled_model(node, tests, tables), key_origin=origins.get(node.unique_id, "")) for node in nodes
     )
-    in_order = tuple(sorted(models, key=lambda model: model.table))
+    in_order = tuple(sorted(list_parts(models), key=lambda model: model.table))
     return CompiledProject(
         _load_credentials_profile(project_dir, target),
         in_order,
@@ -208,11 +211,11 @@ def _build_failure(what: str, outcome: Any) -> ConfigError:
     return ConfigError(what, actual="; ".join(f"{result.node.name}: {result.message}" for result in failed))
 
 
-def build_compiled_model(node: Any, sources: Collection[TableName] | None = None) -> Model:
-    """Converts a node that dbt has compiled to a model of the runtime; `sources` is as in `to_model`."""
+def build_compiled_model(node: Any, tests: RowConditions, sources: Collection[TableName] | None = None) -> Model:
+    """Converts a node that dbt has compiled to a model of the runtime; `tests` and `sources` are as in `to_model`."""
     is_python = node.language == "python"
     sql = python_models.write_view_query(python_models.name_view(node.alias)) if is_python else node.compiled_code
-    return maintain.to_model(build_relation(node), node.to_dict(omit_none=True), sql, sources)
+    return maintain.to_model(build_relation(node), node.to_dict(omit_none=True), sql, sources, tests)
 
 
 def _load_credentials_profile(project_dir: Path, target: str | None) -> Profile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,16 +58,24 @@ class ProjectGraph:
 def list_manifest_nodes(manifest: Any) -> list[ProjectNode]:
     """Lists the nodes of a parsed project that have a table."""
     nodes = (*manifest.nodes.values(), *manifest.sources.values())
-    return [
-        ProjectNode(
-            str(node.unique_id),
-            TableName(str(node.database), str(node.schema), str(getattr(node, "alias", None) or node.identifier)),
-            tuple(map(str, getattr(node, "depends_on_nodes", ()))),
-            read_masks(node),
-        )
-        for node in nodes
-        if str(node.resource_type) in _WITH_TABLE
-    ]
+    return [part for node in nodes if str(node.resource_type) in _WITH_TABLE for part in _build_nodes(node)]
+
+
+def _build_nodes(node: Any) -> Iterator[ProjectNode]:
+    built = ProjectNode(
+        str(node.unique_id),
+        TableName(str(node.database), str(node.schema), str(getattr(node, "alias", None) or node.identifier)),
+        tuple(map(str, getattr(node, "depends_on_nodes", ()))),
+        read_masks(node),
+    )
+    yield from _add_quarantine(built, getattr(node, "config", None))
+
+
+def _add_quarantine(node: ProjectNode, config: Any) -> Iterator[ProjectNode]:
+    """Yields a node, and its quarantine if it has one, which reads what the node reads."""
+    yield node
+    if config is not None and config.get("on_failed_row") == "quarantine":
+        yield replace(node, unique_id=f"{node.unique_id} quarantine", table=node.table.quarantine)
 
 
 def read_state_nodes(state: str, project_dir: Path) -> list[ProjectNode]:
@@ -102,4 +110,4 @@ def _build_state_nodes(manifest: Mapping[str, Any]) -> Iterator[ProjectNode]:
         if node["resource_type"] in _WITH_TABLE:
             table = TableName(str(node["database"]), str(node["schema"]), str(node.get("alias") or node["identifier"]))
             parents = tuple((node.get("depends_on") or {}).get("nodes", ()))
-            yield ProjectNode(unique_id, table, parents, read_masks(node))
+            yield from _add_quarantine(ProjectNode(unique_id, table, parents, read_masks(node)), node.get("config"))

@@ -15,6 +15,7 @@ from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
+from arctic_runtime.plan.quarantine import list_parts
 from arctic_runtime.service.refreshing.refresh_task import Done, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
@@ -180,7 +181,7 @@ class LiveProject:
     # Tables
 
     def list_models(self) -> Sequence[Model]:
-        followed = [followed_model.model for followed_model in self.list_followed()]
+        followed = list_parts(followed_model.model for followed_model in self.list_followed())
         landing = list_landing_tables(self.loaded.manifest)
         all_models = [*followed, *list_ingested_models(self.sources, self.reader), *landing]
         return sorted(all_models, key=lambda model: model.table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, get_args
 
 from dbt_common.exceptions import DbtBaseException
@@ -11,7 +12,8 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.step import Reason
-from arctic_runtime.operations.refreshing import Refreshed
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.refreshing import Refreshed, refresh_parts
 from arctic_runtime.plan.refresh.decide import COMPUTED_EACH_TIME
 from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.service.refreshing.refresh_task import Done, Task
@@ -20,6 +22,7 @@ from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.spark.engine.session_pool import get_pool
 from dbt.adapters.arctic.materialize import maintain
 from dbt.adapters.arctic.materialize.readers import Readers
+from dbt.adapters.arctic.materialize.row_conditions import RowConditions
 from dbt.adapters.arctic.project.compiled_project import build_compiled_model, build_relation
 from dbt.adapters.arctic.project.loaded_project import LoadedProject
 from dbt.adapters.arctic.project.run_features import is_persisting_docs, is_volatile, needs_dbt
@@ -42,6 +45,7 @@ class DbtRefresher:
         self.readers = Readers(manifest.nodes.values(), manifest.sources.values()).list_readers
         """Returns the tables of the models that may read a table."""
 
+        self._tests = RowConditions(manifest)
         self._sources = list_source_tables(manifest.sources.values())
         self._volatile = {name for name, node in project.nodes.items() if is_volatile(node, manifest)}
         self.nodes: dict[str, Any] = dict(project.nodes)
@@ -63,7 +67,9 @@ class DbtRefresher:
         project = self._project
         declared = frozenset(TableName(*map(str, _get_relation_parts(parent))) for parent in project.walk_parents(node))
         try:
-            return FollowedModel(build_compiled_model(self._compile_model(name), self._sources), name, declared)
+            return FollowedModel(
+                build_compiled_model(self._compile_model(name), self._tests, self._sources), name, declared
+            )
         except DbtBaseException:
             # Its Jinja may query a table that is not built yet; any other error is raised again by its refresh.
             self._volatile.add(name)
@@ -83,18 +89,39 @@ class DbtRefresher:
         name, model = task.followed.name, task.followed.model
         if name in self._volatile:
             node_to_run = self._compile_model(name) if task.has_news else self.nodes[name]
-            model = build_compiled_model(node_to_run, self._sources)
+            model = build_compiled_model(node_to_run, self._tests, self._sources)
         reader = self._project.adapter.catalog_reader
         runtime = Refresher(reader, get_pool(reader.profile), self.readers)
-        planner = runtime.build_planner(task, model)
-        planned = plan_task(task, planner)
         if needs_dbt(node):
-            unchanged = planner.report_unchanged(planned) if task.is_known else None
+            unchanged = self._find_unchanged(runtime, model, task) if task.is_known else None
             return self._refresh_by_dbt(node, task) if unchanged is None else Done(Refreshed(unchanged))
-        done = runtime.perform_plan(task, planner, planned)
+        done = self._refresh_parts(runtime, model, task)
         if (done.refreshed.is_changed or not task.is_known) and self._has_outdated_descriptions(node):
             self._refresh_by_dbt(node, task)
         return done
+
+    def _refresh_parts(self, runtime: Refresher, model: Model, task: Task) -> Done:
+        """Refreshes a model, and before it its quarantine."""
+        done = Done(NOTHING_NEW)
+
+        def refresh_part(part: Model) -> Refreshed:
+            nonlocal done
+            planner = runtime.build_planner(task, part)
+            done = runtime.perform_plan(task, planner, plan_task(task, planner))
+            return done.refreshed
+
+        refreshed = refresh_parts(model, self._project.adapter.catalog_reader, refresh_part)
+        return replace(done, refreshed=refreshed)
+
+    def _find_unchanged(self, runtime: Refresher, model: Model, task: Task) -> Outcome | None:
+        """Returns the outcome of a refresh that has nothing to do; None if a part of the model has to be refreshed."""
+        outcome = None
+        for part in model.parts:
+            planner = runtime.build_planner(task, part)
+            outcome = planner.report_unchanged(plan_task(task, planner))
+            if outcome is None:
+                return None
+        return outcome
 
     def _refresh_by_dbt(self, node: Any, task: Task) -> Done:
         """Runs a model with its hooks by dbt's runner; the run reads the source versions of `task.pins`."""
@@ -106,7 +133,8 @@ class DbtRefresher:
         with maintain.use_pinned_snapshots(task.pins), project.open_connection(compiled):
             response = runner.run(compiled, project.manifest).adapter_response
         outcome = _read_outcome(response)
-        return Done(Refreshed(outcome, response.get("failures", {})), outcome.reason in COMPUTED_EACH_TIME)
+        refreshed = Refreshed(outcome, response.get("failures", {}), int(response.get("quarantined", 0)))
+        return Done(refreshed, outcome.reason in COMPUTED_EACH_TIME)
 
     def _has_outdated_descriptions(self, node: Any) -> bool:
         """Whether descriptions in the catalog differ from those that dbt would write."""

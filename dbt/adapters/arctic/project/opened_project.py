@@ -15,10 +15,12 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.refreshing import Refreshed
+from arctic_runtime.plan.quarantine import list_parts
 from arctic_runtime.service.refreshing.refresh_task import Task
 from arctic_runtime.suggestions import suggest_nearest
 from dbt.adapters.arctic.cli import build_parser
 from dbt.adapters.arctic.commands import ingest, serve
+from dbt.adapters.arctic.materialize.row_conditions import RowConditions
 from dbt.adapters.arctic.project.compiled_project import CompiledProject, build_compiled_model, load_sources
 from dbt.adapters.arctic.project.counterparts import find_counterparts
 from dbt.adapters.arctic.project.live_project import LiveProject
@@ -46,17 +48,20 @@ class OpenedProject:
     def list_models(self, reader: CatalogReader) -> Sequence[Model]:
         project = self._follow_project()
         nodes = project.compiled_nodes
+        tests = RowConditions(project.loaded.manifest)
         compiled = [
-            build_compiled_model(nodes[followed.name]) if nodes[followed.name].compiled else followed.model
+            build_compiled_model(nodes[followed.name], tests) if nodes[followed.name].compiled else followed.model
             for followed in project.list_followed()
         ]
-        return sorted((*compiled, *list_ingested_models(self._sources, reader)), key=lambda model: model.table)
+        models = (*list_parts(compiled), *list_ingested_models(self._sources, reader))
+        return sorted(models, key=lambda model: model.table)
 
     def refresh_model(self, model: Model) -> Refreshed:
         from dbt_common.exceptions import DbtBaseException
 
         project = self._follow_project()
-        followed = next((candidate for candidate in project.list_followed() if candidate.table == model.table), None)
+        parts = ((part.table, known) for known in project.list_followed() for part in known.model.parts)
+        followed = next((known for table, known in parts if table == model.table), None)
         if followed is None:
             raise ConfigError(
                 f"{model.table} is ingested from {model.ingested_from}, and no run of a model makes it.",

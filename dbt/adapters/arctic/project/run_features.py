@@ -8,11 +8,11 @@ from typing import Any
 
 _CHANGING = re.compile(
     r"\b(run_query|statement|load_result|is_incremental|run_started_at|invocation_id|modules)\b"
-    r"|\badapter\s*\.\s*(?!dispatch\b|quote\b|changes_of\b)"
+    r"|\badapter\s*\.\s*(?!dispatch\b|quote\b|changes_of\b|quarantine_of\b)"
 )
 """Pattern of Jinja whose result depends on the warehouse, the invocation or the clock."""
 
-_OWN_MACROS = ("macro.dbt_arctic.changes",)
+_OWN_MACROS = ("macro.dbt_arctic.changes", "macro.dbt_arctic.quarantine")
 """Macros that call the adapter, but return the same text at each compilation."""
 
 

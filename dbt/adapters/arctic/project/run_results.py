@@ -44,15 +44,17 @@ def publish_results(results: Results, project: LoadedProject) -> None:
     readers = Readers(project.manifest.nodes.values(), project.manifest.sources.values())
     for report in results.reports:
         build.note_status(report.followed.name, "success" if report.status in ("refreshed", "unchanged") else "error")
-        build.note_refresh(report.followed.model, readers.list_readers)
+        for part in report.followed.model.parts:
+            build.note_refresh(part, readers.list_readers)
     project.adapter.end_build(project.nodes)
 
 
 def to_response(report: Report) -> ArcticResponse | None:
     """Returns the response that dbt would have for this refresh; None if the refresh did not succeed."""
-    return (
-        None if report.done is None else build_response(report.done.refreshed.outcome, report.done.refreshed.failures)
-    )
+    if report.done is None:
+        return None
+    refreshed = report.done.refreshed
+    return build_response(refreshed.outcome, refreshed.failures, refreshed.quarantined)
 
 
 def write_results(results: Results, project: LoadedProject, nodes: Mapping[str, Any], began: datetime) -> None:

@@ -71,8 +71,9 @@ class Build:
 
     def prepare_nodes(self, nodes: Iterable[Any]) -> None:
         """Prepares the tables of nodes of the manifest for changes on the branch."""
-        tables = map(get_node_table, nodes)
-        self.branch.prepare_tables([name for table in tables for name in (table, *table.helpers.values())])
+        nodes = tuple(nodes)
+        helpers = (name for node in nodes for name in get_node_table(node).helpers.values())
+        self.branch.prepare_tables(list(dict.fromkeys([*map_nodes(nodes), *map(get_node_table, nodes), *helpers])))
 
     def note_refresh(self, model: Model, readers: Callable[[TableName], Iterable[TableName]]) -> None:
         """Notes that the build refreshes a model, whose old versions may expire after the publication."""
@@ -224,12 +225,8 @@ def map_nodes(nodes: Iterable[Any]) -> dict[TableName, str]:
     for node in nodes:
         if str(node.resource_type) not in ("model", "seed", "snapshot"):
             continue
-        table = get_node_table(node)
-        owners[table] = node.unique_id
-        if is_arctic(node):
-            model = read_declared_model(node)
-            views = (view for view in (model.current_view, model.changes_view) if view is not None)
-            owners |= dict.fromkeys((*table.helpers.values(), *views), node.unique_id)
+        tables = read_declared_model(node).relations if is_arctic(node) else (get_node_table(node),)
+        owners |= dict.fromkeys(tables, node.unique_id)
     return owners
 
 

@@ -48,7 +48,7 @@ class TestedRefreshes:
         model = task.followed.model
         branch = self._get_branch()
         branch.begin(self._get_scope())
-        branch.prepare_tables([model.table, *model.table.helpers.values()])
+        branch.prepare_tables(model.relations)
         try:
             with use_reader(branch.reader):
                 done = refresh(task)
@@ -61,7 +61,8 @@ class TestedRefreshes:
             branch.remove_copies(())
         if done.refreshed.is_changed and task.with_upkeep:
             with lend_session(get_pool(self._profile)) as session:
-                expire_after_publication(model, branch.origin, session, readers)
+                for part in model.parts:
+                    expire_after_publication(part, branch.origin, session, readers)
         return done
 
     def _get_branch(self) -> CatalogBranch:

@@ -3,6 +3,11 @@
   {{- return(adapter.changes_of(relation, model)) -}}
 {%- endmacro %}
 
+{# The rows of a model that fail its tests, of a model with `on_failed_row: quarantine`. #}
+{% macro quarantine(relation) -%}
+  {{- return(adapter.quarantine_of(relation, model)) -}}
+{%- endmacro %}
+
 {# True where only new rows are read: in dbt's incremental models, and in arctic models of change events, once they are
    built. A model that says what its table is must always say all of it. #}
 {% macro is_incremental() -%}

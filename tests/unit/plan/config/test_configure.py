@@ -54,6 +54,7 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "on_schema_change": (KEY, "fail"),
     "on_configuration_change": (KEY, "continue"),
     "on_missing_key": (KEY, "table"),
+    "on_failed_row": (KEY, "quarantine"),
     "compaction": (KEY, {"small_files": 4}),
     "retention": (KEY, {"versions": "5d"}),
     "target_lag": (KEY, "30s"),
@@ -196,6 +197,9 @@ def test_a_key_is_missing_unless_it_is_given_or_denied(raw: dict[str, Any], lack
     [
         ({}, "`primary_key` is missing"),
         ({"primary_key": "a", "unique_key": "b"}, "`primary_key` and `unique_key` differ"),
+        ({**EVENTS, "on_failed_row": "quarantine"}, "with `input: changes` it returns events"),
+        ({**SCD2, "on_failed_row": "quarantine"}, "would end the versions of a row that fails"),
+        ({"primary_key": [], "on_failed_row": "quarantine"}, "needs a primary key with a column"),
         ({**KEY, "hash_key": "other"}, "`hash_key: other` must be one of the primary key's columns: ['id']"),
         ({"primary_key": [], "hash_key": "id"}, "`hash_key: id` must be one of"),
         ({"primary_key": ["id", "ID"]}, "`primary_key` names `id` more than once"),
