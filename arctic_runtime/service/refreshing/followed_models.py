@@ -67,12 +67,11 @@ class FollowedModels:
         own = {relation: heads.get(relation) for relation in tables.own}
         return {relation: head for relation, head in {**read, **own}.items() if head is not None}
 
-    def pin_sources(self, moved: Collection[TableName]) -> PinnedSnapshots:
-        """Pins the versions of all sources that the models of a pass may read, so that all read the same versions.
+    def pin_sources(self, moved: Collection[TableName], pins: PinnedSnapshots) -> None:
+        """Adds to `pins` the versions of all sources that the models of a pass may read, so that all read the same.
 
         `moved` are the models whose upstreams have changed; models below them are included.
         """
-        pins = PinnedSnapshots()
         readers = {*moved, *self.graph.list_downstream(moved)}
         of_events = {model for model in readers if self.by_table[model].model.config.input == "changes"}
         of_rows = NOTHING.union(*(self.graph.reads[model] for model in readers - of_events))
@@ -80,4 +79,3 @@ class FollowedModels:
             observe = observe_readable if source in of_rows else observe_source
             with suppress(ArcticError):  # Raised again, as the failure of each model that reads it.
                 pins.get_first(source, partial(observe, self._reader, source))
-        return pins

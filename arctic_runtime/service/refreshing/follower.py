@@ -22,7 +22,7 @@ from arctic_runtime.service.project import Project
 from arctic_runtime.service.refreshing.candidates import ModelStatus, list_candidates
 from arctic_runtime.service.refreshing.followed_models import FollowedModels
 from arctic_runtime.service.refreshing.model_records import Heads, Record, compute_retry_pause
-from arctic_runtime.service.refreshing.refresh_pass import Ended, Pass, Start
+from arctic_runtime.service.refreshing.refresh_pass import Candidate, Ended, Pass, Start
 from arctic_runtime.service.refreshing.refresh_task import Done, RefreshWorkers, Report, Status, Task
 from arctic_runtime.service.refreshing.repeated_warnings import Repeats
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
@@ -186,11 +186,7 @@ class Follower:
         try:
             heads = self._models.observe_heads()
         except CatalogError as error:
-            self._looks_failed += 1
-            pause = compute_retry_pause(self._looks_failed, self._thresholds)
-            self._look_at = self._clock() + pause
-            if self._repeats.is_new("catalog", str(error)):
-                self._listeners.say(f"{error}\n  tried again in {pause:.0f} s, and then until the catalog answers")
+            self._note_failed_look(error)
             return
         self._looks_failed = 0
         self._repeats.clear_subject("catalog")
@@ -202,9 +198,20 @@ class Follower:
         while self._hurried:
             if (model := self._hurried.popleft()) in self._records:
                 self._records[model] = Record()
-        for group in range(len(self._models.groups)):
-            if group not in self._passes:
-                self._begin_pass(group, heads, self._lags)
+        try:
+            for group in range(len(self._models.groups)):
+                if group not in self._passes:
+                    self._begin_pass(group, heads, self._lags)
+        except CatalogError as error:
+            self._note_failed_look(error)
+
+    def _note_failed_look(self, error: CatalogError) -> None:
+        """Says that the catalog does not answer, and sets the time of the next look."""
+        self._looks_failed += 1
+        pause = compute_retry_pause(self._looks_failed, self._thresholds)
+        self._look_at = self._clock() + pause
+        if self._repeats.is_new("catalog", str(error)):
+            self._listeners.say(f"{error}\n  tried again in {pause:.0f} s, and then until the catalog answers")
 
     def _reload_project(self, project: Project, use_models: UseModels) -> None:
         if not project.has_changed():
@@ -226,22 +233,49 @@ class Follower:
 
         `heads` are the current metadata files of all relations, and `lags` the target lags in seconds.
         """
-        followed, models = self._models, self._models.groups[group]
+        candidates = self._list_candidates(group, heads, lags)
+        if not self._can_start(group, candidates):
+            return None
+        pins, moved = self._pin_sources(group, candidates, lags)
+        progress = Pass(self._models.graph, self._models.groups[group], moved)
+        starts = progress.take_ready()
+        if not starts:
+            return None
+        begun = self._passes[group] = _GroupPass(progress, heads, pins)
+        self._submit_starts(group, starts)
+        return group, begun
+
+    def _pin_sources(
+        self, group: int, candidates: Mapping[TableName, Candidate], lags: Mapping[TableName, float]
+    ) -> tuple[PinnedSnapshots, Mapping[TableName, Candidate]]:
+        """Pins the sources of a pass; returns the pins and the candidates, among them models of newer sources.
+
+        A source may have changed between the look that found the candidates and its pin. Then each model that reads it
+        has news, so that none of them is left out of the pass with an older version.
+        """
+        pins = PinnedSnapshots()
+        pinned: set[TableName] = set()
+        while not (moved := {model for model, candidate in candidates.items() if candidate.news == "reads"}) <= pinned:
+            pinned |= moved
+            self._models.pin_sources(moved, pins)
+            candidates = self._list_candidates(group, self._models.observe_heads(), lags)
+        return pins, candidates
+
+    def _list_candidates(
+        self, group: int, heads: Heads, lags: Mapping[TableName, float]
+    ) -> Mapping[TableName, Candidate]:
+        followed = self._models
         statuses = {
             model: ModelStatus(
                 self._records[model], followed.tables[model], lags[model], self._shared.is_waiting(model)
             )
-            for model in models
+            for model in followed.groups[group]
         }
-        candidates_by_model = list_candidates(followed.graph, statuses, heads, self._clock())
-        progress = Pass(followed.graph, models, candidates_by_model)
-        starts = progress.take_ready()
-        if not starts:
-            return None
-        moved = {model for model, candidate in candidates_by_model.items() if candidate.news == "reads"}
-        begun = self._passes[group] = _GroupPass(progress, heads, followed.pin_sources(moved))
-        self._submit_starts(group, starts)
-        return group, begun
+        return list_candidates(followed.graph, statuses, heads, self._clock())
+
+    def _can_start(self, group: int, candidates: Mapping[TableName, Candidate]) -> bool:
+        """Whether a pass over a group with these candidates would refresh a model."""
+        return bool(Pass(self._models.graph, self._models.groups[group], candidates).take_ready())
 
     def _submit_starts(self, group: int, starts: Sequence[Start]) -> None:
         begun = self._passes[group]

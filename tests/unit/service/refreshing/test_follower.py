@@ -20,6 +20,7 @@ from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.refreshing.followed_models import FollowedModels
 from arctic_runtime.service.refreshing.follower import Follower
 from arctic_runtime.service.refreshing.refresh_task import Done, RefreshModel, RefreshWorkers, Report, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
@@ -125,6 +126,29 @@ def test_a_look_tells_of_all_relations_at_once_which_exist_and_what_they_are(sho
     shop.move("a")
     after = observe_heads(shop.warehouse.reader, [t("a"), t("v")])
     assert [head for head in after.heads if after.heads[head] != heads.heads[head]] == [t("a")]
+
+
+def test_a_source_that_moves_before_it_is_pinned_is_news_to_all_its_readers(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model below reads `a` at its pin, so the model above must not be left out with an older version."""
+    mixed = model("both", "select l.id from `left` l join a on l.id = a.id join b on b.id = a.id")
+    pin_sources, moves = FollowedModels.pin_sources, ["a"]
+
+    def move_before_the_pin(self: FollowedModels, *arguments: Any) -> None:
+        if moves and any(shop.reports):
+            shop.move(moves.pop())
+        pin_sources(self, *arguments)
+
+    monkeypatch.setattr(FollowedModels, "pin_sources", move_before_the_pin)
+    with shop.follower(LEFT, mixed) as follower:
+        for _ in range(2):
+            follower.run_once()
+        moves[:] = ["a"]
+        shop.asked()
+        shop.move("b")
+        follower.run_once()
+        assert shop.asked() == [("both", True), ("left", True)]
 
 
 def test_models_are_refreshed_until_nothing_is_new(shop: Shop) -> None:
