@@ -71,14 +71,14 @@ def scope_of(lake: Lake) -> BranchScope:
 
 def begin(lake: Lake, folder: Path) -> CatalogBranch:
     branch = CatalogBranch(lake.profile, folder / "branches" / f"{next(_numbers)}.db")
-    branch.begin(scope_of(lake))
+    branch.begin_branch(scope_of(lake))
     branch.prepare_tables([a_name(name) for name in lake.names])
     return branch
 
 
 def publish(branch: CatalogBranch, names: set[str] | None = None) -> bool:
     changes = [change for change in branch.list_changes() if names is None or change.table.name in names]
-    return branch.publish(branch.complete_tables(changes, format_cut(next(_numbers) * 1000, "0a1b")))
+    return branch.publish_changes(branch.complete_tables(changes, format_cut(next(_numbers) * 1000, "0a1b")))
 
 
 def write_on(branch: CatalogBranch, name: str, content: int | None, version: int = 3) -> None:
@@ -244,7 +244,7 @@ def check_builds(lake: Lake, folder: Path, builds: list[Any]) -> None:
                 known.pop(name, None)
                 known |= {name: seen[name]} if name in seen else {}
         assert lake.read() == known
-        branch.remove()
+        branch.remove_branch()
 
 
 class RestLake:

@@ -22,7 +22,7 @@ _KEY_SOURCES = {
 def format_text(report: AuditReport) -> str:
     """Formats the report as lines for a terminal: a table of the models, then the differences of each."""
     rows = [_list_cells(model) for model in report.models]
-    lines = _align([_HEAD, *rows])
+    lines = _align_cells([_HEAD, *rows])
     for model in report.models:
         details = list(_describe_model(model))
         if details:
@@ -44,7 +44,7 @@ def _count_or_blank(number: int) -> str:
     return f"{number:,}" if number else ""
 
 
-def _align(rows: Sequence[Sequence[str]]) -> list[str]:
+def _align_cells(rows: Sequence[Sequence[str]]) -> list[str]:
     """Aligns the cells of a table: numbers to the right, texts to the left."""
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     numbers = range(2, 8)
@@ -136,7 +136,7 @@ def format_html(report: AuditReport) -> str:
     rows = "\n".join(_write_html_row(model) for model in report.models)
     head = "".join(f"<th>{html.escape(name)}</th>" for name in _HEAD)
     parts = "\n".join(_write_section(model) for model in report.models if list(_describe_model(model)))
-    return _fill(
+    return _fill_cells(
         _PAGE, {"summary": html.escape(report.summary), "when": html.escape(report.read_at), "head": head,
                 "rows": rows, "parts": parts}
     )  # fmt: skip
@@ -171,7 +171,7 @@ def _write_group(group: Group) -> str:
     return f"{head}\n<table>{rows}</table>"
 
 
-def _fill(page: str, parts: Mapping[str, str]) -> str:
+def _fill_cells(page: str, parts: Mapping[str, str]) -> str:
     for name, part in parts.items():
         page = page.replace(f"<!-- {name} -->", part, 1)
     return page

@@ -62,7 +62,7 @@ def name_table(table: exp.Table) -> str:
 def trace_column(scope: Scope, column: str) -> Origin:
     """Traces the output column `column` of a scope, a name in lower case, to the tables from which its values come."""
     if isinstance(scope.expression, exp.SetOperation):
-        return _merge(trace_column(part, own) for part, own in _name_in_parts(scope, column))
+        return _merge_origins(trace_column(part, own) for part, own in _name_in_parts(scope, column))
     select = scope.expression
     if not isinstance(select, exp.Select):
         return UNKNOWN
@@ -190,7 +190,7 @@ def _list_select_names(scope: Scope) -> list[str]:
     return list(scope.expression.named_selects) if isinstance(scope.expression, exp.Query) else []
 
 
-def _merge(origins: Iterable[Origin]) -> Origin:
+def _merge_origins(origins: Iterable[Origin]) -> Origin:
     return reduce(Origin.merge_origin, origins, Origin())
 
 

@@ -57,14 +57,14 @@ def find_row_test(sql: str, relations: Mapping[TableName, Relation]) -> RowTest:
     `relations` are the arctic tables that the query reads.
     """
     if not relations:
-        raise _refuse("the test reads no arctic table")
+        raise _refuse_test("the test reads no arctic table")
     with refuse_on_error():
         tables, near = {str(name): relation for name, relation in relations.items()}, next(iter(relations))
         tree = analyse_query(sql, tables, {}, near.catalog, near.schema).tree
         return _find_referential_test(tree, relations) or _find_single_test(tree, relations)
 
 
-def _refuse(because: str) -> NotMaintained:
+def _refuse_test(because: str) -> NotMaintained:
     return NotMaintained("UNSUPPORTED", because)
 
 
@@ -78,7 +78,7 @@ def _find_single_test(tree: Node, relations: Mapping[TableName, Relation]) -> Ro
     if isinstance(node, Scan):
         return RowTest(_check_key(node, relations), "newest")
     if not isinstance(node, Aggregate) or not node.keys:
-        raise _refuse(f"the test has a {type(node).__name__}, for which single rows are not enough")
+        raise _refuse_test(f"the test has a {type(node).__name__}, for which single rows are not enough")
     scan, grouped = _trace_columns(node.child, node.keys)
     table = _check_key(scan, relations)
     key = relations[table].key or ()
@@ -95,7 +95,7 @@ def _check_decided_by_keys(above: Iterable[Filter | Project], keys: Collection[s
         if isinstance(node, Project):
             known = {name for name, value in node.expressions if known.issuperset(list_used_columns(value))}
         elif not known.issuperset(list_used_columns(node.condition)):
-            raise _refuse("the test counts or sums rows of groups that are not rows of one key")
+            raise _refuse_test("the test counts or sums rows of groups that are not rows of one key")
 
 
 def _trace_columns(tree: Node, names: Iterable[str]) -> tuple[Scan, dict[str, str]]:
@@ -112,7 +112,7 @@ def _trace_columns(tree: Node, names: Iterable[str]) -> tuple[Scan, dict[str, st
             traced = {name: value.name for name, value in values.items() if isinstance(value, exp.Column)}
         node = node.child
     if not isinstance(node, Scan):
-        raise _refuse(f"the test has a {type(node).__name__} below its groups or joins")
+        raise _refuse_test(f"the test has a {type(node).__name__} below its groups or joins")
     fields = dict(node.fields)
     return node, {name: fields[at] for name, at in traced.items() if at in fields}
 
@@ -120,7 +120,7 @@ def _trace_columns(tree: Node, names: Iterable[str]) -> tuple[Scan, dict[str, st
 def _check_key(scan: Scan, relations: Mapping[TableName, Relation]) -> TableName:
     relation = relations.get(scan.source)
     if relation is None or not relation.key:
-        raise _refuse(f"{scan.source} has no primary key")
+        raise _refuse_test(f"{scan.source} has no primary key")
     return scan.source
 
 
@@ -146,7 +146,7 @@ def _find_referential_test(tree: Node, relations: Mapping[TableName, Relation]) 
         return None
     key = relations[_check_key(parent, relations)].key or ()
     if len(key) != 1 or not is_same_name(key[0], referred[missing]):
-        raise _refuse(f"{referred[missing]} is not the primary key of {parent.source}")
+        raise _refuse_test(f"{referred[missing]} is not the primary key of {parent.source}")
     return RowTest(_check_key(child, relations), "newest", parent.source, columns[own])
 
 

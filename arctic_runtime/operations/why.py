@@ -22,14 +22,14 @@ def _explain_row(context: OperationContext, model: Model, values: Arguments) -> 
     search = RowSearch(context.reader, context.spark(), models, values["depth"])
     trail = search.trace_row(model, values["key"], values["version"])
     longest = context.reader.thresholds.reports.longest_diff_value
-    return Answer(trail_to_json(trail), tuple(describe_trail(trail, longest)), differs=not trail.changes)
+    return Answer(build_trail_json(trail), tuple(describe_trail(trail, longest)), differs=not trail.changes)
 
 
-def trail_to_json(trail: RowTrail) -> dict[str, Any]:
+def build_trail_json(trail: RowTrail) -> dict[str, Any]:
     """Converts a trail to values of JSON; times are in UTC."""
     return {
         "table": str(trail.table),
-        "key": _row_to_json(trail.key),
+        "key": _build_row_json(trail.key),
         "changes": [_change_to_json(change) for change in trail.changes],
         "left_out": trail.left_out,
         "ends": trail.ends,
@@ -40,11 +40,11 @@ def _change_to_json(change: RowChange) -> dict[str, Any]:
     run, transaction = change.run, change.transaction
     return {
         "table": str(change.table),
-        "key": _row_to_json(change.key),
+        "key": _build_row_json(change.key),
         "action": change.action,
         "at": change.at,
-        "before": _row_to_json(change.before),
-        "after": _row_to_json(change.after),
+        "before": _build_row_json(change.before),
+        "after": _build_row_json(change.after),
         "changed_columns": list(change.changed_columns),
         "run": None
         if run is None
@@ -64,14 +64,14 @@ def _change_to_json(change: RowChange) -> dict[str, Any]:
             "position": transaction.position,
             "at": transaction.at,
         },
-        "upstreams": [_upstream_to_json(upstream) for upstream in change.upstreams],
+        "upstreams": [_build_upstream_json(upstream) for upstream in change.upstreams],
         "is_proven": change.is_proven,
         "ends": change.ends,
         "notes": list(change.notes),
     }
 
 
-def _upstream_to_json(upstream: UpstreamChanges) -> dict[str, Any]:
+def _build_upstream_json(upstream: UpstreamChanges) -> dict[str, Any]:
     return {
         "table": str(upstream.table),
         "from": None if upstream.start is None else str(upstream.start),
@@ -83,7 +83,7 @@ def _upstream_to_json(upstream: UpstreamChanges) -> dict[str, Any]:
     }
 
 
-def _row_to_json(row: Values | None) -> dict[str, Any] | None:
+def _build_row_json(row: Values | None) -> dict[str, Any] | None:
     return None if row is None else {name: _to_json(value) for name, value in row.items()}
 
 

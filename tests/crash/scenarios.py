@@ -993,15 +993,15 @@ def publish_build(
     lake: Warehouse, branch: CatalogBranch, scope: BranchScope | None = None, dropped: tuple[str, ...] = ()
 ) -> None:
     cut = format_cut(round(1000 * time.time()), os.urandom(2).hex())
-    branch.begin(scope)
+    branch.begin_branch(scope)
     branch.prepare_tables([lake.table("a")])
     load_numbers(replace(lake, reader=branch.reader), a=2, d=2)
     for name in dropped:
         if branch.reader.catalog.table_exists((lake.namespace, name)):
             branch.reader.catalog.drop_table((lake.namespace, name))
-    branch.publish(branch.complete_tables(branch.list_changes(), cut))
+    branch.publish_changes(branch.complete_tables(branch.list_changes(), cut))
     branch.tag_tables([lake.table("b")], cut)
-    branch.remove()
+    branch.remove_branch()
 
 
 SCENARIOS: Mapping[str, Scenario] = {

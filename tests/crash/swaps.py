@@ -24,10 +24,10 @@ class Swaps(TableSwaps):
         pointer = self._reader.database.find_pointer(table)
         return None if pointer is None else pointer.file
 
-    def _register(self, table: Table) -> None:
+    def _register_table(self, table: Table) -> None:
         self._catalog.register_table(table.name(), table.metadata_location)
 
-    def _swap(self, table: Table, expected: str) -> bool:
+    def _swap_metadata(self, table: Table, expected: str) -> bool:
         name = TableName(self._reader.profile.catalog, *table.name())
         change = PointerChange(name, *(Pointer(name, "TABLE", file) for file in (expected, table.metadata_location)))
         return not self._reader.database.apply_changes([change])

@@ -41,7 +41,7 @@ class BranchFile:
         self._catalog = catalog
         self._wait = lock_wait_seconds
 
-    def create(
+    def create_file(
         self,
         pointers: Iterable[Pointer],
         namespaces: Mapping[str, Mapping[str, str]],
@@ -61,11 +61,12 @@ class BranchFile:
                     connection.execute(statement)
                 connection.executemany("insert into arctic_properties values (?, ?)", (file_properties or {}).items())
                 connection.executemany(
-                    _INSERT_TABLE, [(self._catalog, *_name(pointer), pointer.file, pointer.kind) for pointer in known]
+                    _INSERT_TABLE,
+                    [(self._catalog, *_split_name(pointer), pointer.file, pointer.kind) for pointer in known],
                 )
                 connection.executemany(
                     "insert into arctic_start (table_namespace, table_name, kind, origin_file) values (?, ?, ?, ?)",
-                    [(*_name(pointer), pointer.kind, pointer.file) for pointer in known],
+                    [(*_split_name(pointer), pointer.kind, pointer.file) for pointer in known],
                 )
                 connection.executemany(
                     "insert into iceberg_namespace_properties values (?, ?, ?, ?)",
@@ -78,7 +79,7 @@ class BranchFile:
 
     def read_file_properties(self) -> dict[str, str]:
         """Returns the properties by which the files of tables are reached, as far as the branch notes them."""
-        with self._open() as connection:
+        with self._open_file() as connection:
             return dict(connection.execute("select property_key, property_value from arctic_properties").fetchall())
 
     def find_start(self, table: TableName) -> Pointer | None:
@@ -87,7 +88,7 @@ class BranchFile:
             "select kind, origin_file from arctic_start natural join iceberg_tables "
             "where table_namespace = ? and table_name = ? and metadata_location = origin_file and copy_file is null"
         )
-        with self._open() as connection:
+        with self._open_file() as connection:
             row = connection.execute(query, (table.schema, table.name)).fetchone()
         return None if row is None else Pointer(table, *row)
 
@@ -97,7 +98,7 @@ class BranchFile:
         It counts as unchanged after that too.
         """
         name = (start.table.schema, start.table.name)
-        with self._open() as connection:
+        with self._open_file() as connection:
             swapped = connection.execute(
                 "update iceberg_tables set metadata_location = ? "
                 "where table_namespace = ? and table_name = ? and metadata_location = ?",
@@ -111,7 +112,7 @@ class BranchFile:
 
     def list_changes(self) -> list[PointerChange]:
         """Lists the tables and views that differ from the beginning of the branch, in the order of their names."""
-        with self._open() as connection:
+        with self._open_file() as connection:
             start = connection.execute("select table_namespace, table_name, kind, origin_file from arctic_start")
             before = {(namespace, name): (kind, file) for namespace, name, kind, file in start}
             current = connection.execute(
@@ -121,18 +122,18 @@ class BranchFile:
             )
             after = {(namespace, name): (kind, file) for namespace, name, kind, file in current}
         copies = {copy: original for original, copy in self.list_copies().values()}
-        return list(self._compare(before, {n: (kind, copies.get(f, f)) for n, (kind, f) in after.items()}))
+        return list(self._list_differences(before, {n: (kind, copies.get(f, f)) for n, (kind, f) in after.items()}))
 
     def list_copies(self) -> dict[TableName, tuple[str, str]]:
         """Maps each table with a copy of its metadata file to that file, current at the beginning, and to the copy."""
         query = (
             "select table_namespace, table_name, origin_file, copy_file from arctic_start where copy_file is not null"
         )
-        with self._open() as connection:
+        with self._open_file() as connection:
             rows = connection.execute(query).fetchall()
         return {TableName(self._catalog, namespace, name): (file, copy) for namespace, name, file, copy in rows}
 
-    def _compare(
+    def _list_differences(
         self, before: Mapping[tuple[str, str], tuple[str, str]], after: Mapping[tuple[str, str], tuple[str, str]]
     ) -> Iterator[PointerChange]:
         for name in sorted({*before, *after}):
@@ -142,7 +143,7 @@ class BranchFile:
                 yield PointerChange(table, old, new)
 
     @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
+    def _open_file(self) -> Iterator[sqlite3.Connection]:
         """Opens the file for one transaction."""
         with closing(sqlite3.connect(self.file, timeout=self._wait)) as connection, connection:
             yield connection
@@ -158,5 +159,5 @@ def remove_branch_file(file: Path) -> None:
     perform_effect("build.remove", remove_files, f"remove {file}")
 
 
-def _name(pointer: Pointer) -> tuple[str, str]:
+def _split_name(pointer: Pointer) -> tuple[str, str]:
     return pointer.table.schema, pointer.table.name

@@ -73,7 +73,7 @@ class CatalogBranch:
         """The pointers of the catalog."""
         return open_pointers(self.origin)
 
-    def begin(self, scope: BranchScope | None = None) -> None:
+    def begin_branch(self, scope: BranchScope | None = None) -> None:
         """Creates the branch, with the tables and views that the catalog has now, in the scope of the build.
 
         An earlier branch in the same file is lost. Raises ConfigError if a catalog of this kind can't have branches,
@@ -84,7 +84,9 @@ class CatalogBranch:
         pointers = self._catalog.list_pointers(known)
         namespaces = self._catalog.list_namespaces(known)
         properties = {} if self.origin.is_database else self._choose_file_properties(known, pointers, namespaces)
-        perform_effect("build.begin", lambda: self._pointers.create(pointers, namespaces, properties), "begin a branch")
+        perform_effect(
+            "build.begin", lambda: self._pointers.create_file(pointers, namespaces, properties), "begin a branch"
+        )
 
     def complete_publications(self, scope: BranchScope) -> list[TableName]:
         """Completes the publications of builds that died in between; returns the tables and views that they changed.
@@ -133,14 +135,14 @@ class CatalogBranch:
         """
         copies = {copy: original for original, copy in self._pointers.list_copies().values()}
 
-        def complete(change: PointerChange) -> PointerChange:
+        def complete_change(change: PointerChange) -> PointerChange:
             after = change.after
             if after is None or after.kind != "TABLE":
                 return change
             return replace(change, after=self._tag_pointer(after, tag, copies, properties.get(change.table, {})))
 
         with ThreadPoolExecutor(self.origin.thresholds.engine.parallel_actions, "branch") as pool:
-            return list(pool.map(complete, changes))
+            return list(pool.map(complete_change, changes))
 
     def tag_tables(self, tables: Iterable[TableName], tag: str, properties: Properties = _NO_PROPERTIES) -> None:
         """Tags, in the catalog, the newest snapshots that tables have on the branch, if it has not changed them.
@@ -170,7 +172,7 @@ class CatalogBranch:
         with ThreadPoolExecutor(self.origin.thresholds.engine.parallel_actions, "branch") as pool:
             list(pool.map(tag_table, (table for table in tables if table not in changed)))
 
-    def publish(self, changes: Sequence[PointerChange]) -> bool:
+    def publish_changes(self, changes: Sequence[PointerChange]) -> bool:
         """Makes changes of the branch, in the order of the graph, visible in the catalog.
 
         Returns whether all of them became visible at once, which depends on the catalog. Raises CommitConflict if a
@@ -230,7 +232,7 @@ class CatalogBranch:
         if files:
             self.origin.perform_change("build.remove_copies", "remove copies of metadata files", remove_files)
 
-    def remove(self) -> None:
+    def remove_branch(self) -> None:
         """Removes the branch, with the copies of metadata files; other files that only it has become orphaned files."""
         self.remove_copies(())
         remove_branch_file(self.file)

@@ -119,7 +119,7 @@ def compute_view_updates(before: Metadata, after: Metadata) -> list[Json]:
         *_update_value(before, after, "location", "set-location", "location"),
         *_update_properties(before, after),
     ]
-    if same_view_content(before, after):
+    if has_same_view_content(before, after):
         return updates
     version, schema = get_view_version(after)
     content = _describe_version(version, schema)
@@ -137,7 +137,7 @@ def compute_view_updates(before: Metadata, after: Metadata) -> list[Json]:
     return [*updates, {"action": "set-current-view-version", "view-version-id": version_id}]
 
 
-def same_view_content(one: Metadata, other: Metadata) -> bool:
+def has_same_view_content(one: Metadata, other: Metadata) -> bool:
     """Whether two views have the same query and columns."""
     return _describe_version(*get_view_version(one)) == _describe_version(*get_view_version(other))
 

@@ -60,7 +60,7 @@ class RestPointers:
         """
         relations = list_scope(self._reader, scope)
         with self._open_pool() as pool:
-            loaded = list(pool.map(self._load, relations))
+            loaded = list(pool.map(self._load_relation, relations))
         for table, known in zip(relations, loaded, strict=True):
             if known is not None:
                 self._check_files(table, known)
@@ -82,7 +82,7 @@ class RestPointers:
         return {key: value for key, value in known.items() if is_store_key(key) or key.startswith(_OF_BRANCHES)}
 
     def find_pointer(self, table: TableName) -> Pointer | None:
-        known = self._load(table)
+        known = self._load_relation(table)
         return None if known is None else Pointer(table, known.kind, known.file)
 
     def plan_steps(self, changes: Sequence[PointerChange]) -> list[list[PointerChange]]:
@@ -140,7 +140,7 @@ class RestPointers:
         }
         if len(commits) == 1:
             ((table, commit),) = commits.items()
-            self._requests.commit("TABLE", table, commit["requirements"], commit["updates"])
+            self._requests.commit_updates("TABLE", table, commit["requirements"], commit["updates"])
         elif commits:
             self._requests.commit_transaction(list(commits.values()))
 
@@ -150,17 +150,17 @@ class RestPointers:
         If there are no transactions, they are visible at once, and None is returned.
         """
         assert change.after is not None
-        after = self._read(change.after.file)
+        after = self._read_metadata(change.after.file)
         if not self._requests.has_transactions:
             self._create_table(change.table, after)
             return None
         self._create_table(change.table, hide_rows(after))
-        return self._load(change.table)
+        return self._load_relation(change.table)
 
     def _build_commit(self, change: PointerChange, current: Loaded) -> Json | None:
         """Builds the commit of one table; None if there is nothing to commit."""
         assert change.after is not None
-        after = self._read(change.after.file)
+        after = self._read_metadata(change.after.file)
         _check_row_ids(change.table, current.metadata, after)
         updates = compute_updates(current.metadata, after)
         if not updates:
@@ -170,40 +170,40 @@ class RestPointers:
     def _create_table(self, table: TableName, metadata: Json) -> None:
         _check_row_ids(table, None, metadata)
         updates = compute_updates(None, metadata)
-        self._requests.commit("TABLE", table, list_requirements(None, updates), updates)
+        self._requests.commit_updates("TABLE", table, list_requirements(None, updates), updates)
 
     def _replace_relation(self, change: PointerChange, current: Loaded | None) -> None:
         """Drops a table or view, creates it, creates it again, or replaces a view."""
         after = change.after
         if current is not None and (after is None or after.kind != current.kind or after.kind == "TABLE"):
-            self._requests.drop(current.kind, change.table)
+            self._requests.drop_relation(current.kind, change.table)
             current = None
         if after is None:
             return
         if after.kind == "TABLE":
-            self._create_table(change.table, self._read(after.file))
+            self._create_table(change.table, self._read_metadata(after.file))
         elif current is None:
-            self._requests.create_view(change.table, _describe_view(change.table, self._read(after.file)))
+            self._requests.create_view(change.table, _describe_view(change.table, self._read_metadata(after.file)))
         else:
             uuid = {"type": "assert-view-uuid", "uuid": current.metadata["view-uuid"]}
-            updates = compute_view_updates(current.metadata, self._read(after.file))
-            self._requests.commit("VIEW", change.table, [uuid], updates)
+            updates = compute_view_updates(current.metadata, self._read_metadata(after.file))
+            self._requests.commit_updates("VIEW", change.table, [uuid], updates)
 
     def _drop_empty_tables(self, changes: Sequence[PointerChange]) -> None:
         """Drops the tables that were created for a transaction which was refused."""
         for change in changes:
-            current = self._load(change.table) if change.before is None and change.after is not None else None
+            current = self._load_relation(change.table) if change.before is None and change.after is not None else None
             if current is not None and self._is_created(change, current):
-                self._requests.drop("TABLE", change.table)
+                self._requests.drop_relation("TABLE", change.table)
 
     def _read_states(self, changes: Sequence[PointerChange]) -> dict[PointerChange, tuple[Loaded | None, State]]:
         """Loads tables and views, and says for each whether it is as before or as after its change."""
         with self._open_pool() as pool:
-            loaded = list(pool.map(self._load, [change.table for change in changes]))
+            loaded = list(pool.map(self._load_relation, [change.table for change in changes]))
         pairs = zip(changes, loaded, strict=True)
-        return {change: (current, self._compare(change, current)) for change, current in pairs}
+        return {change: (current, self._find_state(change, current)) for change, current in pairs}
 
-    def _compare(self, change: PointerChange, current: Loaded | None) -> State:
+    def _find_state(self, change: PointerChange, current: Loaded | None) -> State:
         before, after = change.before, change.after
         if current is None:
             if after is None:
@@ -225,7 +225,7 @@ class RestPointers:
     def _is_applied(self, change: PointerChange, current: Loaded) -> bool:
         """Whether a table or view of the catalog has got the metadata after a change, perhaps with more after it."""
         assert change.after is not None
-        after = self._read(change.after.file)
+        after = self._read_metadata(change.after.file)
         if current.kind == "VIEW":
             return not compute_view_updates(current.metadata, after)
         if current.metadata["table-uuid"] != after["table-uuid"]:
@@ -238,7 +238,7 @@ class RestPointers:
         known: Json = {}
         if change.before is not None and change.before.kind == "TABLE":
             try:
-                known = self._read(change.before.file)
+                known = self._read_metadata(change.before.file)
             except FileNotFoundError:  # Newer versions than the one before the build have made the file superfluous.
                 return ""
         cuts = [name for name in after.get("refs", {}) if parse_cut(name) is not None and find_ref(known, name) is None]
@@ -248,7 +248,7 @@ class RestPointers:
         """Whether a new table is there without visible rows, as it is created before a transaction."""
         if change.after is None or (change.after.kind, current.kind) != ("TABLE", "TABLE"):
             return False
-        uuid: str = self._read(change.after.file)["table-uuid"]
+        uuid: str = self._read_metadata(change.after.file)["table-uuid"]
         return uuid == current.metadata["table-uuid"] and find_ref(current.metadata, MAIN) is None
 
     def _is_commit(self, change: PointerChange) -> bool:
@@ -260,15 +260,15 @@ class RestPointers:
             return True
         if before.kind != "TABLE":
             return False
-        return bool(self._read(before.file)["table-uuid"] == self._read(after.file)["table-uuid"])
+        return bool(self._read_metadata(before.file)["table-uuid"] == self._read_metadata(after.file)["table-uuid"])
 
     def _open_pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self._reader.thresholds.engine.parallel_actions, "branch")
 
-    def _load(self, table: TableName) -> Loaded | None:
-        return self._reader.ask_catalog(f"load {table}", lambda: self._requests.load(table))
+    def _load_relation(self, table: TableName) -> Loaded | None:
+        return self._reader.ask_catalog(f"load {table}", lambda: self._requests.load_relation(table))
 
-    def _read(self, file: str) -> Json:
+    def _read_metadata(self, file: str) -> Json:
         """Reads a metadata file, which never changes."""
         if file not in self._metadata:
             self._metadata[file] = read_metadata_at(self._reader, file)

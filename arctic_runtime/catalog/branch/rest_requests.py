@@ -77,39 +77,43 @@ class RestRequests:
     def has_views(self) -> bool:
         return self._has_endpoint("/views/{view}")
 
-    def load(self, table: TableName) -> Loaded | None:
+    def load_relation(self, table: TableName) -> Loaded | None:
         """Loads a table or view; None if there is neither."""
         for kind in ("TABLE", "VIEW") if self.has_views else ("TABLE",):
-            answer = self._send("GET", kind, table, missing=None)
+            answer = self._request_relation("GET", kind, table, missing=None)
             if answer is not None:
                 config = answer.get("config") or {}
                 given = bool(answer.get("storage-credentials")) or any(map(is_credential, config))
                 return Loaded(kind, answer.get("metadata-location") or "", answer["metadata"], config, given)
         return None
 
-    def commit(self, kind: str, table: TableName, requirements: Sequence[Json], updates: Sequence[Json]) -> None:
+    def commit_updates(
+        self, kind: str, table: TableName, requirements: Sequence[Json], updates: Sequence[Json]
+    ) -> None:
         """Commits updates to one table or view, or creates a table."""
         identifier = {"namespace": [table.schema], "name": table.name}
         body = {"identifier": identifier, "requirements": list(requirements), "updates": list(updates)}
-        self._send("POST", kind, table, body)
+        self._request_relation("POST", kind, table, body)
 
     def commit_transaction(self, changes: Sequence[Json]) -> None:
         """Commits updates to several tables, all of them or none."""
-        self._request("POST", "transactions/commit", {"table-changes": list(changes)})
+        self._send_request("POST", "transactions/commit", {"table-changes": list(changes)})
 
     def create_view(self, table: TableName, body: Json) -> None:
-        path = _PATHS["VIEW"].format(namespace=_quote(table.schema))
-        self._request("POST", path, body)
+        path = _PATHS["VIEW"].format(namespace=_quote_name(table.schema))
+        self._send_request("POST", path, body)
 
-    def drop(self, kind: str, table: TableName) -> None:
+    def drop_relation(self, kind: str, table: TableName) -> None:
         """Drops a table or view, and leaves its files; does nothing if it does not exist."""
-        self._send("DELETE", kind, table, missing=None)
+        self._request_relation("DELETE", kind, table, missing=None)
 
-    def _send(self, method: str, kind: str, table: TableName, body: Json | None = None, **options: Any) -> Any:
-        path = _PATHS[kind].format(namespace=_quote(table.schema))
-        return self._request(method, f"{path}/{_quote(table.name)}", body, **options)
+    def _request_relation(
+        self, method: str, kind: str, table: TableName, body: Json | None = None, **options: Any
+    ) -> Any:
+        path = _PATHS[kind].format(namespace=_quote_name(table.schema))
+        return self._send_request(method, f"{path}/{_quote_name(table.name)}", body, **options)
 
-    def _request(self, method: str, path: str, body: Json | None = None, **options: Any) -> Any:
+    def _send_request(self, method: str, path: str, body: Json | None = None, **options: Any) -> Any:
         """Sends a request and returns the JSON of its answer, None for an empty one.
 
         With the option `missing`, this is returned if the server does not have what the path names. Credentials that
@@ -140,7 +144,7 @@ class RestRequests:
         return any(str(endpoint).endswith(ending) for endpoint in catalog._supported_endpoints)
 
 
-def _quote(name: str) -> str:
+def _quote_name(name: str) -> str:
     """Writes the name of a namespace, table or view as a part of a path."""
     return quote(name, safe="")
 

@@ -78,13 +78,13 @@ class TableSwaps(ABC):
         if current != change.before:
             return False
         if change.after is None:
-            self._drop(change.table)
+            self._drop_table(change.table)
             return True
         table = self._open_metadata(change.table, change.after.file)
-        swapped = self._create(table) if current is None else self._swap(table, current.file)
+        swapped = self._create_table(table) if current is None else self._swap_metadata(table, current.file)
         return swapped or self.find_pointer(change.table) == change.after
 
-    def _drop(self, table: TableName) -> None:
+    def _drop_table(self, table: TableName) -> None:
         """Drops a table, and leaves its files; does nothing if it does not exist."""
         from pyiceberg.exceptions import NoSuchTableError
 
@@ -94,12 +94,12 @@ class TableSwaps(ABC):
 
         self._reader.perform_change("build.drop", f"drop {table}", drop_if_there)
 
-    def _create(self, table: Table) -> bool:
+    def _create_table(self, table: Table) -> bool:
         """Creates a table from its metadata file; returns whether there was none."""
         from pyiceberg.exceptions import TableAlreadyExistsError
 
         try:
-            self._register(table)
+            self._register_table(table)
         except TableAlreadyExistsError:
             return False
         return True
@@ -128,11 +128,11 @@ class TableSwaps(ABC):
         """Returns the address of a table's current metadata file; None if there is no such table of Iceberg."""
 
     @abstractmethod
-    def _register(self, table: Table) -> None:
+    def _register_table(self, table: Table) -> None:
         """Creates a table; raises pyiceberg's TableAlreadyExistsError if there is one."""
 
     @abstractmethod
-    def _swap(self, table: Table, expected: str) -> bool:
+    def _swap_metadata(self, table: Table, expected: str) -> bool:
         """Makes the metadata file of `table` the current one if that is `expected`; returns whether it was."""
 
 
@@ -149,12 +149,12 @@ class HivePointers(TableSwaps):
         except NoSuchTableError:
             return None
 
-    def _register(self, table: Table) -> None:
+    def _register_table(self, table: Table) -> None:
         catalog = self._catalog
         with catalog._client as client:
             catalog._create_hive_table(client, catalog._convert_iceberg_into_hive(table))
 
-    def _swap(self, table: Table, expected: str) -> bool:
+    def _swap_metadata(self, table: Table, expected: str) -> bool:
         """Compares and changes the table under the metastore's lock."""
         from pyiceberg.exceptions import CommitFailedException, WaitingForLockException
 
@@ -184,10 +184,10 @@ class GluePointers(TableSwaps):
     """The pointers of AWS Glue."""
 
     def _find_file(self, table: TableName) -> str | None:
-        known = self._load(table)
+        known = self._load_table(table)
         return None if known is None else _get_file(known.get("Parameters", {}))
 
-    def _load(self, table: TableName) -> Any:
+    def _load_table(self, table: TableName) -> Any:
         from pyiceberg.exceptions import NoSuchTableError
 
         try:
@@ -195,20 +195,20 @@ class GluePointers(TableSwaps):
         except NoSuchTableError:
             return None
 
-    def _register(self, table: Table) -> None:
+    def _register_table(self, table: Table) -> None:
         from pyiceberg.catalog.glue import _construct_table_input
 
         schema, name = table.name()
         table_input = _construct_table_input(name, table.metadata_location, table.properties, table.metadata)
         self._catalog._create_glue_table(schema, name, table_input)
 
-    def _swap(self, table: Table, expected: str) -> bool:
+    def _swap_metadata(self, table: Table, expected: str) -> bool:
         """Changes the table if Glue still has the version that was compared."""
         from pyiceberg.catalog.glue import _construct_table_input
         from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 
         schema, name = table.name()
-        known = self._load(TableName(self._reader.profile.catalog, schema, name))
+        known = self._load_table(TableName(self._reader.profile.catalog, schema, name))
         if known is None or _get_file(known.get("Parameters", {})) != expected:
             return False
         known["Parameters"] = self._list_foreign_parameters(known["Parameters"], expected)

@@ -55,13 +55,13 @@ def split_by_clock(condition: exp.Expr) -> tuple[tuple[exp.Expr, ...], tuple[exp
 def enter_by_clock(condition: exp.Expr) -> exp.Expr:
     """Builds the condition for rows that meet `condition` now and did not meet it at the time of the last run."""
     timed, _ = split_by_clock(condition)
-    return _require(build_conjunction((condition, _refute_any(map(at_old_clock, timed)))))
+    return _require_bound(build_conjunction((condition, _refute_any(map(at_old_clock, timed)))))
 
 
 def leave_by_clock(condition: exp.Expr) -> exp.Expr:
     """Builds the condition for rows that met `condition` at the time of the last run and do not meet it now."""
     timed, _ = split_by_clock(condition)
-    return _require(build_conjunction((at_old_clock(condition), _refute_any(timed))))
+    return _require_bound(build_conjunction((at_old_clock(condition), _refute_any(timed))))
 
 
 def is_between_times(condition: exp.Expr) -> bool:
@@ -83,10 +83,10 @@ def _split_between(part: exp.Expr) -> Sequence[exp.Expr]:
 
 def _refute_any(parts: Iterable[exp.Expr]) -> exp.Expr:
     """Builds the condition that one of `parts` is not true, for rows for which all of them are at another time."""
-    return exp.or_(*map(_refute, parts))
+    return exp.or_(*map(_refute_bound, parts))
 
 
-def _refute(part: exp.Expr) -> exp.Expr:
+def _refute_bound(part: exp.Expr) -> exp.Expr:
     """Builds the condition that `part` is false or null.
 
     For a comparison of a value with a time this is the opposite comparison, by which Spark skips files. It is null for
@@ -121,6 +121,6 @@ def _is_call(node: exp.Expr, name: str) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.upper() == name
 
 
-def _require(condition: exp.Expr | None) -> exp.Expr:
+def _require_bound(condition: exp.Expr | None) -> exp.Expr:
     assert condition is not None
     return condition

@@ -148,7 +148,7 @@ class _Worlds:
         answers: list[list[Row]] = []
         for start in range(0, len(taken_back), self.limits.batch):
             part = taken_back[start : start + self.limits.batch]
-            worlds = (self.tables.at_new_without(self.tables.tree, numbers) for numbers in part)
+            worlds = (self.tables.read_new_without(self.tables.tree, numbers) for numbers in part)
             trees = [_select_key(world, self.names) for world in worlds]
             answers += self.tables.engine.evaluate(trees)
         return [tuple(sorted(rows, key=repr)) for rows in answers]

@@ -112,10 +112,10 @@ class ContributingRows:
             self.read(node.right, right)
         elif _has_values(right) and not _has_values(left) and (is_inner or is_full):
             self.read(node.right, right)
-            self.read(node.left, (*left, *self._link(node.right, left, equal, "left")))
+            self.read(node.left, (*left, *self._link_rows(node.right, left, equal, "left")))
         else:
             self.read(node.left, left)
-            self.read(node.right, (*right, *self._link(node.left, right, equal, "right")))
+            self.read(node.right, (*right, *self._link_rows(node.left, right, equal, "right")))
 
     def _split_restrictions(
         self, node: Join | SemiJoin, equal: Sequence[Equality], restrictions: Restrictions
@@ -134,7 +134,7 @@ class ContributingRows:
             )
         return left, (*transfer_restrictions(left, equal, "right"), *inside)
 
-    def _link(self, first: Node, other: Restrictions, equal: Sequence[Equality], to: str) -> Restrictions:
+    def _link_rows(self, first: Node, other: Restrictions, equal: Sequence[Equality], to: str) -> Restrictions:
         """Restricts the other side of a join to partners of the rows that were read of the side `first`."""
         pairs = [(pair.left, pair.right) if to == "right" else (pair.right, pair.left) for pair in equal]
         known = {name for one in other for name in one.plain_columns}
@@ -154,7 +154,7 @@ class ContributingRows:
         """
         if not _list_computed(node).isdisjoint(names):
             self.is_closed = False
-        images = (self.tables.at_old(node), self.tables.at_new(node), self.tables.at_either(_widen(node)))
+        images = (self.tables.read_old(node), self.tables.read_new(node), self.tables.read_either(_widen_columns(node)))
         answers = self.tables.engine.evaluate([Distinct(select_columns(image, tuple(names))) for image in images])
         return [row for rows in answers for row in rows]
 
@@ -226,7 +226,7 @@ def _rename_computed(part: Node, names: Sequence[str]) -> list[str]:
     return [name for name, own in zip(names, list_columns(part), strict=True) if own in below]
 
 
-def _widen(node: Node) -> Node:
+def _widen_columns(node: Node) -> Node:
     """Returns a tree which, over old and new rows together, has the rows of every mixed world, and others.
 
     Conditions on columns that follow from several rows are dropped, and so is whatever only removes rows.
@@ -234,19 +234,19 @@ def _widen(node: Node) -> Node:
     match node:
         case Filter(child=child, condition=condition):
             kept = _keep_known(condition, _list_computed(child))
-            return _widen(child) if kept is None else Filter(_widen(child), kept)
+            return _widen_columns(child) if kept is None else Filter(_widen_columns(child), kept)
         case SemiJoin(kind="anti", left=left):
-            return _widen(left)
+            return _widen_columns(left)
         case SemiJoin(left=left, right=right, on=on):
             kept = _keep_known(on, _list_computed(left) | _list_computed(right))
-            return replace(node, left=_widen(left), right=_widen(right), on=kept)
+            return replace(node, left=_widen_columns(left), right=_widen_columns(right), on=kept)
         case Join(left=left, right=right, on=on):
             kept = _keep_known(on, _list_computed(left) | _list_computed(right))
             kind = "inner" if kept is None and node.kind == "full" else node.kind
-            return replace(node, kind=kind, left=_widen(left), right=_widen(right), on=kept)
+            return replace(node, kind=kind, left=_widen_columns(left), right=_widen_columns(right), on=kept)
         case SetOperation(left=left, names=names):
-            return rename_columns(_widen(left), names)
-    return map_children(node, _widen)
+            return rename_columns(_widen_columns(left), names)
+    return map_children(node, _widen_columns)
 
 
 def _keep_known(condition: exp.Expr | None, computed: frozenset[str]) -> exp.Expr | None:

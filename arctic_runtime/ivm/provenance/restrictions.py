@@ -84,12 +84,12 @@ def substitute_restrictions(
 ) -> tuple[Restriction, ...]:
     """Replaces columns by the expressions that `values` has for them; drops what is about other columns."""
     return tuple(
-        Restriction(tuple(_substitute(part, values) for part in one.expressions), one.values)
+        Restriction(tuple(_substitute_columns(part, values) for part in one.expressions), one.values)
         for one in select_within(restrictions, values)
     )
 
 
-def _substitute(part: exp.Expr, values: Mapping[str, exp.Expr]) -> exp.Expr:
+def _substitute_columns(part: exp.Expr, values: Mapping[str, exp.Expr]) -> exp.Expr:
     if isinstance(part, exp.Column):
         return values[part.name].unnest().copy()
     return substitute_columns(part, values)

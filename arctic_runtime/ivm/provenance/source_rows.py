@@ -147,8 +147,8 @@ class LocalTables:
         self.engine.load_table(name, scan, rows)
 
     def _mark_rows(self, source: TableName, images: Images) -> Iterator[Row]:
-        old, new = (Counter(_identify(key, row) for key, row in part) for part in (images.old, images.new))
-        known = {_identify(key, row): (key, row) for key, row in (*images.old, *images.new)}
+        old, new = (Counter(_identify_rows(key, row) for key, row in part) for part in (images.old, images.new))
+        known = {_identify_rows(key, row): (key, row) for key, row in (*images.old, *images.new)}
         for identity, (key, row) in known.items():
             both = min(old[identity], new[identity])
             yield from [(*row, 0, int(Side.BOTH))] * both
@@ -174,22 +174,22 @@ class LocalTables:
             for number in sorted(frozenset().union(*self.changed.values()))
         )
 
-    def at_old(self, node: Node) -> Node:
-        return _at_sides(node, exp.NEQ(this=build_column(SIDE), expression=_number(Side.NEW)))
+    def read_old(self, node: Node) -> Node:
+        return _read_sides(node, exp.NEQ(this=build_column(SIDE), expression=_number_rows(Side.NEW)))
 
-    def at_new(self, node: Node) -> Node:
-        return _at_sides(node, exp.NEQ(this=build_column(SIDE), expression=_number(Side.OLD)))
+    def read_new(self, node: Node) -> Node:
+        return _read_sides(node, exp.NEQ(this=build_column(SIDE), expression=_number_rows(Side.OLD)))
 
-    def at_either(self, node: Node) -> Node:
-        return _at_sides(node, None)
+    def read_either(self, node: Node) -> Node:
+        return _read_sides(node, None)
 
-    def at_new_without(self, node: Node, taken_back: Collection[int]) -> Node:
+    def read_new_without(self, node: Node, taken_back: Collection[int]) -> Node:
         """Returns the tree over the new rows, but the old rows of the units `taken_back`."""
         if not taken_back:
-            return self.at_new(node)
-        is_back = exp.In(this=build_column(UNIT), expressions=[_number(number) for number in sorted(taken_back)])
-        side = exp.case().when(is_back, _number(Side.NEW)).else_(_number(Side.OLD))
-        return _at_sides(node, exp.NEQ(this=build_column(SIDE), expression=side))
+            return self.read_new(node)
+        is_back = exp.In(this=build_column(UNIT), expressions=[_number_rows(number) for number in sorted(taken_back)])
+        side = exp.case().when(is_back, _number_rows(Side.NEW)).else_(_number_rows(Side.OLD))
+        return _read_sides(node, exp.NEQ(this=build_column(SIDE), expression=side))
 
 
 def list_fields(tree: Node, source: TableName) -> tuple[str, ...]:
@@ -201,16 +201,16 @@ def _list_fields(scans: Iterable[Scan], source: TableName) -> tuple[str, ...]:
     return tuple(dict.fromkeys(field for scan in scans if scan.source == source for _, field in scan.fields))
 
 
-def _identify(key: Key, row: Row) -> str:
+def _identify_rows(key: Key, row: Row) -> str:
     return repr((key, row))
 
 
-def _number(value: int) -> exp.Expr:
+def _number_rows(value: int) -> exp.Expr:
     return exp.Literal.number(int(value))
 
 
-def _at_sides(node: Node, condition: exp.Expr | None) -> Node:
+def _read_sides(node: Node, condition: exp.Expr | None) -> Node:
     if not isinstance(node, SpoolScan):
-        return map_children(node, lambda child: _at_sides(child, condition))
+        return map_children(node, lambda child: _read_sides(child, condition))
     marked: Node = SpoolScan(node.name, (*node.names, UNIT, SIDE))
     return select_columns(marked if condition is None else Filter(marked, condition), node.names)

@@ -88,7 +88,7 @@ def read_transforms(key: str, value: Any) -> tuple[Transform, ...]:
 
 def _parse_transform(text: str) -> Transform:
     if _IDENTITY.fullmatch(text.strip()):
-        return Transform("identity", _unquote(text.strip()))
+        return Transform("identity", _unquote_text(text.strip()))
     match = _TRANSFORM.fullmatch(text.strip())
     unit = _UNITS.get(match["unit"].lower()) if match else None
     if match is None or unit is None:
@@ -104,10 +104,10 @@ def _parse_transform(text: str) -> Transform:
     number = int(match["number"]) if match["number"] is not None else None
     if number is not None and not 0 < number < 2**31:
         raise ConfigError(f"`partition_by: {text}`: the number must be from 1 to 2147483647; found {number}")
-    return Transform(unit, _unquote(match["column"]), number)
+    return Transform(unit, _unquote_text(match["column"]), number)
 
 
-def _unquote(name: str) -> str:
+def _unquote_text(name: str) -> str:
     return name[1:-1].replace("``", "`") if len(name) > 1 and name[0] == name[-1] == "`" else name
 
 

@@ -50,7 +50,7 @@ _PLAIN_ENGINES: Final = frozenset({"mergetree", "memory", "log", "tinylog", "str
 """Table engines of ClickHouse that store rows unchanged, unlike `SummingMergeTree`."""
 
 
-def _ignore(
+def _ignore_setting(
     because: str, adapters: str, names: str, silent: tuple[str, ...] = (), dbt: Treatment | None = None
 ) -> Iterable[ForeignSetting]:
     """Yields the settings in `names`, separated by spaces, which are ignored for the same reason `because`.
@@ -78,7 +78,7 @@ def _refuse_merge(adapters: str, name: str, fix: str, arctic_fix: str = _WRITE_I
     return ForeignSetting(name, tuple(adapters.split()), arctic, Refused(_NOT_FOLLOWED, fix, _is_incremental))
 
 
-def _refuse(
+def _refuse_setting(
     adapters: str, name: str, refused: Refused, arctic: Treatment | None = None, dbt: Treatment | None = None
 ) -> ForeignSetting:
     return ForeignSetting(name, tuple(adapters.split()), arctic or refused, dbt or refused)
@@ -141,31 +141,33 @@ _WITHOUT_CHANGES: Final = "only what has changed is written"
 
 FOREIGN_SETTINGS: Final[tuple[ForeignSetting, ...]] = (
     # Formats and places
-    *_ignore(_FORMAT, "Spark Databricks Trino", "file_format", ("iceberg",)),
-    *_ignore(_FORMAT, "Snowflake Databricks Trino", "table_format", ("iceberg", "default")),
-    *_ignore(_FORMAT, "Athena", "table_type", ("iceberg",)),
-    *_ignore(_FORMAT, "Athena DuckDB", "format", ("parquet",)),
-    *_ignore("`format_version` says it", "Snowflake", "iceberg_version"),
-    *_ignore("`tblproperties` has `write.parquet.compression-codec`", "Athena", "write_compression"),
-    *_ignore("`tblproperties` has Iceberg's properties", "Athena", "table_properties"),
-    *_ignore("`tblproperties` has Iceberg's properties, and `partition_by` the partitions", "Trino", "properties"),
-    *_ignore(_FORMAT, "Athena", "field_delimiter"),
-    *_ignore(_FORMAT, "Spark Databricks DuckDB", "options", dbt=_FOLLOWED),
+    *_ignore_setting(_FORMAT, "Spark Databricks Trino", "file_format", ("iceberg",)),
+    *_ignore_setting(_FORMAT, "Snowflake Databricks Trino", "table_format", ("iceberg", "default")),
+    *_ignore_setting(_FORMAT, "Athena", "table_type", ("iceberg",)),
+    *_ignore_setting(_FORMAT, "Athena DuckDB", "format", ("parquet",)),
+    *_ignore_setting("`format_version` says it", "Snowflake", "iceberg_version"),
+    *_ignore_setting("`tblproperties` has `write.parquet.compression-codec`", "Athena", "write_compression"),
+    *_ignore_setting("`tblproperties` has Iceberg's properties", "Athena", "table_properties"),
+    *_ignore_setting(
+        "`tblproperties` has Iceberg's properties, and `partition_by` the partitions", "Trino", "properties"
+    ),
+    *_ignore_setting(_FORMAT, "Athena", "field_delimiter"),
+    *_ignore_setting(_FORMAT, "Spark Databricks DuckDB", "options", dbt=_FOLLOWED),
     ForeignSetting(
         "tblproperties",
         ("Spark", "Databricks"),
         Translated("`format_version` for `format-version`, if there is none; the others stay", translate_properties),
         _FOLLOWED,
     ),
-    *_ignore("`target_file_bytes` says it", "Snowflake", "target_file_size"),
-    *_ignore(_PLACES, "Spark Databricks", "location_root", dbt=_FOLLOWED),
-    *_ignore(_PLACES, "Databricks", "include_full_name_in_path"),
-    *_ignore(_PLACES, "Snowflake BigQuery Trino", "base_location_root base_location_subpath"),
-    *_ignore(_PLACES, "Snowflake", "external_volume"),
-    *_ignore(_PLACES, "BigQuery Trino", "storage_uri"),
-    *_ignore(_PLACES, "Trino", "omit_base_location_root"),
-    *_ignore(_PLACES, "Athena", "external_location s3_data_dir s3_data_naming s3_tmp_table_dir"),
-    *_ignore(_PLACES, "DuckDB", "location glue_register glue_database"),
+    *_ignore_setting("`target_file_bytes` says it", "Snowflake", "target_file_size"),
+    *_ignore_setting(_PLACES, "Spark Databricks", "location_root", dbt=_FOLLOWED),
+    *_ignore_setting(_PLACES, "Databricks", "include_full_name_in_path"),
+    *_ignore_setting(_PLACES, "Snowflake BigQuery Trino", "base_location_root base_location_subpath"),
+    *_ignore_setting(_PLACES, "Snowflake", "external_volume"),
+    *_ignore_setting(_PLACES, "BigQuery Trino", "storage_uri"),
+    *_ignore_setting(_PLACES, "Trino", "omit_base_location_root"),
+    *_ignore_setting(_PLACES, "Athena", "external_location s3_data_dir s3_data_naming s3_tmp_table_dir"),
+    *_ignore_setting(_PLACES, "DuckDB", "location glue_register glue_database"),
     # Layout
     ForeignSetting(
         "partition_by",
@@ -184,24 +186,24 @@ FOREIGN_SETTINGS: Final[tuple[ForeignSetting, ...]] = (
     *_suggest_sort("Redshift", "sort"),
     *_suggest_sort("ClickHouse", "order_by"),
     *_suggest_sort("DuckDB", "sorted_by"),
-    *_ignore(_LAYOUT, "Spark Databricks", "clustered_by buckets"),
-    *_ignore(_LAYOUT, "Databricks", "auto_liquid_cluster"),
-    *_ignore(_LAYOUT, "Athena", "bucketed_by bucket_count"),
-    *_ignore(_LAYOUT, "Redshift", "dist sort_type"),
-    *_ignore(_LAYOUT, "ClickHouse", "sharding_key projections"),
-    *_ignore(_LAYOUT, "Postgres DuckDB ClickHouse", "indexes"),
-    *_ignore(_UPKEEP, "Snowflake", "automatic_clustering"),
-    *_ignore(_UPKEEP, "Databricks", "skip_optimize"),
-    *_ignore(_UPKEEP, "Athena", "versions_to_keep"),
-    *_ignore("readers may scan a whole table", "BigQuery", "require_partition_filter"),
-    *_ignore("every arctic table has its changes", "BigQuery", "enable_change_history"),
-    *_ignore(_STAYS, "Snowflake", "transient"),
-    *_ignore(_STAYS, "Postgres", "unlogged"),
-    *_ignore(_STAYS, "Redshift", "backup"),
-    *_ignore(_STAYS, "BigQuery", "hours_to_expiration"),
-    _refuse("BigQuery", "partition_expiration_days", _EXPIRES),
-    _refuse("ClickHouse", "ttl", _EXPIRES),
-    _refuse(
+    *_ignore_setting(_LAYOUT, "Spark Databricks", "clustered_by buckets"),
+    *_ignore_setting(_LAYOUT, "Databricks", "auto_liquid_cluster"),
+    *_ignore_setting(_LAYOUT, "Athena", "bucketed_by bucket_count"),
+    *_ignore_setting(_LAYOUT, "Redshift", "dist sort_type"),
+    *_ignore_setting(_LAYOUT, "ClickHouse", "sharding_key projections"),
+    *_ignore_setting(_LAYOUT, "Postgres DuckDB ClickHouse", "indexes"),
+    *_ignore_setting(_UPKEEP, "Snowflake", "automatic_clustering"),
+    *_ignore_setting(_UPKEEP, "Databricks", "skip_optimize"),
+    *_ignore_setting(_UPKEEP, "Athena", "versions_to_keep"),
+    *_ignore_setting("readers may scan a whole table", "BigQuery", "require_partition_filter"),
+    *_ignore_setting("every arctic table has its changes", "BigQuery", "enable_change_history"),
+    *_ignore_setting(_STAYS, "Snowflake", "transient"),
+    *_ignore_setting(_STAYS, "Postgres", "unlogged"),
+    *_ignore_setting(_STAYS, "Redshift", "backup"),
+    *_ignore_setting(_STAYS, "BigQuery", "hours_to_expiration"),
+    _refuse_setting("BigQuery", "partition_expiration_days", _EXPIRES),
+    _refuse_setting("ClickHouse", "ttl", _EXPIRES),
+    _refuse_setting(
         "ClickHouse",
         "engine",
         Refused(
@@ -212,7 +214,7 @@ FOREIGN_SETTINGS: Final[tuple[ForeignSetting, ...]] = (
         ),
     ),
     # Incremental runs
-    *_ignore("a run works out what has changed", "dbt", "incremental_strategy", dbt=_FOLLOWED),
+    *_ignore_setting("a run works out what has changed", "dbt", "incremental_strategy", dbt=_FOLLOWED),
     ForeignSetting(
         "begin",
         ("dbt",),
@@ -243,7 +245,9 @@ FOREIGN_SETTINGS: Final[tuple[ForeignSetting, ...]] = (
         for name in ("incremental_predicates", "predicates")
     ),
     *(
-        _refuse("Databricks", name, Refused(_NOT_FOLLOWED, _ALIASES, _is_incremental), Ignored(_WITHOUT_CHANGES))
+        _refuse_setting(
+            "Databricks", name, Refused(_NOT_FOLLOWED, _ALIASES, _is_incremental), Ignored(_WITHOUT_CHANGES)
+        )
         for name in ("target_alias", "source_alias")
     ),
     _refuse_merge("Databricks", "skip_matched_step", "use `incremental_strategy: append`; " + _ROWS_TO_UPDATE),
@@ -271,25 +275,25 @@ FOREIGN_SETTINGS: Final[tuple[ForeignSetting, ...]] = (
     ),
     _refuse_merge("DuckDB", "merge_returning_columns", "leave it out", "leave it out"),
     _refuse_merge("DuckDB", "merge_clauses", "leave it out; " + _ROWS_TO_UPDATE),
-    _refuse(
+    _refuse_setting(
         "BigQuery",
         "partitions",
         Refused(_NOT_FOLLOWED, _ALL_PARTITIONS, _is_incremental),
         Ignored(_WITHOUT_CHANGES),
     ),
-    _refuse(
+    _refuse_setting(
         "Snowflake",
         "overwrite_columns",
         Refused(_NOT_FOLLOWED, "select null as the other columns in the model's query", _overwrites),
         Refused(_FROM_QUERY, "select null as the other columns in the query, and remove the setting"),
     ),
-    _refuse(
+    _refuse_setting(
         "Snowflake",
         "immutable_where",
         Refused(_FROM_QUERY, _WRITE_IN_QUERY),
         dbt=Ignored("only dynamic tables have it"),
     ),
-    _refuse(
+    _refuse_setting(
         "Trino",
         "on_table_exists",
         Refused(
@@ -299,36 +303,36 @@ FOREIGN_SETTINGS: Final[tuple[ForeignSetting, ...]] = (
             Ignored("a table is replaced in one commit"),
         ),
     ),
-    _refuse(
+    _refuse_setting(
         "ClickHouse",
         "inserts_only",
         Refused(_NOT_FOLLOWED, "use `incremental_strategy: append`", _is_incremental),
         Ignored(_WITHOUT_CHANGES),
     ),
-    *_ignore(_TABLES, "Snowflake", "tmp_relation_type"),
-    *_ignore(_TABLES, "Databricks Athena", "unique_tmp_table_suffix"),
-    *_ignore(_TABLES, "Databricks", "use_safer_relation_operations view_update_via_alter"),
-    *_ignore(
+    *_ignore_setting(_TABLES, "Snowflake", "tmp_relation_type"),
+    *_ignore_setting(_TABLES, "Databricks Athena", "unique_tmp_table_suffix"),
+    *_ignore_setting(_TABLES, "Databricks", "use_safer_relation_operations view_update_via_alter"),
+    *_ignore_setting(
         "changed keys are applied as `on_configuration_change` says", "Databricks", "incremental_apply_config_changes"
     ),
-    *_ignore(_TABLES, "Athena", "ha temp_schema native_drop"),
-    *_ignore("Spark writes any number of partitions", "Athena", "force_batch partitions_limit"),
-    *_ignore("a contract enforces constraints", "Databricks", "persist_constraints"),
-    *_ignore("a view is bound to its tables by name", "Redshift", "bind"),
+    *_ignore_setting(_TABLES, "Athena", "ha temp_schema native_drop"),
+    *_ignore_setting("Spark writes any number of partitions", "Athena", "force_batch partitions_limit"),
+    *_ignore_setting("a contract enforces constraints", "Databricks", "persist_constraints"),
+    *_ignore_setting("a view is bound to its tables by name", "Redshift", "bind"),
     # Access and tags
-    _refuse("Snowflake", "row_access_policy", _RESTRICTS),
-    _refuse("Databricks", "row_filter", _RESTRICTS),
-    *_ignore("an Iceberg catalog keeps no grants: " + _ACCESS, "dbt", "grants"),
-    *_ignore(_ACCESS, "Snowflake", "secure copy_grants"),
-    *_ignore(_ACCESS, "BigQuery", "grant_access_to"),
-    *_ignore(_ACCESS, "Athena", "lf_tags_config lf_grants lf_inherited_tags"),
-    *_ignore(_ACCESS, "Trino", "view_security"),
-    *_ignore(_ACCESS, "ClickHouse", "sql_security definer"),
-    *_ignore("the storage encrypts files", "BigQuery", "kms_key_name"),
-    *_ignore(_TAGS, "Snowflake", "copy_tags table_tag query_tag"),
-    *_ignore(_TAGS, "Databricks", "databricks_tags query_tags"),
-    *_ignore(_TAGS, "BigQuery", "labels labels_from_meta resource_tags"),
-    *_ignore(_TAGS, "Redshift", "query_group"),
+    _refuse_setting("Snowflake", "row_access_policy", _RESTRICTS),
+    _refuse_setting("Databricks", "row_filter", _RESTRICTS),
+    *_ignore_setting("an Iceberg catalog keeps no grants: " + _ACCESS, "dbt", "grants"),
+    *_ignore_setting(_ACCESS, "Snowflake", "secure copy_grants"),
+    *_ignore_setting(_ACCESS, "BigQuery", "grant_access_to"),
+    *_ignore_setting(_ACCESS, "Athena", "lf_tags_config lf_grants lf_inherited_tags"),
+    *_ignore_setting(_ACCESS, "Trino", "view_security"),
+    *_ignore_setting(_ACCESS, "ClickHouse", "sql_security definer"),
+    *_ignore_setting("the storage encrypts files", "BigQuery", "kms_key_name"),
+    *_ignore_setting(_TAGS, "Snowflake", "copy_tags table_tag query_tag"),
+    *_ignore_setting(_TAGS, "Databricks", "databricks_tags query_tags"),
+    *_ignore_setting(_TAGS, "BigQuery", "labels labels_from_meta resource_tags"),
+    *_ignore_setting(_TAGS, "Redshift", "query_group"),
     # Refreshes
     ForeignSetting(
         "target_lag",
@@ -336,29 +340,37 @@ FOREIGN_SETTINGS: Final[tuple[ForeignSetting, ...]] = (
         Translated("`target_lag`, from texts such as `10 minutes`; `downstream` is left out", translate_lag),
         _FOLLOWED,
     ),
-    *_ignore(_REFRESHES, "Snowflake", "scheduler refresh_mode initialize"),
-    *_ignore(_REFRESHES, "BigQuery", "enable_refresh refresh_interval_minutes max_staleness"),
-    *_ignore(_REFRESHES, "BigQuery", "allow_non_incremental_definition"),
-    *_ignore(_REFRESHES, "Snowflake Redshift", "auto_refresh"),
-    *_ignore(_REFRESHES, "Redshift", "autorefresh"),
-    *_ignore(_REFRESHES, "Databricks", "schedule"),
-    *_ignore(_REFRESHES, "ClickHouse", "refreshable catchup repopulate_from_mvs_on_full_refresh"),
-    *_ignore(_REFRESHES, "Trino", "grace_period"),
+    *_ignore_setting(_REFRESHES, "Snowflake", "scheduler refresh_mode initialize"),
+    *_ignore_setting(_REFRESHES, "BigQuery", "enable_refresh refresh_interval_minutes max_staleness"),
+    *_ignore_setting(_REFRESHES, "BigQuery", "allow_non_incremental_definition"),
+    *_ignore_setting(_REFRESHES, "Snowflake Redshift", "auto_refresh"),
+    *_ignore_setting(_REFRESHES, "Redshift", "autorefresh"),
+    *_ignore_setting(_REFRESHES, "Databricks", "schedule"),
+    *_ignore_setting(_REFRESHES, "ClickHouse", "refreshable catchup repopulate_from_mvs_on_full_refresh"),
+    *_ignore_setting(_REFRESHES, "Trino", "grace_period"),
     # Compute
-    *_ignore(_COMPUTE, "Snowflake", "snowflake_warehouse snowflake_initialization_warehouse refresh_warehouse"),
-    *_ignore(_COMPUTE, "Databricks", "databricks_compute"),
-    *_ignore(_COMPUTE, "BigQuery", "job_execution_timeout_seconds reservation"),
-    *_ignore(_COMPUTE, "Athena", "work_group skip_workgroup_check s3_staging_dir"),
-    *_ignore(_COMPUTE, "ClickHouse", "force_on_cluster disable_on_cluster connection_overrides"),
-    *_ignore("`server_side_parameters` of the profile has settings of Spark", "ClickHouse", "settings query_settings"),
-    *_ignore("Spark loads seeds", "Athena", "seed_by_insert seed_s3_upload_args"),
-    *_ignore(_PYTHON, "Databricks", "job_cluster_config python_job_config cluster_id http_path create_notebook"),
-    *_ignore(_PYTHON, "Databricks", "notebook_scoped_libraries additional_libs index_url user_folder_for_python"),
-    *_ignore(_PYTHON, "Databricks", "access_control_list notebook_access_control_list"),
-    *_ignore(_PYTHON, "Databricks", "environment_key environment_dependencies"),
-    *_ignore(_PYTHON, "BigQuery", "intermediate_format enable_list_inference notebook_template_id"),
-    *_ignore(_PYTHON, "BigQuery Athena Databricks", "timeout"),
-    *_ignore(_PYTHON, "Athena", "engine_config spark_encryption spark_cross_account_catalog spark_requester_pays"),
+    *_ignore_setting(_COMPUTE, "Snowflake", "snowflake_warehouse snowflake_initialization_warehouse refresh_warehouse"),
+    *_ignore_setting(_COMPUTE, "Databricks", "databricks_compute"),
+    *_ignore_setting(_COMPUTE, "BigQuery", "job_execution_timeout_seconds reservation"),
+    *_ignore_setting(_COMPUTE, "Athena", "work_group skip_workgroup_check s3_staging_dir"),
+    *_ignore_setting(_COMPUTE, "ClickHouse", "force_on_cluster disable_on_cluster connection_overrides"),
+    *_ignore_setting(
+        "`server_side_parameters` of the profile has settings of Spark", "ClickHouse", "settings query_settings"
+    ),
+    *_ignore_setting("Spark loads seeds", "Athena", "seed_by_insert seed_s3_upload_args"),
+    *_ignore_setting(
+        _PYTHON, "Databricks", "job_cluster_config python_job_config cluster_id http_path create_notebook"
+    ),
+    *_ignore_setting(
+        _PYTHON, "Databricks", "notebook_scoped_libraries additional_libs index_url user_folder_for_python"
+    ),
+    *_ignore_setting(_PYTHON, "Databricks", "access_control_list notebook_access_control_list"),
+    *_ignore_setting(_PYTHON, "Databricks", "environment_key environment_dependencies"),
+    *_ignore_setting(_PYTHON, "BigQuery", "intermediate_format enable_list_inference notebook_template_id"),
+    *_ignore_setting(_PYTHON, "BigQuery Athena Databricks", "timeout"),
+    *_ignore_setting(
+        _PYTHON, "Athena", "engine_config spark_encryption spark_cross_account_catalog spark_requester_pays"
+    ),
 )
 """All settings, in the order of the documentation; if two are translated to the same key, the first one applies."""
 

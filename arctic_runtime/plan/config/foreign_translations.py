@@ -52,7 +52,7 @@ def _list_columns(value: Any) -> list[str] | None:
     parts = _split_parts(value)
     if not parts or not all(_COLUMN.fullmatch(part) for part in parts):
         return None
-    columns = {_unquote(part).lower(): _unquote(part) for part in reversed(parts)}
+    columns = {_unquote_text(part).lower(): _unquote_text(part) for part in reversed(parts)}
     return list(reversed(columns.values()))
 
 
@@ -114,7 +114,7 @@ def translate_partitioned_by(value: Any, config: Mapping[str, Any]) -> Translati
 def _drop_buckets(transforms: list[str], key: Collection[str]) -> list[str]:
     names = {name.lower() for name in key}
     matches = ((text, re.fullmatch(r"bucket\(\d+, (.+)\)", text, re.IGNORECASE)) for text in transforms)
-    return [text for text, match in matches if match is None or _unquote(match[1]).lower() not in names]
+    return [text for text, match in matches if match is None or _unquote_text(match[1]).lower() not in names]
 
 
 def list_transforms(value: Any) -> list[str] | None:
@@ -135,15 +135,15 @@ def _swap_arguments(text: str) -> str:
     match = _COLUMN_FIRST.fullmatch(text)
     if match is None or match["column"].isdigit():
         return text
-    return f"{match['function']}({match['number']}, {_write_column(_unquote(match['column']))})"
+    return f"{match['function']}({match['number']}, {_write_column(_unquote_text(match['column']))})"
 
 
 def _translate_function(text: str) -> str:
     call, trunc = _CALL.fullmatch(text), _DATE_TRUNC.fullmatch(text)
     if trunc is not None and trunc["unit"].lower() in _GRANULARITIES:
-        return _write_transform(_GRANULARITIES[trunc["unit"].lower()], _unquote(trunc["column"]))
+        return _write_transform(_GRANULARITIES[trunc["unit"].lower()], _unquote_text(trunc["column"]))
     if call is not None and call["function"].lower() in _FUNCTIONS:
-        return _write_transform(_FUNCTIONS[call["function"].lower()], _unquote(call["column"]))
+        return _write_transform(_FUNCTIONS[call["function"].lower()], _unquote_text(call["column"]))
     return text
 
 
@@ -210,5 +210,5 @@ def _write_column(name: str) -> str:
     return name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`"
 
 
-def _unquote(name: str) -> str:
+def _unquote_text(name: str) -> str:
     return name[1:-1] if len(name) > 1 and name[0] == name[-1] and name[0] in '`"' else name

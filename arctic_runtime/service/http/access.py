@@ -28,7 +28,7 @@ class User:
     name: str
     role: Role
 
-    def may_act_as(self, role: Role) -> bool:
+    def can_act_as(self, role: Role) -> bool:
         """Whether the user's role includes `role`: an admin may do what an operator may, and so on."""
         return ROLES.index(self.role) >= ROLES.index(role)
 

@@ -25,7 +25,7 @@ class AuditLog:
         self._file = Path(file) if file else None
         self._writing = threading.Lock()
         if self._file is not None:
-            self._append("")
+            self._append_line("")
 
     def add_entry(self, request: dict[str, Any], body: bytes, status: int) -> None:
         """Writes the line of one request; `request` has what is known besides its body and the status of its answer."""
@@ -34,9 +34,9 @@ class AuditLog:
         if self._file is None:
             LOG.info(line)
         else:
-            self._append(f"{line}\n")
+            self._append_line(f"{line}\n")
 
-    def _append(self, text: str) -> None:
+    def _append_line(self, text: str) -> None:
         assert self._file is not None
         try:
             with self._writing, self._file.open("a") as stream:

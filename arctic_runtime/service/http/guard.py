@@ -219,7 +219,7 @@ def _check_user(scope: Scope, user: User | None) -> Response | None:
         error = ArcticError("This needs the token of the service.", fix="send the header `Authorization: Bearer TOKEN`")
         return build_problem(401, error, headers={"www-authenticate": "Bearer"})
     needed = get_needed_role(scope["method"], scope["path"])
-    if user.may_act_as(needed):
+    if user.can_act_as(needed):
         return None
     return build_problem(
         403,

@@ -120,19 +120,19 @@ def _add_tables(router: APIRouter, service: LiveService, thresholds: HttpThresho
 
 
 def _add_table_parts(router: APIRouter, service: LiveService, settings: HttpSettings) -> None:
-    async def details(table: Annotated[str, Path(min_length=1)]) -> Response:
+    async def get_details(table: Annotated[str, Path(min_length=1)]) -> Response:
         overview = service.find_table(table)
         if overview is None:
             return build_unknown_table(table)
         return await run_in_thread(as_json, await run_in_thread(service.requests.describe_table, overview.table))
 
-    async def trend(table: Annotated[str, Path(min_length=1)]) -> Response:
+    async def get_trend(table: Annotated[str, Path(min_length=1)]) -> Response:
         overview = service.find_table(table)
         if overview is None:
             return build_unknown_table(table)
         return await run_in_thread(as_json, await run_in_thread(service.requests.read_trend, overview.table))
 
-    async def rows(
+    async def list_rows(
         table: Annotated[str, Path(min_length=1)], limit: Annotated[int, Query(ge=1, le=1000)] = 20
     ) -> Response:
         if not settings.has_users:
@@ -145,21 +145,21 @@ def _add_table_parts(router: APIRouter, service: LiveService, settings: HttpSett
     _add_get_route(
         router,
         "/tables/{table}/details",
-        details,
+        get_details,
         "Query, columns with their origins, and data tests of one table",
         build_reference("TableDetails"),
     )
     _add_get_route(
         router,
         "/tables/{table}/trend",
-        trend,
+        get_trend,
         "Freshness and rows of one table over the last days",
         build_reference("TableTrend"),
     )
     _add_get_route(
         router,
         "/tables/{table}/rows",
-        rows,
+        list_rows,
         "A few rows of one table; only from a service with a token",
         build_reference("TableRows"),
     )

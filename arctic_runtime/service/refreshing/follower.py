@@ -186,7 +186,7 @@ class Follower:
         try:
             heads = self._models.observe_heads()
         except CatalogError as error:
-            self._note_failed_look(error)
+            self._record_failed_look(error)
             return
         self._looks_failed = 0
         self._repeats.clear_subject("catalog")
@@ -203,9 +203,9 @@ class Follower:
                 if group not in self._passes:
                     self._begin_pass(group, heads, self._lags)
         except CatalogError as error:
-            self._note_failed_look(error)
+            self._record_failed_look(error)
 
-    def _note_failed_look(self, error: CatalogError) -> None:
+    def _record_failed_look(self, error: CatalogError) -> None:
         """Says that the catalog does not answer, and sets the time of the next look."""
         self._looks_failed += 1
         pause = compute_retry_pause(self._looks_failed, self._thresholds)

@@ -28,7 +28,7 @@ def begin_warm_server(profile: Profile) -> None:
     with suppress(ArcticError, OSError):
         directory, thresholds = server.get_directory(profile), profile.thresholds.engine
         server.make_directory(directory)
-        PROCESS.server_use = _announce(directory, server.hash_profile(profile), thresholds)
+        PROCESS.server_use = _announce_server(directory, server.hash_profile(profile), thresholds)
         if not server.is_held(directory, thresholds):
             PROCESS.server_process = server.spawn_server(profile, directory)
 
@@ -41,7 +41,7 @@ def join_warm_server(profile: Profile) -> Server:
     """
     directory, thresholds = server.get_directory(profile), profile.thresholds.engine
     server.make_directory(directory)
-    PROCESS.server_use = _announce(directory, server.hash_profile(profile), thresholds)
+    PROCESS.server_use = _announce_server(directory, server.hash_profile(profile), thresholds)
     try:
         return _find_or_start(profile, directory, thresholds)
     except BaseException:
@@ -56,7 +56,7 @@ def leave_warm_server() -> None:
         use.end_use()
 
 
-def _announce(directory: Path, fingerprint: str, thresholds: EngineThresholds) -> ServerUse:
+def _announce_server(directory: Path, fingerprint: str, thresholds: EngineThresholds) -> ServerUse:
     leave_warm_server()
     with open_door(directory, thresholds):
         return announce_use(directory, fingerprint)

@@ -39,7 +39,7 @@ def select_tested_rows(
     is_few = state.are_few_in(window, thresholds.broadcast_keys)
     newest = _select_newest(spark, state, window)
     alive = conform_frame(newest.where(F.col(ACTION) != "delete"), strip_change_columns(state.columns))
-    keys = _hint(newest.select(*as_key(state.key)), is_few)
+    keys = _build_hint(newest.select(*as_key(state.key)), is_few)
     stored = spark.table(quote_name(*test.table.parts))
     if test.looks == "stored":
         return {test.table: stored.join(keys, match_key(stored, state.key), "left_semi")}
@@ -50,11 +50,11 @@ def select_tested_rows(
     rows = alive
     if not changes.is_empty:
         deleted = _select_newest(spark, other, changes).where(F.col(ACTION) == "delete").select(*as_key(other.key))
-        lost = _hint(deleted, other.are_few_in(changes, thresholds.broadcast_keys))
+        lost = _build_hint(deleted, other.are_few_in(changes, thresholds.broadcast_keys))
         orphans = stored.join(lost, match_key(stored, [test.column]), "left_semi")
         unchanged = orphans.join(keys, match_key(orphans, state.key), "left_anti")
         rows = alive.unionAll(conform_frame(unchanged, strip_change_columns(state.columns)))
-    references = _hint(rows.select(*as_key([test.column])), is_few and changes.is_empty)
+    references = _build_hint(rows.select(*as_key([test.column])), is_few and changes.is_empty)
     partners = spark.table(quote_name(*test.parent.parts))
     return {test.table: rows, test.parent: partners.join(references, match_key(partners, other.key), "left_semi")}
 
@@ -66,5 +66,5 @@ def _select_newest(spark: SparkSession, state: SourceState, window: Window) -> D
     return select_newest_changes(changes, state.key, state.count_commits_in(window))
 
 
-def _hint(keys: DataFrame, is_few: bool) -> DataFrame:
+def _build_hint(keys: DataFrame, is_few: bool) -> DataFrame:
     return keys.hint("broadcast") if is_few else keys

@@ -170,14 +170,14 @@ def _publish_by_client(attempt: Attempt, reader: CatalogReader, branch: WriterBr
     What is known of the branch is checked again at the commit. Spark then computes anew what it keeps of the table.
     """
 
-    def publish(table: refs.TableRefs) -> refs.Refs:
+    def publish_refs(table: refs.TableRefs) -> refs.Refs:
         state = table.read_state(branch.name)
         _check_publishable(state, branch)
         if not state.is_in_branch(tip):
             raise _build_conflict(branch, f"the branch lacks snapshot {tip}")
         return refs.publish_branch(table, branch.name)
 
-    _change_refs("commit.publish", reader, branch.table, publish)
+    _change_refs("commit.publish", reader, branch.table, publish_refs)
     attempt.spark.catalog.refreshTable(quote_name(*branch.table.parts))
 
 

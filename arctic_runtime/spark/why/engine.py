@@ -66,12 +66,14 @@ class SparkEngine:
     def read_images(self, scan: Scan, restrictions: Sequence[Restriction], identity: Sequence[str]) -> Images:
         source = self.sources[scan.source]
         key = tuple(identity) if source.key is None else source.key
-        new = self._collect(scan, key, source.new(), restrictions)
+        new = self._collect_rows(scan, key, source.new(), restrictions)
         if source.old is None:
             return Images((), new)
-        return Images(new if source.old is source.new else self._collect(scan, key, source.old(), restrictions), new)
+        return Images(
+            new if source.old is source.new else self._collect_rows(scan, key, source.old(), restrictions), new
+        )
 
-    def _collect(
+    def _collect_rows(
         self, scan: Scan, key: Sequence[str], frame: DataFrame, restrictions: Sequence[Restriction]
     ) -> list[tuple[Row, Row]]:
         spelled = {name.lower(): name for name in frame.columns}
@@ -79,7 +81,7 @@ class SparkEngine:
         named = [alias_as(quote_name(spelled[column.lower()]), name) for name, column in scan.fields]
         rows = frame.selectExpr(*named, *keys)
         for one in restrictions:
-            rows = self._restrict(rows, one)
+            rows = self._restrict_rows(rows, one)
         width = len(scan.fields)
         self._schemas[scan] = StructType(rows.schema.fields[:width])
         collected = rows.limit(self.limits.rows + 1).collect()
@@ -87,7 +89,7 @@ class SparkEngine:
             raise TooManyRows(scan.source)
         return [(tuple(row)[width:], tuple(row)[:width]) for row in collected]
 
-    def _restrict(self, rows: DataFrame, one: Restriction) -> DataFrame:
+    def _restrict_rows(self, rows: DataFrame, one: Restriction) -> DataFrame:
         """Selects rows that meet a restriction, by a condition on literals that Spark skips files by."""
         expressions = [F.expr(write_expression(part)) for part in one.expressions]
         if one.values is None:

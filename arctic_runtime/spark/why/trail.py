@@ -83,7 +83,7 @@ class RowSearch:
                 )
         most = self.reader.thresholds.why.versions
         shown = rows[-most:]
-        changes = tuple(self._follow(table, row, self.depth) for row in reversed(shown))
+        changes = tuple(self._follow_rows(table, row, self.depth) for row in reversed(shown))
         trimmed = table.state.trimmed
         ends = f"change rows up to commit {trimmed} may have been deleted" if trimmed else ""
         return RowTrail(model.table, dict(zip(names, values, strict=True)), changes, len(rows) - len(shown), ends)
@@ -94,17 +94,17 @@ class RowSearch:
             self._tables[name] = None if state is None else TraceableTable(self.spark, state, self.reader.thresholds)
         return self._tables[name]
 
-    def _follow(self, table: TraceableTable, row: ChangeRow, depth: int | None) -> RowChange:
+    def _follow_rows(self, table: TraceableTable, row: ChangeRow, depth: int | None) -> RowChange:
         """Returns a change with what made it; changes that were followed before are not followed again."""
         name = (table.state.name, repr(row.key), row.sequence)
         if name not in self._known:
             if len(self._known) >= self.reader.thresholds.why.nodes:
                 return replace(row.change, ends="the trail has too many changes; ask for this row alone")
             self._known[name] = row.change
-            self._known[name] = self._explain(table, row, depth)
+            self._known[name] = self._explain_row(table, row, depth)
         return self._known[name]
 
-    def _explain(self, table: TraceableTable, row: ChangeRow, depth: int | None) -> RowChange:
+    def _explain_row(self, table: TraceableTable, row: ChangeRow, depth: int | None) -> RowChange:
         commit, change = table.commits.get(row.sequence), row.change
         model = self.models.get(table.state.name)
         if commit is None:
@@ -148,7 +148,7 @@ class RowSearch:
             if any(unit.source == source for unit in (*causes.units, *causes.without_effect))
             or (source in causes.unread and not window.is_empty)
         )
-        return self._judge(step, replace(row.change, upstreams=found), analysed, causes)
+        return self._judge_trail(step, replace(row.change, upstreams=found), analysed, causes)
 
     def _list_windows(self, step: _RunStep, sources: Iterable[TableName]) -> tuple[Mapping[TableName, Window], str]:
         """Returns the windows of sources that a run read, and why one of them can't be read, empty if all can."""
@@ -212,7 +212,7 @@ class RowSearch:
         wanted = {repr(key) for key in keys}
         rows = upstream.read_changes(window, list(dict.fromkeys(key[:-1] for key in keys)))
         rows = [row for row in rows if repr((*row.key, row.sequence)) in wanted]
-        shown = tuple(self._follow(upstream, row, depth) for row in rows[:most])
+        shown = tuple(self._follow_rows(upstream, row, depth) for row in rows[:most])
         return replace(named, changes=shown, left_out=len(rows) - len(shown))
 
     def _build_engine(self, step: _RunStep, sources: Mapping[TableName, ReadableSource]) -> SparkEngine:
@@ -262,10 +262,10 @@ class RowSearch:
         rows = upstream.read_changes(window, [unit.key for unit in units]) if not window.is_empty else []
         if window.start is None:
             rows = list({repr(row.key): row for row in rows}.values())
-        shown = tuple(self._follow(upstream, row, depth) for row in rows[:most])
+        shown = tuple(self._follow_rows(upstream, row, depth) for row in rows[:most])
         return replace(named, changes=shown, left_out=len(rows) - len(shown))
 
-    def _judge(self, step: _RunStep, change: RowChange, analysed: Analysed, causes: Causes) -> RowChange:
+    def _judge_trail(self, step: _RunStep, change: RowChange, analysed: Analysed, causes: Causes) -> RowChange:
         """Adds whether the row that was computed again is the one of the change row."""
         if not causes.is_proven:
             return change

@@ -210,7 +210,7 @@ class ArcticAdapter(SparkAdapter):
             folder = Path(self.config.project_root) / self.config.target_path / FOLDER
             build = Build(self.profile, folder)
             with self.connections.exception_handler("begin the build"):
-                build.begin(self.build_scope)
+                build.begin_build(self.build_scope)
             self._use_profile(build.branch.reader.profile)
             self._build = build
         return self._build
@@ -221,7 +221,7 @@ class ArcticAdapter(SparkAdapter):
         assert build is not None
         self._use_profile(build.branch.origin.profile)
         with lend_session(get_pool(self.profile)) as session:
-            build.finish(self.get_macro_resolver(), frozenset(selected), session)
+            build.finish_build(self.get_macro_resolver(), frozenset(selected), session)
 
     def _use_profile(self, profile: Profile) -> None:
         self.connections.change_profile(profile)

@@ -9,7 +9,7 @@ import pytest
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.row_trail import RowChange, RowTrail, Transaction
 from arctic_runtime.model.table import Model
-from arctic_runtime.operations.why import describe_trail, trail_to_json
+from arctic_runtime.operations.why import build_trail_json, describe_trail
 from arctic_runtime.spark.why.trail import RowSearch
 from tests.spark.replay import ORDERS as REPLAYED
 from tests.spark.replay import Part, Replay, event, ingest, source_of
@@ -183,7 +183,7 @@ def test_a_trail_ends_at_the_transaction_of_an_ingested_source(lake: Warehouse) 
     assert lines[1].startswith("id=1: update n 4 → 6 (incremental, version ")
     assert lines[2].startswith("└─ ")
     assert lines[4] == "      └─ source public.orders: update at 2, 2023-11-14T22:13:22.000000Z"
-    origin = trail_to_json(trail)["changes"][0]["upstreams"][0]["changes"][0]["transaction"]
+    origin = build_trail_json(trail)["changes"][0]["upstreams"][0]["changes"][0]["transaction"]
     assert origin == {
         "source": "public.orders",
         "operation": "update",

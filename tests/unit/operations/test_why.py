@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.row_trail import CommittedRun, RowChange, RowTrail, Transaction, UpstreamChanges
-from arctic_runtime.operations.why import describe_trail, trail_to_json
+from arctic_runtime.operations.why import build_trail_json, describe_trail
 
 ODS = TableName("lake", "ods", "orders")
 DWD = TableName("lake", "dwd", "paid")
@@ -77,7 +77,7 @@ def test_a_row_without_changes_says_so() -> None:
 
 
 def test_json_has_all_parts_of_a_trail() -> None:
-    data = json.loads(json.dumps(trail_to_json(RowTrail(DWS, {"customer": "7"}, (TOTAL,)))))
+    data = json.loads(json.dumps(build_trail_json(RowTrail(DWS, {"customer": "7"}, (TOTAL,)))))
     (change,) = data["changes"]
     assert (change["action"], change["changed_columns"], change["is_proven"]) == ("update", ["total"], False)
     assert change["after"] == {"customer": 7, "total": 16, "day": "2026-11-20"}

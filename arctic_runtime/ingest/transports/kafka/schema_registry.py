@@ -89,23 +89,23 @@ class SchemaRegistry:
         if answer.status_code == 404 and body.get("error_code") == _UNKNOWN_ID:
             raise SourceError(
                 f"The schema registry has no schema with the id {schema_id}, and messages of Kafka have it.",
-                where=self._describe(path),
+                where=self._describe_answer(path),
                 expected="the registry with which the messages were written",
-                actual=self._mask(str(body.get("message", answer.reason))),
+                actual=self._mask_address(str(body.get("message", answer.reason))),
                 fix="correct `schema_registry`, or register the schema under this id again",
             )
         text, kind = body.get("schema"), body.get("schemaType") or _AVRO
         if answer.status_code != 200 or not isinstance(text, str):
             raise self._build_answer_error(path, _describe_answer(answer, body), "check the URL of `schema_registry`")
         self._check_kind(schema_id, path, str(kind), body.get("references") or ())
-        return parse_avro_schema(schema_id, text, self._describe(path))
+        return parse_avro_schema(schema_id, text, self._describe_answer(path))
 
     def _check_kind(self, schema_id: int, path: str, kind: str, references: Any) -> None:
         """Raises SourceError for a schema that is not Avro, or that refers to other schemas of the registry."""
         if kind != _AVRO:
             raise SourceError(
                 f"The schema {schema_id} is of the type {kind}, which is not read.",
-                where=self._describe(path),
+                where=self._describe_answer(path),
                 expected=_AVRO,
                 actual=kind,
                 fix="let the producer write Avro, in Kafka Connect by AvroConverter, or JSON without a schema registry",
@@ -114,7 +114,7 @@ class SchemaRegistry:
             names = ", ".join(str(reference.get("name", reference)) for reference in references)
             raise SourceError(
                 f"The schema {schema_id} refers to other schemas of the registry, which are not read.",
-                where=self._describe(path),
+                where=self._describe_answer(path),
                 expected="a schema that defines all of its types",
                 actual=f"references to {names}",
                 fix="register the schema with the types that it refers to inside of it",
@@ -177,16 +177,16 @@ class SchemaRegistry:
     def _build_answer_error(self, path: str, reason: str, fix: str) -> SourceError:
         return SourceError(
             "The schema registry doesn't answer as expected.",
-            where=self._describe(path),
+            where=self._describe_answer(path),
             expected="an answer with a schema" if path.startswith("/schemas/ids") else "an answer",
-            actual=self._mask(" ".join(reason.split())),
+            actual=self._mask_address(" ".join(reason.split())),
             fix=fix,
         )
 
-    def _describe(self, path: str) -> str:
+    def _describe_answer(self, path: str) -> str:
         return f"{self._connection.url.rstrip('/')}{path}"
 
-    def _mask(self, text: str) -> str:
+    def _mask_address(self, text: str) -> str:
         """Returns a text without this user's password, and without everything that looks like a secret."""
         user, password = self._connection.user, self._connection.password
         if password:

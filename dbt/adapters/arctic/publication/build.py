@@ -56,7 +56,7 @@ class Build:
         self._refreshed: dict[TableName, tuple[Model, Callable[[TableName], Iterable[TableName]]]] = {}
         self._lock = threading.Lock()
 
-    def begin(self, scope: BranchScope) -> None:
+    def begin_build(self, scope: BranchScope) -> None:
         """Creates the branch, and follows dbt's events from now on; removes the files of builds that have ended.
 
         If the publication of an earlier build was interrupted, it is completed before.
@@ -65,7 +65,7 @@ class Build:
         completed = self.branch.complete_publications(scope)
         if completed:
             logger.info(f"Completed the publication of an earlier build: {', '.join(map(str, completed))}")
-        self.branch.begin(scope)
+        self.branch.begin_branch(scope)
         self.tests = RowTests(self.branch.reader)
         add_callback_to_manager(self._note_event)
 
@@ -88,9 +88,9 @@ class Build:
     def give_up(self) -> None:
         """Ends the build without a publication, since it was interrupted."""
         logger.warning("Nothing of this build is published, since it was interrupted")
-        self.branch.remove()
+        self.branch.remove_branch()
 
-    def finish(self, manifest: Any, selected: Collection[str], spark: Callable[[], SparkSession]) -> None:
+    def finish_build(self, manifest: Any, selected: Collection[str], spark: Callable[[], SparkSession]) -> None:
         """Publishes what may be published, and says what was not, and why.
 
         `selected` are the ids of the nodes that the build was to run. `spark` returns a session on the catalog itself.
@@ -110,16 +110,16 @@ class Build:
         unchanged = [table for table, node in owners.items() if node in selected and node not in blockers]
         properties = self.tests.list_properties(_list_tests(manifest))
         names = {owners.get(change.table, str(change.table)) for change in to_publish}
-        published = self._publish(to_publish, unchanged, names, properties)
+        published = self._publish_changes(to_publish, unchanged, names, properties)
         for node, cause in list_blocked(blockers, selected):
             why = "it failed" if node == cause else f"{_get_name(cause)} did not pass"
             logger.warning(
                 f"{_get_name(node)} is not published, since {why}; readers see its rows from before this build"
             )
         self._say_where(others)
-        self._expire(published, spark)
+        self._expire_versions(published, spark)
 
-    def _publish(
+    def _publish_changes(
         self,
         changes: Sequence[PointerChange],
         unchanged: Iterable[TableName],
@@ -136,9 +136,9 @@ class Build:
             return set()
         cut = format_cut(round(1000 * time.time()), os.urandom(2).hex())
         try:
-            at_once = self.branch.publish(self.branch.complete_tables(changes, cut, properties))
+            at_once = self.branch.publish_changes(self.branch.complete_tables(changes, cut, properties))
         except CommitConflict:
-            self.branch.remove()
+            self.branch.remove_branch()
             raise
         self.branch.tag_tables(unchanged, cut, properties)
         how = "in one commit" if at_once else "one after another"
@@ -149,7 +149,7 @@ class Build:
         """Says where rows are that were not published; without any, removes the branch."""
         self.branch.remove_copies(change.table for change in changes)
         if not changes:
-            self.branch.remove()
+            self.branch.remove_branch()
             return
         logger.warning(
             f"The rows that are not published are on a branch until the next build: look at them with "
@@ -164,7 +164,7 @@ class Build:
         elif name == "LogHookEndLine" and str(message.data.status) != "success":
             self._failed_hook = self._failed_hook or str(message.data.statement)
 
-    def _expire(self, published: set[TableName], spark: Callable[[], SparkSession]) -> None:
+    def _expire_versions(self, published: set[TableName], spark: Callable[[], SparkSession]) -> None:
         """Expires old versions of the published models, as their runs would have done."""
         from arctic_runtime.operations.refreshing import expire_after_publication, format_upkeep_warning
 

@@ -47,7 +47,7 @@ class TestedRefreshes:
         """
         model = task.followed.model
         branch = self._get_branch()
-        branch.begin(self._get_scope())
+        branch.begin_branch(self._get_scope())
         branch.prepare_tables(model.relations)
         try:
             with use_reader(branch.reader):
@@ -56,7 +56,7 @@ class TestedRefreshes:
             failed = [outcome for outcome in outcomes if outcome.has_failed]
             if failed:
                 raise _build_error(model.table, failed, len(outcomes))
-            branch.publish(branch.complete_tables(branch.list_changes()))
+            branch.publish_changes(branch.complete_tables(branch.list_changes()))
         finally:
             branch.remove_copies(())
         if done.refreshed.is_changed and task.with_upkeep:

@@ -56,7 +56,7 @@ class Lake:
     def begin(self) -> CatalogBranch:
         self._count += 1
         branch = CatalogBranch(self.profile, self.folder / "branches" / f"{self._count}.db")
-        branch.begin()
+        branch.begin_branch()
         return branch
 
     def _write_file(self, name: str, content: int, before: Pointer | None) -> str:
@@ -87,7 +87,7 @@ def lake(tmp_path: Path) -> Lake:
 
 def publish(branch: CatalogBranch, names: set[str] | None = None) -> None:
     changes = [change for change in branch.list_changes() if names is None or change.table.name in names]
-    branch.publish(branch.complete_tables(changes, CUT))
+    branch.publish_changes(branch.complete_tables(changes, CUT))
 
 
 def test_nobody_sees_a_branch_before_its_publication(lake: Lake) -> None:
@@ -118,7 +118,7 @@ def test_an_old_metadata_file_stays_while_the_catalog_has_it(lake: Lake) -> None
     on_branch = json.loads(Path(change.after.file).read_text())["metadata-log"]
     assert original not in [entry["metadata-file"] for entry in on_branch]
     publish(branch)
-    branch.remove()
+    branch.remove_branch()
     published = [entry["metadata-file"] for entry in lake.metadata("a")["metadata-log"]]
     assert published == [original, change.after.file]
     assert all(Path(file).exists() for file in published)
@@ -147,7 +147,7 @@ def test_tables_get_properties_with_a_build(lake: Lake) -> None:
     a, b, c = (TableName("lake", "dwd", name) for name in "abc")
     properties = {a: {"x": "1"}, b: {"x": "2"}}
     assert "x" not in lake.metadata("a")["properties"]
-    branch.publish(branch.complete_tables(branch.list_changes(), CUT, properties))
+    branch.publish_changes(branch.complete_tables(branch.list_changes(), CUT, properties))
     branch.tag_tables([a, b, c], "", properties)
     assert [lake.metadata(name)["properties"] for name in "ab"] == [{"x": "1"}, {"x": "2"}]
     assert set(lake.metadata("a")["refs"]) == {"main", CUT}
@@ -182,9 +182,9 @@ def test_a_lost_answer_is_no_conflict(lake: Lake, moment: str) -> None:
         return action()
 
     with set_failpoint(lose), pytest.raises(OSError, match="lost"):
-        branch.publish(changes)
+        branch.publish_changes(changes)
     assert lake.read() == ({"a": 0} if moment == "before" else {"a": 1, "b": 1})
-    branch.publish(changes)
+    branch.publish_changes(changes)
     assert lake.read() == {"a": 1, "b": 1}
 
 
@@ -236,7 +236,7 @@ def test_a_reader_never_sees_a_mix(lake: Lake) -> None:
         for name in NAMES:
             lake.write(branch.reader, name, number)
         publish(branch)
-        branch.remove()
+        branch.remove_branch()
     done.set()
     thread.join()
     assert mixes == []
@@ -287,7 +287,7 @@ def test_random_builds(tmp_path_factory: pytest.TempPathFactory, builds: list[An
                 known.pop(name, None)
                 known |= {name: seen[name]} if name in seen else {}
         assert lake.read() == known
-        branch.remove()
+        branch.remove_branch()
 
 
 def lake_moved(lake: Lake, branch: CatalogBranch, name: str) -> bool:

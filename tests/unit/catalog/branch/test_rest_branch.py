@@ -95,13 +95,13 @@ def test_tables_of_a_cut_have_its_tag(lake: RestLake) -> None:
     branch = begin(lake, lake.folder)
     write_on(branch, "a", 1)
     cut = format_cut(1_764_000_000_000, "0a1b")
-    branch.publish(branch.complete_tables(branch.list_changes(), cut))
+    branch.publish_changes(branch.complete_tables(branch.list_changes(), cut))
     branch.tag_tables([a_name(name) for name in lake.names], cut)
     for name in "ab":
         metadata = lake.catalog.tables[SCHEMA, name]["metadata"]
         assert metadata["refs"][cut]["snapshot-id"] == metadata["current-snapshot-id"]
         assert metadata["refs"][cut]["type"] == "tag"
-    branch.remove()
+    branch.remove_branch()
     written = {path.name for path in Path(lake.folder, SCHEMA, "b", "metadata").iterdir()}
     assert len(written) == 2, "the server's two metadata files, and nothing of the branch"
 
@@ -297,7 +297,7 @@ def test_a_reader_never_sees_a_mix(lake: RestLake, builds: int) -> None:
         for name in names:
             write_on(branch, name, number)
         assert publish(branch) is True
-        branch.remove()
+        branch.remove_branch()
     done.set()
     thread.join()
     assert mixes == []

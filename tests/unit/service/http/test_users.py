@@ -280,5 +280,5 @@ def test_without_its_provider_the_service_refuses_and_goes_on(serve: Serve, prov
 
 
 def test_roles_are_ordered() -> None:
-    assert User("a", "admin").may_act_as("reader")
-    assert not User("a", "reader").may_act_as("operator")
+    assert User("a", "admin").can_act_as("reader")
+    assert not User("a", "reader").can_act_as("operator")
