@@ -390,11 +390,13 @@ class ArcticAdapter(SparkAdapter):
             operation = get_operation(name)
             if self._build is not None and name in OPERATIONS_AFTER_BUILDS:
                 raise build_operation_error(name)
+            connection = self.connections.get_thread_connection()
             if operation.changes:
-                self.connections.get_thread_connection().handle.mark_temporary_view()
+                connection.handle.mark_temporary_view()
             manifest = self.get_macro_resolver()
             model, models = table_operations.resolve_models(operation, target, self._nodes, self.config, manifest)
-            context = OperationContext(self.catalog_reader, self.spark_session, tuple(models))
+            # Parts of an operation run in threads of their own, which have no connection.
+            context = OperationContext(self.catalog_reader, lambda: connection.handle.spark, tuple(models))
             return table_operations.perform_on_model(operation, context, model, arguments)
 
     # Tables with history
