@@ -32,9 +32,11 @@ _KNOWN = "as `arctic history` shows it, or a savepoint's name"
 
 
 def _restore_tables(context: OperationContext, models: Sequence[Model], values: Values) -> Answer:
-    version, cut = values["version"], values["cut"]
+    version, cut = values.get("version"), values.get("cut")
     if cut is not None:
         return _restore_cut(context, models, cut)
+    if len(models) == 1:
+        check_key("restore", models[0])
     if version is None or len(models) != 1:
         raise ConfigError(
             "restore takes one table with `--version`, or `--cut` for all tables of a build.",
@@ -42,7 +44,6 @@ def _restore_tables(context: OperationContext, models: Sequence[Model], values: 
             fix="name one table and `--version V`, which `arctic history` shows, or give `--cut`",
         )
     (model,) = models
-    check_key("restore", model)
     counts = _restore_version(context, model, version)
     return Answer(counts, (inspect.describe_restored(model, counts),))
 

@@ -95,6 +95,7 @@ class TestClone:
         assert messages(run_dbt(["run", *chosen])) == {"orders": "unchanged", "plain": "create +1 ~0 -0"}
         assert messages(run_dbt(["run", *chosen])) == {"orders": "unchanged", "plain": "unchanged"}
 
+    @pytest.mark.slow
     def test_clones_publish_what_differs_alone(self, project: Any, capsys: Any) -> None:
         prod, dev = project.test_schema, f"{project.test_schema}_dev"
         raw = f"`lake`.`{prod}`.`raw_orders`"

@@ -115,6 +115,7 @@ class TestServe(Serving):
 
 
 class TestSparkKilled(Serving):
+    @pytest.mark.slow
     def test_an_idle_service_ends_if_its_java_is_killed_and_continues_when_started_again(
         self, project: Any, landing: Path, serve: Callable[[], Served]
     ) -> None:

@@ -121,6 +121,7 @@ def test_postgresql_says_where_a_default_differs_from_row_to_row(
     assert rows(lake, "keyed", "id, number") == sorted(expected)
 
 
+@pytest.mark.slow
 def test_mariadb_tells_renames_and_constant_defaults_by_its_statements(
     lake: Warehouse, mariadb: MariaDBServer, slot: str
 ) -> None:

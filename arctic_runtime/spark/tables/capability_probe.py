@@ -69,11 +69,14 @@ class CapabilityProbe:
     def _succeeds(self, attempt: Callable[[], bool]) -> bool:
         """Whether an attempt succeeds; raises its error if that is one of the network, which says nothing of a catalog.
 
-        Nobody else knows the names of the relations, so a conflict is about a request that the network has repeated.
+        Nobody else knows the names of the relations, so a conflict is about a request that the network has repeated,
+        or about a branch that the catalog has not kept.
         """
         try:
             return attempt()
-        except CommitConflict:
+        except CommitConflict as error:
+            if "does not exist" in f"{error} {error.__cause__}":
+                return False
             raise
         except (ArcticError, *SPARK_ERRORS) as error:
             if is_network_error(error):

@@ -16,7 +16,7 @@ def node(name: str, *parents: str, materialized: str = "arctic", code: str = "")
     return Namespace(
         unique_id=name,
         resource_type="model",
-        config=Namespace(materialized=materialized),
+        config=Namespace(materialized=materialized, get=lambda _: None),
         database="lake",
         schema="dwd",
         alias=name,

@@ -44,7 +44,7 @@ def list_files(lake: Warehouse, name: str = "m") -> set[str]:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-@pytest.mark.parametrize("clause", ["", "partitioned by (g)"])
+@pytest.mark.parametrize("clause", ["", pytest.param("partitioned by (g)", marks=pytest.mark.slow)])
 def test_only_differences_are_published(lake: Warehouse, version: int, clause: str) -> None:
     lake.load("source", RIGHT, COLUMNS)
     make_table(lake, clause=clause, version=version)

@@ -133,6 +133,7 @@ def test_columns_and_layout_of_a_clone_are_its_own(lake: Warehouse, dev: Warehou
     assert lake.run(model, refuse).mode == "unchanged"
 
 
+@pytest.mark.slow
 def test_clones_that_are_made_together_follow_one_another(lake: Warehouse, dev: Warehouse) -> None:
     model = build(lake)
     total = lake.model("total", "select g, sum(v) as v from {m} group by g", primary_key="g", refresh="incremental")

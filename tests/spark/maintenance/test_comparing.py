@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from arctic_runtime.model.table import Model
 
 COLUMNS = "id int, g string, v double, s struct<x:int>, m map<string,int>"
-MERGES = pytest.mark.parametrize("merge", ["on_write", "on_read"])
+MERGES = pytest.mark.parametrize("merge", [pytest.param("on_write", marks=pytest.mark.slow), "on_read"])
 
 
 @pytest.fixture
@@ -177,9 +177,9 @@ def test_versions_of_a_query_differ_as_their_rows_do(lake: Warehouse, merge: str
 
 EVENTS = "id int, lsn int, op string, g string, v double"
 EVENT_WAYS = [
-    {"merge": "on_write"},
+    pytest.param({"merge": "on_write"}, marks=pytest.mark.slow),
     {"merge": "on_read", "keep": "all"},
-    {"merge": "on_read", "changelog": "input"},
+    pytest.param({"merge": "on_read", "changelog": "input"}, marks=pytest.mark.slow),
 ]
 
 

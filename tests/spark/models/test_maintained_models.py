@@ -328,6 +328,7 @@ PAIRED = """
 """
 
 
+@pytest.mark.slow
 def test_a_changed_row_is_followed_together_with_what_it_was(lake: Warehouse) -> None:
     """An amount of 0, by which nothing can be divided, has only what the filter leaves out."""
     shop = Shop(lake, random.Random(1))

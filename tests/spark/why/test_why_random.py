@@ -148,7 +148,7 @@ def judge_change(lake: Warehouse, models: list[Model], shop: Shop, change: RowCh
 
 @pytest.mark.parametrize(
     ("seed", "tops", "judged"),
-    [(1, 1, 1), *(pytest.param(seed, 3, 6, marks=pytest.mark.slow) for seed in range(2, 8))],
+    [pytest.param(seed, 3, 6, marks=pytest.mark.slow) for seed in range(1, 8)],
 )
 def test_a_row_is_as_before_without_the_events_of_its_trail(lake: Warehouse, seed: int, tops: int, judged: int) -> None:
     random = Random(seed)

@@ -350,7 +350,9 @@ def test_effects_are_registered() -> None:
 def test_a_branch_is_one_file(tmp_path: Path) -> None:
     file = BranchFile(tmp_path / "b.db", "lake", 1)
     table = TableName("lake", "dwd", "a")
-    file.create([Pointer(table, "TABLE", "one"), Pointer(table.with_name("v"), "VIEW", "view")], {"dwd": {"x": "y"}})
+    file.create_file(
+        [Pointer(table, "TABLE", "one"), Pointer(table.with_name("v"), "VIEW", "view")], {"dwd": {"x": "y"}}
+    )
     start = file.find_start(table)
     assert start == Pointer(table, "TABLE", "one")
     assert file.replace_start(start, "copy")

@@ -197,7 +197,7 @@ def test_a_build_that_died_is_completed_by_the_next(lake: RestLake, has_transact
     completed = later.complete_publications(scope_of(lake))
     assert lake.read() == new or (has_died and seen == old and not completed)
     assert lake.catalog.namespaces[SCHEMA] == {}
-    later.begin(scope_of(lake))
+    later.begin_branch(scope_of(lake))
     assert read_branch(later) == lake.read()
 
 
