@@ -58,7 +58,7 @@ def shop(
 @pytest.mark.parametrize(
     ("stops_at", "shop"),
     [
-        ("m__changes", "jdbc"),
+        pytest.param("m__changes", "jdbc", marks=pytest.mark.slow),
         pytest.param("m", "jdbc", marks=pytest.mark.slow),
         pytest.param("m__changes", "rest", marks=pytest.mark.slow),
         pytest.param("m", "rest", marks=pytest.mark.slow),

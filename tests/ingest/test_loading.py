@@ -89,6 +89,7 @@ def applied(rows: dict[int, int], events: list[dict[str, Any]]) -> dict[int, int
     return rows
 
 
+@pytest.mark.slow
 def test_each_change_is_in_the_rows_of_a_load_or_comes_after_it(source: Source) -> None:
     """Also where the table changed its columns after the stream's position."""
     position = drain(source.connection).position

@@ -48,6 +48,7 @@ def snapshot(name: str, config: str) -> str:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 class TestSnapshotKeys:
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
@@ -72,7 +73,6 @@ class TestSnapshotKeys:
         run_dbt(["run", *values])
         run_dbt(["snapshot", *values])
 
-    @pytest.mark.slow
     def test_only_rows_that_changed_have_new_versions(self, project: Any) -> None:
         steady = {(1, "a", 0, True): 1, (1, None, 0, True): 1, (1, "", None, True): 1}
         first = steady | {(None, "a|b", 0, True): 1, (None, None, 0, True): 1}

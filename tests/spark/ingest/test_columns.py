@@ -57,7 +57,7 @@ def rows(lake: Warehouse, *names: str) -> set[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     ("keyed", "changes"),
     [
-        (True, "safe"),
+        pytest.param(True, "safe", marks=pytest.mark.slow),
         pytest.param(True, "evolve", marks=pytest.mark.slow),
         pytest.param(False, "safe", marks=pytest.mark.slow),
         pytest.param(False, "evolve", marks=pytest.mark.slow),

@@ -61,6 +61,7 @@ def reasons(lake: Warehouse, source: IngestSource) -> list[str]:
     return sorted(row.reason for row in lake.spark.table(str(source.dead_letter_table)).select("reason").collect())
 
 
+@pytest.mark.slow
 def test_events_that_fit_now_are_applied_unless_their_row_is_newer(lake: Warehouse) -> None:
     """Row 1 is not there, 2 is followed in its batch and 3 in another, 4 follows in its batch, 5 is deleted later."""
     source = orders(lake)

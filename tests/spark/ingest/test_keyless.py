@@ -96,7 +96,8 @@ def test_events_that_change_rows_are_dead_letters_that_say_what_to_do(lake: Ware
         ingest(lake, log_of(lake), Replay([]))
 
 
-@pytest.mark.parametrize("is_done", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_done", [True, False])
 def test_a_process_that_dies_at_any_effect_loses_and_repeats_no_row(lake: Warehouse, is_done: bool) -> None:
     """Schemas take turns inside of a batch, of which a part has dead letters alone."""
     lake = lake.under(ingest={"lease_seconds": 0})

@@ -208,7 +208,8 @@ def sized(request: pytest.FixtureRequest, lake: Warehouse) -> Warehouse:
     return lake.under(**SIZES[request.param])
 
 
-@pytest.mark.parametrize("batches", [1, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("batches", [1, 12])
 def test_maintained_tables_are_what_their_queries_give_after_all_batches(sized: Warehouse, batches: int) -> None:
     """Verified after every fourth batch and the last: what one batch leaves wrong stays wrong in the next ones."""
     lake = sized

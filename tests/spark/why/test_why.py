@@ -70,6 +70,7 @@ def test_a_sum_comes_from_the_change_of_one_order(lake: Warehouse) -> None:
     assert list_named(gone.upstreams[0].changes[0]) == [("orders", {"id": 3}, "update")]
 
 
+@pytest.mark.slow
 def test_a_joined_row_comes_from_the_side_that_changed(lake: Warehouse) -> None:
     lake.append("people", [(7, "ann", 1, "c"), (8, "bob", 1, "c")], "customer int, name string, seq int, op string")
     customers = lake.model(
