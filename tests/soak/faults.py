@@ -9,10 +9,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
-from tests.ingest.servers import ServerError
 from tests.soak.databases import Databases
 from tests.soak.processes import Commands, Group
 
@@ -47,7 +46,6 @@ class Faults(threading.Thread):
             self.restart_postgresql,
             self.restart_mariadb,
             self.freeze_mariadb,
-            self.drop_slot,
             self.lock_catalog,
             self.kill_command,
         ]
@@ -84,17 +82,6 @@ class Faults(threading.Thread):
     def freeze_mariadb(self) -> None:
         with self._databases.mariadb.frozen():
             self._is_over.wait(PAUSE_SECONDS)
-
-    def drop_slot(self) -> None:
-        """Ends the reader of the log, and drops its replication slot, as somebody does who cleans up."""
-        of_slot = "from pg_replication_slots where slot_name like 'arctic%'"
-        for _ in range(20):
-            with suppress(ServerError):
-                sql = self._databases.postgresql.sql
-                sql(f"select pg_terminate_backend(active_pid) {of_slot} and active_pid is not null")
-                sql(f"select pg_drop_replication_slot(slot_name) {of_slot}")
-                return
-            time.sleep(0.1)
 
     def lock_catalog(self) -> None:
         """Holds the lock of the catalog's database, as a backup does."""
