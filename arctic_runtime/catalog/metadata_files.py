@@ -6,6 +6,7 @@ import json
 import re
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.damaged_files import explain_damage
@@ -37,6 +38,14 @@ def read_metadata_at(reader: CatalogReader, address: str) -> dict[str, Any]:
 
     with explain_damage(address, address):
         return _read_json(load_file_io(reader.catalog.properties, address), address)
+
+
+def delete_file_at(reader: CatalogReader, address: str) -> None:
+    """Deletes the file at `address`; does nothing if there is none."""
+    from pyiceberg.io import load_file_io
+
+    with suppress(FileNotFoundError):
+        load_file_io(reader.catalog.properties, address).delete(address)
 
 
 def _read_json(file_io: FileIO, address: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, cast
 
-from typing_extensions import Self
+from arctic_runtime.catalog.storage.file_stream import ReadStream
 
 
 class MeteredFileIO:
@@ -33,15 +33,12 @@ class _Input:
         return _Stream(self._file.open(seekable), self._tally)
 
 
-class _Stream:
+class _Stream(ReadStream):
     """A file stream that counts the bytes read, with the methods that pyarrow calls."""
 
     def __init__(self, stream: Any, tally: MeteredFileIO) -> None:
-        self._stream, self._tally = stream, tally
-
-    @property
-    def closed(self) -> bool:
-        return bool(self._stream.closed)
+        super().__init__(stream)
+        self._tally = tally
 
     def read(self, size: int | None = None) -> bytes:
         data = cast(bytes, self._stream.read(size) if size is not None and size >= 0 else self._stream.read())
@@ -53,24 +50,3 @@ class _Stream:
 
     def tell(self) -> int:
         return int(self._stream.tell())
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def flush(self) -> None:
-        """Does nothing, since nothing is written."""
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

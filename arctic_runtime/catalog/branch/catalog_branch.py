@@ -14,7 +14,6 @@ import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -32,6 +31,7 @@ from arctic_runtime.catalog.branch.publication_record import (
 )
 from arctic_runtime.catalog.branch.warehouse_root import adapt_scheme, choose_root, find_location, get_table_folder
 from arctic_runtime.catalog.metadata_files import (
+    delete_file_at,
     name_metadata_file,
     parse_file_number,
     read_metadata_at,
@@ -222,12 +222,9 @@ class CatalogBranch:
             self._remove_files([after.file for after in afters if after is not None and after.kind == "TABLE"])
 
     def _remove_files(self, files: Sequence[str]) -> None:
-        from pyiceberg.io import load_file_io
-
         def remove_files() -> None:
             for file in files:
-                with suppress(FileNotFoundError):
-                    load_file_io(self.origin.catalog.properties, file).delete(file)
+                delete_file_at(self.origin, file)
 
         if files:
             self.origin.perform_change("build.remove_copies", "remove copies of metadata files", remove_files)

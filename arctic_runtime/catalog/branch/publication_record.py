@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange
+from arctic_runtime.catalog.metadata_files import delete_file_at
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName
 
@@ -54,7 +54,7 @@ def write_record(reader: CatalogReader, changes: Sequence[PointerChange]) -> Pub
     reader.perform_change("build.write_record", "write the record of a publication", write_file)
     if reader.perform_change("build.note_record", "note the record of a publication", note_file):
         return record
-    _delete_file(reader, file)
+    delete_file_at(reader, file)
     return None
 
 
@@ -78,7 +78,7 @@ def remove_record(reader: CatalogReader, record: PublicationRecord) -> None:
 
     def remove_note() -> None:
         reader.catalog.update_namespace_properties((record.schema,), removals={record.key})
-        _delete_file(reader, record.file)
+        delete_file_at(reader, record.file)
 
     reader.perform_change("build.remove_record", "remove the record of a publication", remove_note)
 
@@ -91,13 +91,6 @@ def _read_changes(reader: CatalogReader, file: str) -> tuple[PointerChange, ...]
             return tuple(map(_parse_change, json.loads(stream.read())))
     except FileNotFoundError:
         return ()
-
-
-def _delete_file(reader: CatalogReader, file: str) -> None:
-    from pyiceberg.io import load_file_io
-
-    with suppress(FileNotFoundError):
-        load_file_io(reader.catalog.properties, file).delete(file)
 
 
 def _parse_change(change: Any) -> PointerChange:

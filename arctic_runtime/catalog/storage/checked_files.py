@@ -10,13 +10,13 @@ from __future__ import annotations
 import struct
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from zlib import crc32
 
 from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.io.fsspec import FsspecFileIO, FsspecInputFile, FsspecOutputFile
-from typing_extensions import Self
+
+from arctic_runtime.catalog.storage.file_stream import FileStream, ReadStream
 
 _MAGIC = b"crc\x00"
 _HEADER = struct.Struct(">4si")
@@ -114,32 +114,7 @@ def read_checksums(path: Path) -> tuple[int, tuple[int, ...]] | None:
     return step, struct.unpack_from(f">{count}I", content, _HEADER.size)
 
 
-class _Stream:
-    """What both kinds of streams have: they end with their blocks."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    @property
-    def closed(self) -> bool:
-        return bool(self._stream.closed)
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def flush(self) -> None:
-        """Writes nothing early: a stream is complete once it is closed."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class _SummedStream(_Stream):
+class _SummedStream(FileStream):
     """A stream that writes the checksums of a file when it is closed, after the file itself."""
 
     def __init__(self, stream: Any, sums: Path) -> None:
@@ -180,7 +155,7 @@ class _SummedStream(_Stream):
         self._file.write_bytes(_HEADER.pack(_MAGIC, _CHUNK_BYTES) + self._sums)
 
 
-class _CheckedStream(_Stream):
+class _CheckedStream(ReadStream):
     """A stream of a file, with the methods that pyiceberg and pyarrow call; it reads whole chunks, and checks each."""
 
     def __init__(self, stream: Any, step: int, sums: tuple[int, ...], location: str) -> None:
@@ -227,12 +202,3 @@ class _CheckedStream(_Stream):
 
     def size(self) -> int:
         return self._size
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
