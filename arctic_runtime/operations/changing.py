@@ -50,10 +50,10 @@ def _restore_tables(context: OperationContext, models: Sequence[Model], values: 
 
 def _restore_cut(context: OperationContext, models: Sequence[Model], cut: str) -> Answer:
     """Restores those of the models that have the cut, one after another; raises ConfigError if none has it."""
-    tagged = [model for model in models if _has_savepoint(context, model, cut)]
+    names = {model.table: {known.name for known in observe_savepoints(context.reader, model)} for model in models}
+    tagged = [model for model in models if cut in names[model.table]]
     if not tagged:
-        cuts = {known.name for model in models for known in observe_savepoints(context.reader, model)}
-        newest = sorted(name for name in cuts if parse_cut(name) is not None)
+        newest = sorted(name for name in set().union(*names.values()) if parse_cut(name) is not None)
         raise ConfigError(
             f"No table has the cut {cut}.",
             expected=f"one that is kept: {', '.join(newest[-3:])}" if newest else "the cut of a build, which names it",
@@ -73,10 +73,6 @@ def _restore_version(context: OperationContext, model: Model, version: str) -> d
     from arctic_runtime.spark.refresh.restore import restore_version
 
     return restore_version(context.open_table(model), version)
-
-
-def _has_savepoint(context: OperationContext, model: Model, name: str) -> bool:
-    return any(known.name == name for known in observe_savepoints(context.reader, model))
 
 
 def _overwrite_table(context: OperationContext, model: Model, values: Values) -> Answer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time, timezone
 from typing import Any
 
@@ -118,15 +118,7 @@ def describe_trail(trail: RowTrail, longest: int) -> Iterator[str]:
 
 def _draw_change(change: RowChange, first: str, rest: str, longest: int) -> Iterator[str]:
     yield f"{first}{_describe_change(change, longest)}"
-    lines = list(_list_remarks(change))
-    parts: list[UpstreamChanges | str] = [*lines, *change.upstreams]
-    for place, part in enumerate(parts):
-        is_last = place == len(parts) - 1
-        branch, below = (rest + _LAST, rest + _GAP) if is_last else (rest + _BRANCH, rest + _LINE)
-        if isinstance(part, str):
-            yield f"{branch}{part}"
-        else:
-            yield from _draw_upstream(part, branch, below, longest)
+    yield from _draw_parts([*_list_remarks(change), *change.upstreams], rest, longest)
 
 
 def _draw_upstream(upstream: UpstreamChanges, first: str, rest: str, longest: int) -> Iterator[str]:
@@ -139,14 +131,20 @@ def _draw_upstream(upstream: UpstreamChanges, first: str, rest: str, longest: in
     name = f"{upstream.table.schema}.{upstream.table.name}"
     yield f"{first}{name}" if upstream.changes or not tail else f"{first}{name}: {tail[0]}"
     tail = tail if upstream.changes else tail[1:]
-    parts: list[RowChange | str] = [*upstream.changes, *tail]
+    yield from _draw_parts([*upstream.changes, *tail], rest, longest)
+
+
+def _draw_parts(parts: Sequence[RowChange | UpstreamChanges | str], rest: str, longest: int) -> Iterator[str]:
+    """Draws changes, upstreams and texts as branches below the prefix `rest`."""
     for place, part in enumerate(parts):
         is_last = place == len(parts) - 1
         branch, below = (rest + _LAST, rest + _GAP) if is_last else (rest + _BRANCH, rest + _LINE)
         if isinstance(part, str):
             yield f"{branch}{part}"
-        else:
+        elif isinstance(part, RowChange):
             yield from _draw_change(part, branch, below, longest)
+        else:
+            yield from _draw_upstream(part, branch, below, longest)
 
 
 def _describe_change(change: RowChange, longest: int) -> str:

@@ -181,13 +181,20 @@ class Follower:
         self.wake_up()
 
     def _start_passes(self) -> None:
+        """Starts passes as `_begin_passes` does; if the catalog does not answer, says so, and looks again later."""
+        try:
+            self._begin_passes()
+        except CatalogError as error:
+            self._looks_failed += 1
+            pause = compute_retry_pause(self._looks_failed, self._thresholds)
+            self._look_at = self._clock() + pause
+            if self._repeats.is_new("catalog", str(error)):
+                self._listeners.say(f"{error}\n  tried again in {pause:.0f} s, and then until the catalog answers")
+
+    def _begin_passes(self) -> None:
         """Starts a pass over each group of models that may have changed upstreams and has no running pass."""
         began = self._clock()
-        try:
-            heads = self._models.observe_heads()
-        except CatalogError as error:
-            self._record_failed_look(error)
-            return
+        heads = self._models.observe_heads()
         self._looks_failed = 0
         self._repeats.clear_subject("catalog")
         self._look_at = began + (self._clock() - began) / self._thresholds.look_share
@@ -198,20 +205,9 @@ class Follower:
         while self._hurried:
             if (model := self._hurried.popleft()) in self._records:
                 self._records[model] = Record()
-        try:
-            for group in range(len(self._models.groups)):
-                if group not in self._passes:
-                    self._begin_pass(group, heads, self._lags)
-        except CatalogError as error:
-            self._record_failed_look(error)
-
-    def _record_failed_look(self, error: CatalogError) -> None:
-        """Says that the catalog does not answer, and sets the time of the next look."""
-        self._looks_failed += 1
-        pause = compute_retry_pause(self._looks_failed, self._thresholds)
-        self._look_at = self._clock() + pause
-        if self._repeats.is_new("catalog", str(error)):
-            self._listeners.say(f"{error}\n  tried again in {pause:.0f} s, and then until the catalog answers")
+        for group in range(len(self._models.groups)):
+            if group not in self._passes:
+                self._begin_pass(group, heads, self._lags)
 
     def _reload_project(self, project: Project, use_models: UseModels) -> None:
         if not project.has_changed():
