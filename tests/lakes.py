@@ -113,6 +113,24 @@ def get_content(metadata: Json) -> int:
     return int(metadata["properties"]["content"])
 
 
+def publish_together(branches: Sequence[CatalogBranch], publish: Callable[[CatalogBranch], object]) -> int:
+    """Publishes branches by `publish`, each in a thread of its own; returns how many lost to another one."""
+    lost: list[CommitConflict] = []
+
+    def run(branch: CatalogBranch) -> None:
+        try:
+            publish(branch)
+        except CommitConflict as conflict:
+            lost.append(conflict)
+
+    threads = [threading.Thread(target=run, args=(branch,)) for branch in branches]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return len(lost)
+
+
 def build_metadata(before: Json | None, location: str, name: str, content: int, version: int = 3) -> Json:
     """Returns the metadata of a table or view with a number, after a commit to `before`."""
     return build_view(before, location, content) if is_view(name) else build_table(before, location, content, version)

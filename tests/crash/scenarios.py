@@ -10,7 +10,6 @@ import datetime
 import json
 import os
 import shutil
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -963,7 +962,7 @@ def published_build() -> Scenario:
     """A build changes a table, creates one and leaves one as it is; all are published in one transaction."""
 
     def act(lake: Warehouse) -> None:
-        publish_build(lake, CatalogBranch(lake.environment.profile, build_file()))
+        publish_build(lake, CatalogBranch(lake.environment.profile, build_file(lake)))
 
     names = ("begin", "copy_metadata", "write_metadata", "publish", "tag", "remove_copies", "remove")
     effects = tuple(f"build.{name}" for name in names)
@@ -974,7 +973,7 @@ def build_in_steps() -> Scenario:
     """A build changes a table, creates one and drops one, in a catalog that changes one table at a time."""
 
     def act(lake: Warehouse) -> None:
-        branch = SwappedBranch(lake.environment.profile, build_file())
+        branch = SwappedBranch(lake.environment.profile, build_file(lake))
         scope = BranchScope([lake.table(name) for name in "abcd"], [lake.namespace])
         branch.complete_publications(scope)
         publish_build(lake, branch, scope, ("c",))
@@ -985,8 +984,9 @@ def build_in_steps() -> Scenario:
     return Scenario(effects, lambda lake: load_numbers(lake, a=1, b=1, c=1), act, tables=("a", "b", "d"))
 
 
-def build_file() -> Path:
-    return Path(tempfile.mkdtemp(prefix="arctic_builds_"), "build.db")
+def build_file(lake: Warehouse) -> Path:
+    warehouse = Path(lake.environment.profile.catalog_properties["warehouse"])
+    return warehouse.parent / "builds" / f"{uuid.uuid4().hex}.db"
 
 
 def publish_build(

@@ -196,6 +196,13 @@ def is_equal(lake: Warehouse, database: Database) -> None:
         assert sorted(database.sql(database.shown[name]).splitlines()) == sorted(row[0] for row in rows)
 
 
+def is_exact(lake: Warehouse, database: Database, source: IngestSource) -> None:
+    """Tables are what the database has, and what their changes say."""
+    is_equal(lake, database)
+    for table, key in zip(source.tables, (("id",), ("a", "b")), strict=False):
+        assert lake.broken(table.to_model(key)) == []
+
+
 @pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("at", [("ingest.advance", "commit.publish"), ("",)])
@@ -209,9 +216,7 @@ def test_a_database_under_load_is_ingested_exactly_wherever_the_process_dies(
     assert {name for name in telling if name.startswith(at)} <= died
     assert ("view.replace" in died) == ("" in at)
     ingest(lake, source)
-    is_equal(lake, database)
-    for table, key in zip(source.tables, (("id",), ("a", "b")), strict=False):
-        assert lake.broken(table.to_model(key)) == []
+    is_exact(lake, database, source)
     assert lake.spark.table(str(source.dead_letter_table)).count() == 0
 
 
@@ -260,9 +265,7 @@ def test_a_table_is_loaded_alongside_the_stream_exactly_wherever_the_process_die
     with load(database, 3, pause=1.0):
         ingest(lake, source, ["orders"])
     ingest(lake, source)
-    is_equal(lake, database)
-    for table, key in zip(source.tables, (("id",), ("a", "b")), strict=False):
-        assert lake.broken(table.to_model(key)) == []
+    is_exact(lake, database, source)
 
 
 @contextlib.contextmanager
@@ -320,9 +323,7 @@ def test_a_stream_takes_tables_on_exactly_wherever_the_process_dies(
                 break
     assert {"ingest.create_stage of the load", "commit.publish of the load", "ingest.advance of the stream"} <= died
     ingest(lake, source)
-    is_equal(lake, database)
-    for table, key in zip(source.tables, (("id",), ("a", "b")), strict=False):
-        assert lake.broken(table.to_model(key)) == []
+    is_exact(lake, database, source)
 
 
 @pytest.mark.slow
@@ -354,9 +355,7 @@ def test_other_tables_stay_fresh_while_one_is_loaded(lake: Warehouse, database: 
         database.sql("update {at}.items set n = 2 where a = 1000")
         assert has_come(lambda: has("items", "a = 1000 and n = 2"))
     ingest(lake, source)
-    is_equal(lake, database)
-    for table, key in zip(source.tables, (("id",), ("a", "b")), strict=False):
-        assert lake.broken(table.to_model(key)) == []
+    is_exact(lake, database, source)
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.savepoint import format_cut, parse_cut
 from arctic_runtime.profile import Profile
+from tests.lakes import publish_together
 
 CUT = format_cut(1_764_000_000_000, "0a1b")
 NAMES = ("a", "b", "c", "d")
@@ -197,20 +198,7 @@ def test_of_two_builds_at_once_one_is_published_whole(lake: Lake) -> None:
         for branch, content in zip(branches, contents, strict=True):
             for name in NAMES:
                 lake.write(branch.reader, name, content)
-        lost: list[Exception] = []
-
-        def run(branch: CatalogBranch, lost: list[Exception] = lost) -> None:
-            try:
-                publish(branch)
-            except CommitConflict as conflict:
-                lost.append(conflict)
-
-        threads = [threading.Thread(target=run, args=(branch,)) for branch in branches]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(lost) == 1
+        assert publish_together(branches, publish) == 1
         assert len(set(lake.read().values())) == 1
         assert lake.read()["a"] in contents
 

@@ -25,6 +25,7 @@ from tests.lakes import (
     check_builds,
     list_builds,
     publish,
+    publish_together,
     read_branch,
     run_rest_lake,
     scope_of,
@@ -312,20 +313,7 @@ def test_of_two_builds_at_once_one_is_published_whole(lake: RestLake) -> None:
         for side, branch in enumerate(branches):
             for name in names:
                 write_on(branch, name, 10 * number + side)
-        lost: list[Exception] = []
-
-        def run(branch: CatalogBranch, lost: list[Exception] = lost) -> None:
-            try:
-                publish(branch)
-            except CommitConflict as conflict:
-                lost.append(conflict)
-
-        threads = [threading.Thread(target=run, args=(branch,)) for branch in branches]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(lost) == 1
+        assert publish_together(branches, publish) == 1
         assert len(set(lake.read().values())) == 1
 
 
