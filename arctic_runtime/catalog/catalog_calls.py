@@ -69,7 +69,7 @@ class CatalogCalls:
 
         try:
             yield
-        except self._database_errors as error:
+        except self.database_errors as error:
             text = str(getattr(error, "orig", error))
             if "locked" in text or "busy" in text:
                 raise CatalogLocked(text) from error
@@ -80,7 +80,7 @@ class CatalogCalls:
             raise CatalogError(self._format_failure(what, str(error))) from error
 
     @cached_property
-    def _database_errors(self) -> tuple[type[Exception], ...]:
+    def database_errors(self) -> tuple[type[Exception], ...]:
         """Exceptions that a catalog in a database raises.
 
         Empty for other catalogs, so that SQLAlchemy is not loaded.

@@ -139,12 +139,17 @@ class CatalogReader:
         )
 
     def create_namespace(self, namespace: str) -> None:
-        """Creates the namespace; does nothing if it exists."""
-        self.perform_change(
-            "namespace.create",
-            f"create namespace {namespace}",
-            lambda: self.catalog.create_namespace_if_not_exists((namespace,)),
-        )
+        """Creates the namespace; does nothing if it exists, or if somebody else creates it at the same time."""
+
+        def create_if_missing() -> None:
+            try:
+                self.catalog.create_namespace_if_not_exists((namespace,))
+            except self._calls.database_errors:
+                # Of two who create it at once, both find that it is missing, and the database refuses the second one.
+                if not self.catalog.namespace_exists((namespace,)):
+                    raise
+
+        self.perform_change("namespace.create", f"create namespace {namespace}", create_if_missing)
 
     def drop_namespace(self, namespace: str) -> None:
         """Drops an empty namespace; does nothing if it does not exist."""

@@ -27,6 +27,25 @@ def reader(writing: Any, tmp_path: Path) -> CatalogReader:
     return CatalogReader(replace(profile, thresholds=changed(profile.thresholds, engine=kept)))
 
 
+def test_a_namespace_that_others_create_meanwhile_is_no_error(
+    reader: CatalogReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sources of a service, for instance, begin at once."""
+    other = CatalogReader(reader.profile)
+    exists, answers = reader.catalog.namespace_exists, [False]
+
+    def look(namespace: Any) -> bool:
+        if answers:
+            other.create_namespace("ods")
+            return answers.pop()
+        return bool(exists(namespace))
+
+    monkeypatch.setattr(reader.catalog, "namespace_exists", look)
+    reader.create_namespace("ods")
+    assert answers == []
+    assert exists(("ods",))
+
+
 def remove(location: str) -> None:
     Path(location.removeprefix("file://")).unlink()
 
