@@ -21,7 +21,7 @@ from arctic_runtime.service.leadership import Leadership
 from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.project import Project
 from arctic_runtime.service.refreshing.follower import Follower
-from arctic_runtime.service.refreshing.model_records import compute_retry_pause
+from arctic_runtime.service.refreshing.model_records import compute_source_pause
 from arctic_runtime.service.refreshing.refresh_task import Done, RefreshWorkers, Report, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.data_tests import DataTests
@@ -262,7 +262,7 @@ class Service:
                     return
                 is_steady = time.monotonic() - began > self._limits.steady_seconds
                 failures = 0 if is_steady else failures + 1
-                pause = compute_retry_pause(failures + 1, self._limits)
+                pause = compute_source_pause(failures + 1, self._limits)
                 message = get_message(error)
                 self.activity.fail_ingestion(name, message, is_running=False, details=get_error_details(error))
                 self._listeners.say(f"source {name}: {message}\n  tried again in {pause:.0f} s")

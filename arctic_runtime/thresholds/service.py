@@ -30,6 +30,9 @@ class ServiceThresholds:
     retry_doublings: int = 8
     """Maximum number of doublings of the pause after failures, so that it grows up to four minutes."""
 
+    source_retry_seconds: float = 15.0
+    """Longest pause before a failed ingestion is tried again: a database that is back is read again soon after."""
+
     event_wait_seconds: float = 1.0
     """Longest wait of a thread for events before it checks if it should end."""
 

@@ -100,5 +100,13 @@ def compute_retry_pause(failures: int, thresholds: ServiceThresholds | UpkeepThr
     return thresholds.retry_seconds * float(2**doublings)
 
 
+def compute_source_pause(failures: int, thresholds: ServiceThresholds) -> float:
+    """Number of seconds to wait until a source is read again after `failures` consecutive failures.
+
+    The longest pause is shorter than that of a model, since what is waited for is a server.
+    """
+    return min(compute_retry_pause(failures, thresholds), thresholds.source_retry_seconds)
+
+
 def _has_moved(relations: Collection[TableName], seen: Heads, heads: Heads) -> bool:
     return any(seen.get(relation) != heads.get(relation) for relation in relations)

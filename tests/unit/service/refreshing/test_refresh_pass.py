@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.refreshing.model_records import Record, compute_retry_pause
+from arctic_runtime.service.refreshing.model_records import Record, compute_retry_pause, compute_source_pause
 from arctic_runtime.thresholds import ServiceThresholds
 from tests.unit.service.world import World, t
 
@@ -97,6 +97,11 @@ def test_pauses_grow_up_to_a_limit() -> None:
     assert pauses[:4] == [1.0, 2.0, 4.0, 8.0]
     assert pauses[-3:] == [256.0] * 3
     assert compute_retry_pause(10_000, THRESHOLDS) == 256.0
+
+
+def test_a_source_is_soon_read_again_however_long_its_server_was_away() -> None:
+    pauses = [compute_source_pause(failures, THRESHOLDS) for failures in (1, 2, 3, 4, 5, 6, 10_000)]
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 15.0, 15.0, 15.0]
 
 
 def test_a_lost_race_is_tried_again_at_once() -> None:
