@@ -7,6 +7,7 @@ arrive.
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import struct
@@ -23,11 +24,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arctic_runtime.ingest.transports.debezium.event_metrics import disable_event_metrics, read_private_field
-from arctic_runtime.ingest.transports.debezium.jvm import load_java_class, start_jvm
+from arctic_runtime.ingest.transports.debezium.jvm import THREAD_OWNERS, load_java_class, start_jvm
 from arctic_runtime.ingest.transports.debezium.position import Position, Source
 from arctic_runtime.thresholds import DebeziumThresholds
 
 LOG = logging.getLogger(__name__)
+
+_ENGINES = itertools.count(1)
 
 ENVELOPE = ".Envelope"
 """Suffix of the names of schemas of change events; schemas of heartbeats and messages have other names."""
@@ -97,7 +100,11 @@ class EngineEnded(Exception):
 
 
 class Engine:
-    """A Debezium engine in this process, which can be started only once."""
+    """A Debezium engine in this process, which can be started only once.
+
+    All its Java threads are in a thread group of its own. Debezium itself does not notice if an error, such as one of
+    memory, ends the thread that reads a binary log; the engine then ends.
+    """
 
     def __init__(self, properties: Mapping[str, str], thresholds: DebeziumThresholds) -> None:
         start_jvm(thresholds.heap_bytes)
@@ -107,8 +114,10 @@ class Engine:
         self._changed = threading.Condition()
         self._closed = False
         self._ended: EngineEnded | None = None
+        self._owner = f"debezium {next(_ENGINES)}"
+        self._group = load_java_class("java.lang.ThreadGroup")(self._owner)
         self._engine = self._build_engine(properties)
-        self._thread = _start_java_thread(self._engine)
+        self._thread = _create_java_thread(self._engine, self._group)
 
     def _build_engine(self, properties: Mapping[str, str]) -> Any:
         settings = load_java_class("java.util.Properties")()
@@ -127,7 +136,13 @@ class Engine:
             jpype.JProxy(f"{package}.DebeziumEngine$ConnectorCallback", dict=self._build_callbacks())
         )
         completion = {"handle": self._handle_completion}
-        return builder.using(jpype.JProxy(f"{package}.DebeziumEngine$CompletionCallback", dict=completion)).build()
+        builder = builder.using(jpype.JProxy(f"{package}.DebeziumEngine$CompletionCallback", dict=completion))
+        # An engine creates its pools of threads, which get the group of the thread that builds the engine.
+        task = self._start_task(self._calls.build_call(builder, "build", load_java_class(f"{package}.DebeziumEngine")))
+        try:
+            return task.get()
+        except jpype.JException as error:
+            raise error.getCause() or error from error
 
     def _build_callbacks(self) -> dict[str, Callable[[], None]]:
         """Builds the Java callbacks for the engine's states.
@@ -138,6 +153,7 @@ class Engine:
         return {**dict.fromkeys(states, _do_nothing), "pollingStarted": lambda: disable_event_metrics(self._engine)}
 
     def start_engine(self) -> None:
+        THREAD_OWNERS.add_owner(self._owner, self._end_with)
         self._thread.start()
 
     def take_records(self) -> Records | None:
@@ -201,6 +217,7 @@ class Engine:
         while self._thread.isAlive() and time.monotonic() < until and not self._request_close(until):
             time.sleep(self._thresholds.close_poll_seconds)
         self._thread.join(_count_millis_until(until))
+        THREAD_OWNERS.remove_owner(self._owner)
         if self._thread.isAlive():
             LOG.warning("Debezium did not stop within %.0f seconds; it is left to end by itself", seconds)
 
@@ -209,15 +226,25 @@ class Engine:
 
         Returns False if the engine refuses because it is still starting.
         """
-        task = load_java_class("java.util.concurrent.FutureTask")(self._calls.build_close_call(self._engine))
-        _start_java_thread(task).start()
+        nothing = load_java_class("java.lang.Void").TYPE
+        task = self._start_task(self._calls.build_call(self._engine, "close", nothing))
         try:
             task.get(_count_millis_until(until), load_java_class("java.util.concurrent.TimeUnit").MILLISECONDS)
         except jpype.JException as error:
             return "starting" not in str(error)
         return True
 
+    def _start_task(self, call: Any) -> Any:
+        """Starts a Java thread that calls a Java Callable; returns the Future of its result."""
+        task = load_java_class("java.util.concurrent.FutureTask")(call)
+        _create_java_thread(task, self._group).start()
+        return task
+
     def _handle_completion(self, _: bool, message: Any, error: Any) -> None:
+        self._end_with(error, message)
+
+    def _end_with(self, error: Any, message: Any = "a thread of Java ended") -> None:
+        """Stores why the engine has ended, unless it has ended before."""
         with self._changed:
             if self._ended is None:
                 self._ended = EngineEnded(str(message), error)
@@ -233,9 +260,7 @@ class Engine:
         try:
             batch = self._calls.read_records(records, committer)
         except Exception as error:
-            with self._changed:
-                self._ended = EngineEnded(f"events can't be read: {error}", error)
-                self._changed.notify_all()
+            self._end_with(error, f"events can't be read: {error}")
             raise
         with self._changed:
             self._waiting.append(batch)
@@ -246,13 +271,15 @@ class Engine:
         return sum(records.bytes for records in self._waiting)
 
 
-def _start_java_thread(work: Any) -> Any:
+def _create_java_thread(work: Any, group: Any) -> Any:
     """Creates a Java thread that runs the Java object `work`; the caller has to start it.
 
-    A Python thread would crash the process if it is in Java when Python ends.
+    The thread, and those that it creates, are in the Java thread group `group`. A Python thread would crash the
+    process if it is in Java when Python ends.
     """
-    thread = load_java_class("java.lang.Thread")(work, "debezium")
+    thread = load_java_class("java.lang.Thread")(group, work, "debezium")
     thread.setDaemon(True)
+    thread.setContextClassLoader(load_java_class("java.lang.ClassLoader").getSystemClassLoader())
     return thread
 
 
@@ -345,11 +372,10 @@ class _Calls:
             policy, combine.dropArguments(is_any, 1, load_java_class("java.time.Duration").class_)
         )
 
-    def build_close_call(self, engine: Any) -> Any:
-        """Builds a Java Callable that closes an engine."""
-        nothing = self._kinds.methodType(load_java_class("java.lang.Void").TYPE)
-        close = self._handles.findVirtual(load_java_class("java.io.Closeable"), "close", nothing).bindTo(engine)
-        return self._as_interface(load_java_class("java.util.concurrent.Callable"), close)
+    def build_call(self, target: Any, method: str, result: Any) -> Any:
+        """Builds a Java Callable that calls a method without arguments of a Java object; `result` is its Java class."""
+        bound = self._handles.bind(target, method, self._kinds.methodType(result))
+        return self._as_interface(load_java_class("java.util.concurrent.Callable"), bound)
 
     def read_records(self, records: Any, committer: Any) -> Records:
         texts = [(entry.getKey(), entry.getValue()) for entry in records.stream().collect(self._by_schema).entrySet()]

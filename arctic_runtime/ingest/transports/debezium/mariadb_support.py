@@ -11,7 +11,8 @@ import threading
 from arctic_runtime.ingest.transports.debezium.jvm import load_java_class
 
 _LOCK = threading.Lock()
-_DONE = threading.Event()
+_ADAPTED: set[str] = set()
+"""Names of the classes that are adapted already; Java defines a class only once."""
 
 _METHODS = (
     # By its version, MariaDB looks like a new MySQL to the connector, which then uses a statement that it lacks.
@@ -38,16 +39,23 @@ _NEIGHBOURS = {
 
 
 def prepare_mariadb_classes() -> None:
-    """Adapts the Java classes, once in a process; has to be called before the first connector for MySQL starts."""
+    """Adapts the Java classes, once in a process; has to be called before the first connector for MySQL starts.
+
+    The classes are looked up in the JARs of the JVM, whichever thread asks: javassist's default pool would look them up
+    by the class loader of the first thread that uses it, and a Python thread has none.
+    """
     with _LOCK:
-        if _DONE.is_set():
+        if len(_ADAPTED) == len(_METHODS):
             return
         handles = load_java_class("java.lang.invoke.MethodHandles")
         loader = load_java_class("java.lang.ClassLoader").getSystemClassLoader()
-        pool = load_java_class("javassist.ClassPool").getDefault()
+        pool = load_java_class("javassist.ClassPool")(False)
+        pool.appendClassPath(load_java_class("javassist.LoaderClassPath")(loader))
         for name, method, first in _METHODS:
+            if name in _ADAPTED:
+                continue
             changed = pool.get(name)
             changed.getDeclaredMethod(method).insertBefore(first)
             neighbour = load_java_class("java.lang.Class").forName(_NEIGHBOURS[name], False, loader)
             handles.privateLookupIn(neighbour, handles.lookup()).defineClass(changed.toBytecode())
-        _DONE.set()
+            _ADAPTED.add(name)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.java_errors import explain_java_errors
 from arctic_runtime.ingest.transports.debezium.load import DebeziumLoad
 from arctic_runtime.ingest.transports.debezium.position import INITIAL, read_position
 from arctic_runtime.ingest.transports.debezium.servers.source_server import SourceServer
@@ -69,19 +70,22 @@ class DebeziumTransport:
     def open_at(self, position: str) -> None:
         known = read_position(position)
         settings = StreamSettings(self._connection, self._thresholds, self._reconnects)
-        server = self._connect_server()
-        self._signals.closed.clear()
-        try:
-            server.prepare_server(known)
-            if not self._is_loading:
-                server.withdraw_tables()
-            self._stream = DebeziumStream(settings, server, known, self._signals, self._receipts)
-        except BaseException:
-            server.close_connection()
-            raise
+        with explain_java_errors(self._connection):
+            server = self._connect_server()
+            self._signals.closed.clear()
+            try:
+                server.prepare_server(known)
+                if not self._is_loading:
+                    server.withdraw_tables()
+                self._stream = DebeziumStream(settings, server, known, self._signals, self._receipts)
+            except BaseException:
+                server.close_connection()
+                raise
 
     def read_batches(self, until_drained: bool) -> Iterator[Batch]:
-        return self._require_stream().read_batches(until_drained)
+        stream = self._require_stream()
+        with explain_java_errors(self._connection):
+            yield from stream.read_batches(until_drained)
 
     def load_tables(self, tables: Collection[str], position: str) -> DebeziumLoad:
         with self._ask_server() as server:
@@ -112,7 +116,8 @@ class DebeziumTransport:
         return select_new_events(self.server.order, stream_events, known)
 
     def acknowledge_batch(self, batch: Batch) -> None:
-        self._receipts.acknowledge_until(batch.position)
+        with explain_java_errors(self._connection):
+            self._receipts.acknowledge_until(batch.position)
 
     def close_source(self) -> None:
         self._signals.closed.set()
@@ -121,16 +126,18 @@ class DebeziumTransport:
             return
         stream, self._stream = self._stream, None
         self._receipts.wait_for_flush()
-        stream.close_stream()
+        with explain_java_errors(self._connection):
+            stream.close_stream()
 
     @contextmanager
     def _ask_server(self) -> Iterator[SourceServer]:
         """Yields a separate connection to the server, which is closed at the end of the context."""
-        server = self._connect_server()
-        try:
-            yield server
-        finally:
-            server.close_connection()
+        with explain_java_errors(self._connection):
+            server = self._connect_server()
+            try:
+                yield server
+            finally:
+                server.close_connection()
 
     def _connect_server(self) -> SourceServer:
         """Connects to the source's server; raises ConfigError if Debezium is not installed."""

@@ -10,6 +10,7 @@ from typing import Any
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.event_format import UNKNOWN_IN_OLDER_ROWS, SourceColumn
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.java_errors import list_causes
 from arctic_runtime.ingest.transports.debezium.jvm import load_java_class
 from arctic_runtime.ingest.transports.debezium.mariadb_support import prepare_mariadb_classes
 from arctic_runtime.ingest.transports.debezium.position import Position, Source
@@ -20,11 +21,7 @@ from arctic_runtime.ingest.transports.debezium.servers.binlog_order import (
 )
 from arctic_runtime.ingest.transports.debezium.servers.ddl_history import find_definition, list_definitions
 from arctic_runtime.ingest.transports.debezium.servers.mysql_tables import check_tables, get_account
-from arctic_runtime.ingest.transports.debezium.servers.source_database import (
-    SourceDatabase,
-    build_catalog_tables,
-    list_causes,
-)
+from arctic_runtime.ingest.transports.debezium.servers.source_database import SourceDatabase, build_catalog_tables
 from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.thresholds import DebeziumThresholds
 

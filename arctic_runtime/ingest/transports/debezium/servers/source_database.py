@@ -9,6 +9,7 @@ import jpype
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection, build_driver_settings
+from arctic_runtime.ingest.transports.debezium.java_errors import build_java_error, list_causes
 from arctic_runtime.ingest.transports.debezium.jvm import load_java_class, start_jvm
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
 from arctic_runtime.ingest.transports.transport import CatalogTable
@@ -130,10 +131,7 @@ class SourceDatabase:
                 return self._build_error(plain, str(cause.getMessage()), kind)
             if any(isinstance(cause, load_java_class(name)) for name in _LOST_CLASSES):
                 return self._build_error("the connection was lost", str(cause.getMessage() or cause), ConnectionLost)
-        return self._build_error(
-            "reading stopped",
-            ": ".join(str(java_error.getMessage() or java_error) for java_error in list_causes(error)),
-        )
+        return build_java_error(self._connection, error)
 
     def build_lost_error(self, reason: str) -> SourceError:
         """Builds the error for a connection that was lost without a Java exception; `reason` says why."""
@@ -192,12 +190,3 @@ def build_catalog_tables(rows: Sequence[Row]) -> list[CatalogTable]:
         if column is not None:
             key.append(column)
     return [CatalogTable(schema, table, tuple(key)) for (schema, table), key in keys.items()]
-
-
-def list_causes(error: Any) -> list[Any]:
-    """Lists a Java exception and its causes, outermost first."""
-    chain: list[Any] = []
-    while error is not None and error not in chain:
-        chain.append(error)
-        error = error.getCause() if hasattr(error, "getCause") else None
-    return chain
