@@ -24,6 +24,9 @@ _CREATE_CUSTOMERS = (
     f"insert into customers select seq, concat('c', seq % {CITIES}) from seq_1_to_{ACCOUNTS}",
 )
 
+_KEEPING = {"innodb-flush-log-at-trx-commit": "1", "sync-binlog": "1"}
+"""Settings by which a MariaDB that is killed has all transactions that its log has; else it may lose the last ones."""
+
 Row = tuple[str, ...]
 
 
@@ -32,7 +35,7 @@ class Databases:
 
     def __init__(self, seed: int, rows: int) -> None:
         self.postgresql = PostgreSQLServer()
-        self.mariadb = MariaDBServer()
+        self.mariadb = MariaDBServer(**_KEEPING)
         self.changed_rows = 0
         self._random = random.Random(seed)
         self._rows = rows

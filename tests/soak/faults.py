@@ -65,7 +65,7 @@ class Faults(threading.Thread):
         self._get_service().send(signal.SIGKILL)
 
     def kill_java(self) -> None:
-        self._get_service().send(signal.SIGKILL, own=False)
+        self._get_service().send(signal.SIGKILL, only="java")
 
     def pause_service(self) -> None:
         service = self._get_service()

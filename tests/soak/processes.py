@@ -48,27 +48,32 @@ class Group:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def send(self, number: signal.Signals, own: bool = True) -> None:
-        """Sends a signal to all processes of the command, or to those that it has started if not `own`.
+    def send(self, number: signal.Signals, only: str = "") -> None:
+        """Sends a signal to all processes of the command, or to those of one program, such as `java`.
 
         From then on a fault has hurt it.
         """
         self.was_hurt = True
         for process in self._list_processes():
-            if own or process != self._process.pid:
+            if not only or _read_program(process) == only:
                 with suppress(ProcessLookupError):
                     os.kill(process, number)
 
     def read_sizes(self) -> dict[str, int]:
-        """Returns memory in bytes, threads and open files of the Python and of what it has started."""
+        """Returns memory in bytes, threads, open files and connections of the Python and of what it has started.
+
+        The Java of Debezium is a part of the Python.
+        """
         sizes: Counter[str] = Counter()
         for process in self._list_processes():
-            who = "python" if process == self._process.pid else "java"
+            who = "java" if _read_program(process) == "java" else "python"
             with suppress(OSError):
                 status = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
+                files = [_read_link(file) for file in Path(f"/proc/{process}/fd").iterdir()]
                 sizes[f"{who}_bytes"] += 1024 * int(status.get("VmRSS", "0 kB").split()[0])
                 sizes[f"{who}_threads"] += int(status["Threads"])
-                sizes[f"{who}_files"] += len(list(Path(f"/proc/{process}/fd").iterdir()))
+                sizes[f"{who}_files"] += len(files)
+                sizes[f"{who}_connections"] += sum(name.startswith("socket:") for name in files)
         return dict(sizes)
 
     def end(self, seconds: float) -> int:
@@ -132,6 +137,20 @@ class Commands(threading.Thread):
     def end(self) -> None:
         self._is_over.set()
         self.join()
+
+
+def _read_link(link: Path) -> str:
+    """Reads where a link leads; empty if it is gone."""
+    with suppress(OSError):
+        return str(link.readlink())
+    return ""
+
+
+def _read_program(process: int) -> str:
+    """Reads the name of a process's program; empty if the process is gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    return ""
 
 
 def _enter(program: str) -> str:
