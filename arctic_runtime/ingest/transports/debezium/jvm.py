@@ -99,8 +99,17 @@ def load_java_class(name: str) -> Any:
 _ENGINE_ERROR_LOGGERS = ("AsyncEmbeddedEngine", "ErrorHandler")
 """Java loggers of errors that end an engine; logged at level debug, since callers get them as exceptions."""
 
-_OWN_SETTING = "slot.drop.on.stop = true"
-"""Text in Debezium's warning that a slot is dropped when its reader ends, which is intended for the slot of a load."""
+_KNOWN = (
+    "slot.drop.on.stop = true",
+    "Operation jdbc-connection-close failed",
+    "Exception while closing JDBC",
+    "Unexpected error while closing Postgres connection",
+)
+"""Texts in messages that are logged at level debug.
+
+A slot that is dropped when its reader ends is that of a load. A connection that can't be closed was lost before, which
+callers get as an exception.
+"""
 
 _METRICS = "io.debezium.metrics.stats.MeasurementCollector"
 """Java logger that is switched off: at high rates it reports every event that it leaves out of an unused metric."""
@@ -200,5 +209,5 @@ def _log_java_event(event: Any) -> None:
         is_error = event.getLevel().isMoreSpecificThan(load_java_class("org.apache.logging.log4j.Level").ERROR)
         name = str(event.getLoggerName()).rpartition(".")[2]
         message = str(event.getMessage().getFormattedMessage())
-        is_known = name in _ENGINE_ERROR_LOGGERS or _OWN_SETTING in message
+        is_known = name in _ENGINE_ERROR_LOGGERS or any(text in message for text in _KNOWN)
         LOG.log(logging.DEBUG if is_known else logging.ERROR if is_error else logging.WARNING, "%s: %s", name, message)

@@ -53,6 +53,7 @@ _PLAIN: Mapping[str, str] = {
     "28000": "user {user} may not log in",
     "3D000": "there is no database {database}",
     "08001": "the server can't be reached",
+    "08003": "the connection was lost",
     "08004": "the server refused the connection",
     "08006": "the connection was lost",
     "53300": "the server has no connection left",

@@ -1,0 +1,36 @@
+"""Texts for errors of databases, without a server."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.servers.source_database import SourceDatabase
+from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
+
+
+@pytest.fixture
+def database(monkeypatch: pytest.MonkeyPatch) -> SourceDatabase:
+    monkeypatch.setattr("arctic_runtime.ingest.transports.debezium.servers.source_database.start_jvm", lambda _: None)
+    return SourceDatabase(DebeziumConnection("postgresql", "db", 5432, "shop", "reader", "", (), "arctic"), 1)
+
+
+def sql_error(state: str) -> Any:
+    return SimpleNamespace(getSQLState=lambda: state, getErrorCode=lambda: 0, getMessage=lambda: "its words")
+
+
+@pytest.mark.parametrize("state", ["08001", "08003", "08006", "08S01", "57P01", "57P02", "57P03", "53300"])
+def test_a_server_that_may_come_back_is_described_in_words(database: SourceDatabase, state: str) -> None:
+    error = database.to_source_error(sql_error(state))
+    assert isinstance(error, ConnectionLost)
+    assert state not in str(error)
+    assert error.actual == "its words"
+
+
+def test_an_unknown_state_is_named(database: SourceDatabase) -> None:
+    error = database.to_source_error(sql_error("XX001"))
+    assert not isinstance(error, ConnectionLost)
+    assert "the database answered with error XX001" in str(error)
