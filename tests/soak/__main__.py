@@ -11,12 +11,14 @@ import argparse
 import json
 import shutil
 import signal
+import statistics
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,9 @@ SUMS = ("ods.accounts", "dwd.accounts", "dwd.regions")
 """Tables whose balances are 0 in all, in each version."""
 
 SIZES_SECONDS = 15.0
+WARM_SECONDS = 600.0
+"""Time after which what a service takes of the machine must no longer grow."""
+
 CATCH_UP_SECONDS = 600.0
 
 
@@ -48,11 +53,15 @@ class Service:
     def get_group(self) -> Group:
         return self.group
 
-    def look(self, seconds: float) -> None:
-        """Starts the service again if it has ended; notes now and then what it takes of the machine."""
+    def look(self, seconds: float, measure_age: Callable[[], Mapping[str, float]] = dict) -> None:
+        """Starts the service again if it has ended; notes now and then what it takes of the machine.
+
+        `measure_age` returns the seconds by which a table is behind as `seconds_behind`, or nothing.
+        """
         if self.group.is_running:
             if not self.sizes or seconds >= self.sizes[-1]["seconds"] + SIZES_SECONDS:
-                self.sizes.append({"seconds": round(seconds, 1), **self.group.read_sizes()})
+                now = {"seconds": round(seconds, 1), "start": self.starts}
+                self.sizes.append({**now, **self.group.read_sizes(), **measure_age()})
             return
         self.own_ends += not self.group.was_hurt
         self.starts += 1
@@ -104,7 +113,7 @@ def soak(folder: Path, databases: Databases, given: argparse.Namespace) -> dict[
             thread.start()
         end = time.monotonic() + 60 * given.minutes
         while time.monotonic() < end:
-            service.look(time.monotonic() - began)
+            service.look(time.monotonic() - began, lambda: _measure_age(spark, databases))
             wrong += _read_sums(spark, reads)
             time.sleep(1)
         faults.end()
@@ -136,8 +145,27 @@ def soak(folder: Path, databases: Databases, given: argparse.Namespace) -> dict[
         "starts_of_the_service": service.starts,
         "ends_of_the_service_without_a_fault": service.own_ends,
         "seconds_until_all_was_equal": round(late, 1),
+        "growth": compute_growth(service.sizes),
         "wrong": sorted(set(wrong)),
         "sizes": service.sizes,
+    }
+
+
+def compute_growth(sizes: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Computes by which factor the service's last process grew from its first warm minutes to its last ones.
+
+    Both are medians of a fifth of its time after WARM_SECONDS; empty if it did not run for long enough.
+    """
+    last = [one for one in sizes if one["start"] == sizes[-1]["start"]]
+    warm = [one for one in last if one["seconds"] >= last[0]["seconds"] + WARM_SECONDS]
+    part = len(warm) // 5
+    if part == 0:
+        return {}
+    before, after = warm[:part], warm[-part:]
+    return {
+        name: round(statistics.median(one.get(name, 0) for one in after) / middle, 3)
+        for name in warm[0]
+        if name not in ("seconds", "start") and (middle := statistics.median(one.get(name, 0) for one in before))
     }
 
 
@@ -167,6 +195,14 @@ def _wait(holds: Callable[[], bool], service: Service, began: float, seconds: fl
 
 def _count(spark: SparkSession, table: str) -> int:
     return spark.table(table).count() if spark.catalog.tableExists(table) else 0
+
+
+def _measure_age(spark: SparkSession, databases: Databases) -> dict[str, float]:
+    """Measures the seconds by which the model of open orders is behind; nothing if it can't be read now."""
+    with suppress(Exception):  # A reader sees an error of the catalog as it is.
+        ((newest,),) = spark.sql("select max(id) from dwd.open_orders").collect()
+        return {"seconds_behind": round(databases.compute_age(newest), 1)}
+    return {}
 
 
 def _read_sums(spark: SparkSession, reads: Counter[str]) -> list[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
+import math
 import random
+import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -40,6 +43,7 @@ class Databases:
         self._random = random.Random(seed)
         self._rows = rows
         self._next_order = ORDERS + 1
+        self._ordered: list[tuple[int, float]] = []
         self.postgresql.sql(*_CREATE)
         self.mariadb.sql(*_CREATE_CUSTOMERS)
 
@@ -67,11 +71,17 @@ class Databases:
         ]
         with suppress(ServerError):
             self.postgresql.sql("; ".join(transaction))
+            self._ordered.append((new, time.monotonic()))
             self.changed_rows += moved + 5 * ordered // 2
         with suppress(ServerError):
             place, city = self._random.randrange(1, ACCOUNTS), self._random.randrange(CITIES)
             self.mariadb.sql(f"update customers set city = 'c{city}' where account between {place} and {place + 19}")
             self.changed_rows += 20
+
+    def compute_age(self, newest_order: int) -> float:
+        """Seconds since the first order was committed that comes after the newest one of a table; 0.0 for none."""
+        place = bisect.bisect_right(self._ordered, (newest_order, math.inf))
+        return time.monotonic() - self._ordered[place][1] if place < len(self._ordered) else 0.0
 
     def read_rows(self) -> dict[str, list[Row]]:
         """Reads what each table has, and what each model must have, as sorted rows of texts."""
