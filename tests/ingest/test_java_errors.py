@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -97,6 +98,15 @@ def test_a_thread_that_did_not_start_java_reads_a_mariadb_too() -> None:
     """Java gives no class loader to such threads, and one source of several starts Java."""
     done = subprocess.run([sys.executable, "-c", _LATE_START], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_a_java_that_does_not_start_is_an_error_of_its_options() -> None:
+    program = "from arctic_runtime.ingest.transports.debezium.jvm import start_jvm; start_jvm(256 << 20)"
+    environment = {**os.environ, "ARCTIC_DEBEZIUM_JAVA_OPTIONS": "-XX:NoSuchOption"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "ConfigError: the Java that reads databases could not be started" in done.stderr
+    assert "environment variable ARCTIC_DEBEZIUM_JAVA_OPTIONS" in done.stderr
 
 
 def test_a_missing_class_is_an_error_of_the_source(

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.__main__ import main
+from tests.soak.__main__ import compute_growth, main
+
+
+def test_growth_is_that_of_the_last_process_after_it_was_warm() -> None:
+    before = [{"seconds": 15.0 * number, "start": 1, "java_bytes": 9_000} for number in range(50)]
+    last = [{"seconds": 750.0 + 15 * number, "start": 2, "java_bytes": 100 + number} for number in range(60)]
+    assert compute_growth([*before, *last]) == {"java_bytes": round(157.5 / 141.5, 3)}
+    assert compute_growth(last[:40]) == {}
 
 
 @pytest.mark.slow
