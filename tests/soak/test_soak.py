@@ -20,7 +20,8 @@ def test_growth_is_that_of_the_last_process_after_it_was_warm() -> None:
 @pytest.mark.slow
 def test_everything_at_once_shows_whole_transactions_and_ends_equal(tmp_path: Path) -> None:
     report = tmp_path / "soak.json"
-    code = main(["--minutes", "2", "--rows", "200", "--fault-seconds", "25", "--json", str(report)])
+    size = ("--minutes", "2", "--rows", "200", "--fault-seconds", "10", "--programs", "1")
+    code = main([*size, "--json", str(report)])
     found = json.loads(report.read_text())
     assert found["wrong"] == []
     assert code == 0
