@@ -14,19 +14,20 @@ from arctic_runtime.catalog.observation.views import read_view_sql
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.required_capabilities import check_needs
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.day_texts import DayTexts, find_day_texts
 from arctic_runtime.ivm.frontend.reads import Reads, find_reads
 from arctic_runtime.ivm.rewrite.join_placement import describe_joins
 from arctic_runtime.model.clock import to_micros
 from arctic_runtime.model.files.layout import Placement, apply_configured_layout
-from arctic_runtime.model.names import list_changes_read
+from arctic_runtime.model.names import list_changes_read, parse_full_name
 from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.step import AppendChanges, Mode, Reason, Step
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
+from arctic_runtime.plan.refresh.consistency import find_mixed_versions, find_newer_version
 from arctic_runtime.plan.refresh.decide import Decision, decide_refresh
 from arctic_runtime.plan.refresh.fingerprint import select_effective_settings
 from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
@@ -109,6 +110,7 @@ class RefreshPlanner:
         self.reader = reader
         self.settings = select_effective_settings(reader.profile.build_session_settings())
         self.timings = Timings()
+        self._loaded: dict[str, SourceState] = {}
 
     def plan_refresh(self, request: Request | None = None) -> PlannedRefresh:
         """Observes the model and its upstreams, and decides on the next run, without changing anything.
@@ -127,7 +129,9 @@ class RefreshPlanner:
 
         These have their newest versions for a full refresh; otherwise the pinned versions. If one of these is older
         than the version that the last run has read, a later invocation has overtaken this one, and there is nothing to
-        do: together, the newest versions of all upstreams may be no state that the sources have had.
+        do: together, the newest versions of all upstreams may be no state that the sources have had. If a later
+        invocation has refreshed an upstream with a newer version of a table than the pinned one, the upstreams have
+        their newest versions if these show one version of each table; raises CommitConflict if they don't.
         """
         pinned = self.observe_upstreams(self.pins)
         if _is_behind(pinned, get_offsets(find_last_run(state.log))):
@@ -137,9 +141,52 @@ class RefreshPlanner:
             return Decision("unchanged", "NOTHING_NEW") if is_overtaken else decision, newest
         decision = self._decide_mode(state, pinned, request)
         if decision.mode not in ("create", "full"):
-            return decision, pinned
+            if decision.mode == "unchanged" or (newer := self._find_newer_version(pinned)) is None:
+                return decision, pinned
+            newest = self._observe_consistent(*newer)
+            return self._decide_mode(state, newest, request), newest
         newest = self.observe_upstreams()
         return (decision if newest == pinned else self._decide_mode(state, newest, request)), newest
+
+    def _find_newer_version(self, upstreams: Upstreams) -> tuple[str, str] | None:
+        """Returns an upstream that another invocation has refreshed with a newer version of a table than its pin.
+
+        Returns the names of both; None if there is no such upstream, or if the model reads only one table.
+        """
+        states = [state for state in upstreams.states.values() if state is not None]
+        if len(states) < 2:
+            return None
+        return find_newer_version(states, self._load_state, self.pins.list_versions())
+
+    def _observe_consistent(self, upstream: str, source: str) -> Upstreams:
+        """Observes the newest versions of all upstreams, since `upstream` is newer than the pinned version of `source`.
+
+        Raises CommitConflict if together they show two versions of a table.
+        """
+        newest = self.observe_upstreams()
+        states = [state for state in newest.states.values() if state is not None]
+        mixed = find_mixed_versions(states, self._load_state)
+        if mixed is None:
+            return newest
+        raise CommitConflict(
+            f"{self.model.table}: another invocation brought its upstream {upstream} up to date.",
+            expected=f"upstreams with one version of {source}",
+            actual=f"two versions of {mixed}, which this table would mix",
+            fix="run again, after the other invocation has ended; nothing was changed",
+        )
+
+    def _load_state(self, name: str, version: Version) -> SourceState | None:
+        """Returns the state of a table at `version` or a later one, of another catalog None."""
+        known = self.pins.find_state(name) or self._loaded.get(name)
+        if known is not None and known.version.table == version.table and known.version.sequence >= version.sequence:
+            return known
+        table = parse_full_name(name)
+        if table is None or table.catalog != self.model.table.catalog:
+            return None
+        state = observe_source(self.reader, table)
+        if state is not None:
+            self._loaded[name] = state
+        return state
 
     def _decide_mode(self, state: TableState, upstreams: Upstreams, request: Request) -> Decision:
         upstreams = with_day_texts(self._add_removals(state, upstreams), find_last_run(state.changes))

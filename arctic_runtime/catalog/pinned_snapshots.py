@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import SourceState
+from arctic_runtime.model.version import Version
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,16 @@ class PinnedSnapshots:
         state = observe()
         with self._lock:
             return self._states.setdefault(str(name), state) if state is not None else None
+
+    def find_state(self, name: str) -> SourceState | None:
+        """Returns the stored state of a table, by its full name; None if there is none."""
+        with self._lock:
+            return self._states.get(name)
+
+    def list_versions(self) -> dict[str, Version]:
+        """Returns the version of each table with a stored state, by its full name."""
+        with self._lock:
+            return {name: state.version for name, state in self._states.items()}
 
     def invalidate_table(self, name: TableName) -> None:
         """Removes the stored state of a table after its own run, so that its next reader observes the new state."""

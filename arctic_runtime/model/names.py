@@ -117,6 +117,17 @@ def parse_table_name(text: str, near: TableName) -> TableName:
     return TableName(*near.parts[: 3 - len(parts)], *parts)
 
 
+def parse_full_name(text: str) -> TableName | None:
+    """Parses a table's full name as `str` formats it; None if it is ambiguous, because a part of it contains dots."""
+    parts = text.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        return TableName(*parts)
+    except ConfigError:
+        return None
+
+
 def escape_table_name(table: TableName) -> str:
     """Returns the name of a table as one text of three levels, in which each dot separates two levels."""
     return ".".join(_escape_part(part) for part in table.parts)

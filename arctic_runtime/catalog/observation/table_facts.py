@@ -8,8 +8,7 @@ from datetime import datetime
 
 from arctic_runtime.catalog.observation.tables import observe_model, observe_progress, observe_source
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.names import TableName
+from arctic_runtime.model.names import TableName, parse_full_name
 from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets, is_run
 from arctic_runtime.model.sources.freshness import TableFacts, to_origin_status
 from arctic_runtime.model.sources.ingestion import Progress, SourceProgress, time_of
@@ -108,7 +107,7 @@ def observe_lineage(
     while waiting:
         name = waiting.pop()
         model = known.get(name)
-        table = model.table if model is not None else _to_name(name)
+        table = model.table if model is not None else parse_full_name(name)
         observed = None if table is None else observe_facts(reader, table, model)
         if observed is not None:
             facts[name] = observed
@@ -116,14 +115,3 @@ def observe_lineage(
             seen |= above
             waiting += above
     return facts
-
-
-def _to_name(text: str) -> TableName | None:
-    """Parses a table's name as stored in offsets; None if it is ambiguous, because a part of it contains dots."""
-    parts = text.split(".")
-    if len(parts) != 3:
-        return None
-    try:
-        return TableName(*parts)
-    except ConfigError:
-        return None
