@@ -21,8 +21,19 @@ from pyiceberg.exceptions import (
     NoSuchViewError,
     TableAlreadyExistsError,
 )
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.visitors import expression_evaluator
 from pyiceberg.schema import Schema
-from pyiceberg.types import BooleanType, IntegerType, LongType, NestedField, StringType, TimestamptzType
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BooleanType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestamptzType,
+)
 
 from arctic_runtime.catalog.reader import ColumnInfo, RelationInfo
 from arctic_runtime.model.columns import Column
@@ -38,6 +49,7 @@ TYPES = {
     "string": StringType(),
     "boolean": BooleanType(),
     "timestamp": TimestamptzType(),
+    "double": DoubleType(),
 }
 FILE_BYTES = 1000
 
@@ -197,6 +209,10 @@ class Catalog:
             if path not in self.files:
                 raise FileGone(path)
             yield self.files[path]
+
+    def delete_file(self, path: str) -> None:
+        if self.files.pop(path, None) is None:
+            raise FileNotFoundError(path)
 
     # Commits
 
@@ -387,14 +403,26 @@ class Table:
     def snapshot_by_id(self, snapshot: int) -> Snapshot | None:
         return self.metadata.find(snapshot)
 
-    @contextmanager
-    def transaction(self) -> Iterator[_Transaction]:
+    @property
+    def io(self) -> SimpleNamespace:
+        return SimpleNamespace(delete=self._catalog.delete_file)
+
+    def transaction(self) -> Transaction:
         """A commit on top of this version of the table."""
-        transaction = _Transaction()
-        yield transaction
+        return Transaction(self)
+
+    @contextmanager
+    def update_schema(self) -> Iterator[SimpleNamespace]:
+        """Adds columns in one commit."""
+        added: list[Column] = []
+        kinds = {str(kind): name for name, kind in TYPES.items()}
+        yield SimpleNamespace(add_column=lambda name, kind: added.append(Column(name, kinds[str(kind)])))
         self._check_current()
-        for action in transaction.actions:
-            action(self._catalog, self.metadata.name)
+        self._catalog.put(replace(self.metadata, columns=(*self.metadata.columns, *added)))
+
+    def scan(self, row_filter: BooleanExpression, selected_fields: tuple[str, ...] = ("*",)) -> Scan:
+        """Reads the rows of the newest snapshot that meet a condition."""
+        return Scan(self._catalog, self.metadata, self._schema, row_filter)
 
     def _check_current(self) -> None:
         pointer = self._catalog.pointers.get(self.metadata.name)
@@ -412,20 +440,97 @@ class Table:
         return SimpleNamespace(by_ids=by_ids)
 
 
-class _Transaction:
-    def __init__(self) -> None:
-        self.actions: list[Callable[[Catalog, Name], None]] = []
+class Scan:
+    """A scan of a table as pyiceberg has it; a file is read if one of its rows meets the condition."""
+
+    def __init__(self, catalog: Catalog, table: Metadata, schema: Schema, condition: BooleanExpression) -> None:
+        self._catalog = catalog
+        self._table = table
+        self._columns = [column.name for column in table.columns]
+        self._is_met = expression_evaluator(schema, condition, case_sensitive=True)
+
+    def plan_files(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(file=SimpleNamespace(file_path=file.path)) for file, rows in self._read() if rows]
+
+    def to_arrow(self) -> SimpleNamespace:
+        rows = [dict(zip(self._columns, row, strict=True)) for _, found in self._read() for row in found]
+        return SimpleNamespace(to_pylist=lambda: rows)
+
+    def list_files(self) -> list[str]:
+        """Lists the files with rows that meet the condition, by what manifests know of them; also those deleted since.
+
+        A file that was deleted was replaced, so that a commit which removes it is refused anyway.
+        """
+        head = self._table.find(self._table.current_snapshot_id)
+        files = self._catalog.files
+        return [
+            path
+            for path in (head.files if head is not None else ())
+            if path not in files or any(self._is_met(Record(*map(_to_stored, row))) for row in files[path].rows)
+        ]
+
+    def _read(self) -> Iterator[tuple[File, list[Row]]]:
+        head = self._table.find(self._table.current_snapshot_id)
+        for path in head.files if head is not None else ():
+            if path not in self._catalog.files:
+                raise FileNotFoundError(path)
+            file = self._catalog.files[path]
+            yield file, [row for row in file.rows if self._is_met(Record(*map(_to_stored, row)))]
+
+
+def _to_stored(value: Any) -> Any:
+    """Returns a value as pyiceberg's records have it: times as microseconds since 1970."""
+    return round(value.timestamp() * 1_000_000) if hasattr(value, "timestamp") else value
+
+
+class Transaction:
+    """A transaction of pyiceberg: its changes are committed together, if the table is still as it was loaded."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._actions: list[Callable[[Catalog, Name], None]] = []
+        self.added: list[str] = []
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        if kind is None:
+            self.commit_transaction()
+
+    def commit_transaction(self) -> None:
+        self._table._check_current()
+        for action in self._actions:
+            action(self._table._catalog, self._table.metadata.name)
 
     def set_properties(self, values: Mapping[str, str]) -> None:
-        self.actions.append(lambda catalog, name: catalog.set_properties(name, values))
+        self._actions.append(lambda catalog, name: catalog.set_properties(name, values))
 
     def update_snapshot(self, summary: Mapping[str, str]) -> SimpleNamespace:
         @contextmanager
         def fast_append() -> Iterator[None]:
             yield
-            self.actions.append(lambda catalog, name: catalog.commit(name, "main", "append", (), summary))
+            self._actions.append(lambda catalog, name: catalog.commit(name, "main", "append", (), summary))
 
         return SimpleNamespace(fast_append=fast_append)
+
+    def append(self, rows: Any) -> None:
+        self._write("append", rows, ())
+
+    def overwrite(self, rows: Any, overwrite_filter: BooleanExpression) -> None:
+        self._write("overwrite", rows, self._table.scan(overwrite_filter).list_files())
+
+    def _write(self, operation: str, rows: Any, removed: Iterable[str]) -> None:
+        catalog = self._table._catalog
+        path = catalog.write_file(self._table.metadata.name, [tuple(row.values()) for row in rows.to_pylist()])
+        self.added.append(path)
+        gone = frozenset(removed)
+        self._actions.append(lambda catalog, name: catalog.commit(name, "main", operation, (path,), {}, gone))
+
+
+def list_added_files(transaction: Transaction) -> list[str]:
+    """Lists the files that a transaction has written."""
+    return transaction.added
 
 
 class Pyiceberg:

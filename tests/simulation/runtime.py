@@ -15,6 +15,7 @@ from unittest import mock
 import arctic_runtime.service.view.observed_tables
 import arctic_runtime.spark.maintenance.compaction
 import arctic_runtime.spark.refresh.run
+from arctic_runtime.catalog import table_samples
 from arctic_runtime.catalog.reader import CatalogReader, RelationInfo
 from arctic_runtime.catalog_kinds.capabilities import Capabilities
 from arctic_runtime.effects import perform_effect
@@ -43,7 +44,7 @@ from arctic_runtime.spark.tables import steps, views
 from arctic_runtime.spark.tables.context import Appended, Context
 from tests.simulation import spark as modelled
 from tests.simulation.compute import Engine
-from tests.simulation.lake import FILE_BYTES, Catalog, Name, Pyiceberg
+from tests.simulation.lake import FILE_BYTES, Catalog, Name, Pyiceberg, list_added_files
 from tests.simulation.rows import diff_rows, fold_until
 from tests.simulation.threads import read_wall_clock
 
@@ -252,6 +253,7 @@ REPLACEMENTS: tuple[tuple[Any, str, Any], ...] = (
     (arctic_runtime.spark.maintenance.compaction, "observe_files", observe_files),
     (arctic_runtime.spark.maintenance.compaction, "observe_partial_progress", lambda *_: ()),
     (arctic_runtime.service.view.observed_tables, "read_status", read_status),
+    (table_samples, "_list_added_files", list_added_files),
 )
 
 
