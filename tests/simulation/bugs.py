@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 from unittest import mock
 
+from arctic_runtime.catalog.branch.database_pointers import DatabasePointers
+from arctic_runtime.catalog.branch.pointers import PointerChange
 from arctic_runtime.ingest.job.batch_writer import BatchWriter
 from arctic_runtime.ingest.writing import keyed
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.files.expiry import DropTags, ExpireSnapshots, ExpiryPlan
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.spark.maintenance import expiry
 from arctic_runtime.spark.tables import commit
 from arctic_runtime.spark.tables.context import Appended, Context
 from tests.simulation import spark as modelled
+from tests.simulation.builds import Database
 from tests.simulation.lake import Catalog, Name, Ref
 from tests.simulation.threads import read_wall_clock
 from tests.simulation.world import World
@@ -103,10 +107,33 @@ def forget_positions(_: World) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def publish_one_after_another(_: World) -> Iterator[None]:
+    """A build publishes each table by itself, although the catalog has transactions."""
+    with mock.patch.object(DatabasePointers, "plan_steps", lambda _, changes: [[change] for change in changes]):
+        yield
+
+
+@contextmanager
+def publish_over_others(_: World) -> Iterator[None]:
+    """A build publishes its tables whatever others have committed to them since it began."""
+
+    def apply_changes(self: Database, changes: Sequence[PointerChange]) -> list[TableName]:
+        for change in changes:
+            if change.after is not None:
+                self.set_pointer(change.table, change.after.file)
+        return []
+
+    with mock.patch.object(Database, "apply_changes", apply_changes):
+        yield
+
+
 BUGS: Mapping[str, Plant] = {
     "offsets-before-rows": commit_offsets_before_rows,
     "publish-without-comparison": publish_without_comparison,
     "expire-what-views-read": expire_what_views_read,
     "freshness-before-commit": claim_freshness_before_commit,
     "known-events-again": forget_positions,
+    "builds-in-steps": publish_one_after_another,
+    "builds-over-others": publish_over_others,
 }

@@ -100,7 +100,36 @@ class Checks:
             truth = self._check_table(lake, pointers, table)
             if truth is not None:
                 shown[table] = truth
+        if self.world.builds == "at once":
+            self._check_together(shown)
         self._check_claims(shown)
+
+    def _check_together(self, shown: Mapping[TableName, Truth]) -> None:
+        """All models that builds publish at once show one state of the sources, and either all or none are there."""
+        models = {table: shown[table] for table in READS if table in shown}
+        if models and len(models) < len(READS):
+            missing = ", ".join(str(table) for table in READS if table not in models)
+            self.report(f"a reader sees a part of a build: {missing} is missing")
+        positions: dict[str, set[int]] = {}
+        for truth in models.values():
+            for name, numbers in truth.positions.items():
+                positions.setdefault(name, set()).update(numbers)
+        if all(len(numbers) == 1 for numbers in positions.values()) or self._is_one_state(models):
+            return
+        seen = "; ".join(f"{table} at {describe(truth)}" for table, truth in models.items())
+        self.report(f"a reader sees models of several builds: {seen}")
+
+    def _is_one_state(self, models: Mapping[TableName, Truth]) -> bool:
+        """Whether all of these models have the rows that follow from one transaction of each source table."""
+        source = self.world.source
+        choices = {
+            name: sorted({source.find_same(name, number) for number in range(source.last + 1)}) for name in INGESTED
+        }
+        return any(
+            all(self._compute_state(table, orders, customers) == truth.rows for table, truth in models.items())
+            for orders in reversed(choices[ORDERS])
+            for customers in reversed(choices[CUSTOMERS])
+        )
 
     def _check_table(self, lake: Catalog, pointers: Pointers, table: TableName) -> Truth | None:
         try:
@@ -274,6 +303,15 @@ class Checks:
             is_empty = seen is None and not rows[table]
             if not is_empty and shown != rows[table]:
                 yield f"{table} is not up to date ({difference(shown, rows[table])})"
+
+    def check_records(self) -> None:
+        """No publication is noted as incomplete, as the next build has completed it.
+
+        The file of a record that was not noted any more is an orphan, as every file that no snapshot has.
+        """
+        keys = [key for own in self.world.lake.namespaces.values() for key in own]
+        if keys:
+            self.report(f"publications were not completed: {keys}")
 
     def check_files(self) -> None:
         """No file is left that no snapshot has, none is missing, and the history has each sample once.

@@ -162,10 +162,11 @@ class Pointer:
     number: int
     kind: str
     what: Metadata | View
+    address: str = ""
 
     @property
     def file(self) -> str:
-        return f"{'.'.join(self.what.name)}/{self.number:05}.metadata.json"
+        return self.address or f"{'.'.join(self.what.name)}/{self.number:05}.metadata.json"
 
 
 Pointers = Mapping[Name, Pointer]
@@ -183,14 +184,28 @@ class Catalog:
         self.heads_of_views: dict[Name, list[int]] = {}
         """The snapshots of change tables up to which each view has ever read, oldest first."""
 
+        self.metadata: dict[str, Metadata | View] = {}
+        """Every metadata file, by its address."""
+
+        self.records: dict[str, bytes] = {}
+        """Records of publications, by their address."""
+
+        self.namespaces: dict[str, dict[str, str]] = {name: {} for name in ("ods", "dwd", "dws")}
         self.commits = 0
         self._loaded: dict[int, Table] = {}
         self._clock = clock
-        self._numbers = 0
+        self._numbers = [0]
 
     def count(self) -> int:
-        self._numbers += 1
-        return self._numbers
+        self._numbers[0] += 1
+        return self._numbers[0]
+
+    def begin_branch(self) -> Catalog:
+        """Returns a catalog without pointers, which has the same files as this one."""
+        branch = Catalog(self._clock)
+        branch.files, branch.metadata, branch.records = self.files, self.metadata, self.records
+        branch._numbers = self._numbers
+        return branch
 
     # Reads
 
@@ -216,12 +231,49 @@ class Catalog:
 
     # Commits
 
-    def put(self, what: Metadata | View) -> None:
+    def put(self, what: Metadata | View, address: str = "") -> None:
         kind = "table" if isinstance(what, Metadata) else "view"
-        self.pointers[what.name] = Pointer(self.count(), kind, what)
+        pointer = self.pointers[what.name] = Pointer(self.count(), kind, what, address)
+        self.metadata[pointer.file] = what
         self.commits += 1
         if isinstance(what, View) and PINNED_HEAD in what.properties:
             self.heads_of_views.setdefault(what.name, []).append(int(what.properties[PINNED_HEAD]))
+
+    def set_pointer(self, name: Name, file: str | None) -> None:
+        """Makes a metadata file the current one of a table or view; None drops it."""
+        if file is None:
+            self.pointers.pop(name, None)
+            return
+        what = self.metadata[file]
+        self.put(what, file)
+        for one in what.snapshots if isinstance(what, Metadata) else ():
+            self.made[what.table_uuid, one.sequence_number] = one
+
+    def describe_metadata(self, address: str) -> dict[str, Any]:
+        """Describes a metadata file, as far as builds read and change it."""
+        what = self.metadata[address]
+        known: dict[str, Any] = {
+            "simulated-file": address,
+            "location": "/".join(what.name),
+            "properties": dict(what.properties),
+            "last-updated-ms": 0,
+        }
+        if isinstance(what, Metadata):
+            known |= {
+                "table-uuid": what.table_uuid,
+                "current-snapshot-id": what.current_snapshot_id,
+                "snapshots": [{"snapshot-id": one.snapshot_id} for one in what.snapshots],
+                "refs": {name: ref.model_dump() for name, ref in what.refs.items()},
+            }
+        return known
+
+    def write_metadata(self, address: str, described: Mapping[str, Any]) -> None:
+        """Writes a metadata file that differs from another one in its properties, branches and tags."""
+        what = self.metadata[described["simulated-file"]]
+        if isinstance(what, Metadata):
+            refs = {name: Ref(ref["snapshot-id"], ref["type"]) for name, ref in described["refs"].items()}
+            what = replace(what, refs=refs)
+        self.metadata[address] = replace(what, properties=described["properties"])
 
     def write_file(self, name: Name, rows: Iterable[Any], sequences: tuple[int, ...] = ()) -> str:
         path = f"{'.'.join(name)}/data-{self.count():05}.parquet"
@@ -538,10 +590,24 @@ class Pyiceberg:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self.properties: dict[str, str] = {}
+        self.properties: dict[str, Any] = {"lake": catalog, "warehouse": "s3://lake"}
 
     def create_namespace_if_not_exists(self, namespace: tuple[str, ...]) -> None:
         """Namespaces need no creation here."""
+
+    def namespace_exists(self, namespace: tuple[str]) -> bool:
+        return namespace[0] in self._catalog.namespaces
+
+    def load_namespace_properties(self, namespace: tuple[str]) -> dict[str, str]:
+        return dict(self._catalog.namespaces[namespace[0]])
+
+    def update_namespace_properties(
+        self, namespace: tuple[str], removals: Iterable[str] = (), updates: Mapping[str, str] = {}
+    ) -> None:
+        own = self._catalog.namespaces[namespace[0]]
+        own |= updates
+        for key in removals:
+            own.pop(key, None)
 
     def list_namespaces(self) -> list[tuple[str]]:
         return [(schema,) for schema in sorted({name[0] for name in self._catalog.pointers})]

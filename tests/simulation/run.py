@@ -15,6 +15,7 @@ from arctic_runtime.errors import ArcticError
 from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.spark.maintenance.expiry import expire_versions, find_orphan_files
 from arctic_runtime.spark.tables.table_session import TableSession
+from tests.simulation import builds
 from tests.simulation.checks import Checks
 from tests.simulation.faults import draw_number
 from tests.simulation.kernel import EPOCH, Process
@@ -49,7 +50,7 @@ def prepare() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     gc.disable()  # Collections take a fifth of the time; every tenth seed collects.
     try:
-        with replace_parts(), simulate_runtime():
+        with replace_parts(*builds.REPLACEMENTS), simulate_runtime():
             yield
     finally:
         gc.enable()
@@ -92,7 +93,7 @@ def _run_phases(world: World, checks: Checks) -> None:
         return
     world.faults.close()
     world.note("no more faults")
-    for process in world.services.values():
+    for process in [*world.services.values(), *world.jobs.values()]:
         process.paused_until = 0.0
     # Each batch waits for its trigger, so a source with many transactions takes longer to catch up with.
     batches = world.source.last / world.plan.batch_size
@@ -110,8 +111,7 @@ def _run_phases(world: World, checks: Checks) -> None:
     world.note("two days later")
     _run_until(world, world.kernel.now + 2 * DAY)
     _write_more(world)
-    for number in range(world.plan.services):
-        world.start_service(number)
+    world.start_processes()
     latest = world.kernel.now + 10 * poll
     while not checks.is_converged() and world.kernel.now < latest:
         _run_until(world, world.kernel.now + poll)
@@ -119,6 +119,7 @@ def _run_phases(world: World, checks: Checks) -> None:
     checks.look()
     checks.check_converged("10 polls after a late transaction")
     _perform(world, admin, lambda: _sweep(world))
+    checks.check_records()
     checks.check_files()
     checks.look()
 
@@ -141,11 +142,12 @@ def _run_until(world: World, end: float) -> None:
 
 
 def _stop_services(world: World) -> None:
-    for process in list(world.services.values()):
+    for process in [*world.services.values(), *world.jobs.values()]:
         if not process.is_dead:
             process.is_dead = True
             world.kernel.bury(process)
     world.live.clear()
+    world.jobs.clear()
     world.kernel.drop_others("restart")
 
 
@@ -175,7 +177,7 @@ def _refresh_all(world: World, checks: Checks, project: Project) -> Iterator[tup
     from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
     from arctic_runtime.service.refreshing.refresh_task import Task
 
-    for followed in project.list_followed():
+    for followed in world.list_followed():
         try:
             done = project.refresh_model(Task(followed, PinnedSnapshots(), True, True, with_upkeep=False))
         except ArcticError as error:

@@ -238,7 +238,10 @@ def _list_view_columns(_: TableName) -> tuple[Column, ...]:
     return ()
 
 
-REPLACEMENTS: tuple[tuple[Any, str, Any], ...] = (
+Replacement = tuple[Any, str, Any]
+"""A module or class of the runtime, the name of a function or class in it, and the model of that."""
+
+REPLACEMENTS: tuple[Replacement, ...] = (
     (arctic_runtime.spark.refresh.run, "Refresh", SimulatedRefresh),
     (table_writer, "EventPipeline", SimulatedPipeline),
     (keyed, "publish_changes", modelled.publish_changes),
@@ -258,10 +261,10 @@ REPLACEMENTS: tuple[tuple[Any, str, Any], ...] = (
 
 
 @contextmanager
-def replace_parts() -> Iterator[None]:
-    """Lets the runtime use the models of `REPLACEMENTS` until the block ends."""
+def replace_parts(*others: Replacement) -> Iterator[None]:
+    """Lets the runtime use the models of `REPLACEMENTS`, and `others`, until the block ends."""
     with ExitStack() as stack:
-        for owner, name, model in REPLACEMENTS:
+        for owner, name, model in (*REPLACEMENTS, *others):
             stack.enter_context(mock.patch.object(owner, name, model))
         yield
 

@@ -373,7 +373,19 @@ TIME = SimpleNamespace(
     perf_counter=read_monotonic,
     sleep=_sleep,
 )
-UUID = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=Current.tokens()))
+
+
+class Token:
+    """A random UUID, whose digits follow from the order of calls."""
+
+    def __init__(self) -> None:
+        self.hex = Current.tokens()
+
+    def __str__(self) -> str:
+        return self.hex
+
+
+UUID = SimpleNamespace(uuid4=Token)
 DATETIME = SimpleNamespace(
     datetime=Datetime,
     date=real_datetime.date,

@@ -7,15 +7,17 @@ and the join. One or two services ingest, refresh and maintain them; each is a p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
+from typing import Any, Literal
+
+from pyspark.errors import PySparkException
 
 from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.effects import EFFECTS, set_failpoint
-from arctic_runtime.errors import CatalogError
+from arctic_runtime.errors import ArcticError, CatalogError
 from arctic_runtime.ingest.formats.rows import build_rows_format
 from arctic_runtime.ingest.job.ingestion import Ingestion
 from arctic_runtime.ingest.job.reports import BatchReport
@@ -35,9 +37,10 @@ from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.service import Service, ServiceWork
 from arctic_runtime.service.warehouse import Warehouse
 from arctic_runtime.thresholds import Thresholds
+from tests.simulation.builds import SimulatedBranch, run_build
 from tests.simulation.faults import Faults, Kind, draw_number
 from tests.simulation.kernel import EPOCH, Kernel, Process
-from tests.simulation.lake import Catalog
+from tests.simulation.lake import Catalog, FileGone
 from tests.simulation.runtime import RESULT_COLUMNS, Pool, Reader
 from tests.simulation.source import CUSTOMERS, ORDERS, Source, Transport, draw_transactions
 from tests.simulation.spark import SparkRefused
@@ -62,7 +65,11 @@ RESULT_COLUMNS.update(
         OPEN: (Column("customer", "bigint"), Column("n", "bigint"), Column("paid", "bigint")),
     }
 )
-PYICEBERG_EFFECTS = ("service.", "namespace.")
+BuildKind = Literal["none", "at once", "in steps", "beside"]
+"""How builds run: not at all; alone, published in one transaction or in steps; or beside services that follow too."""
+
+BUILD_SHARES: Mapping[BuildKind, float] = {"at once": 0.12, "in steps": 0.08, "beside": 0.05}
+PYICEBERG_EFFECTS = ("service.", "namespace.", "build.")
 """Effects that go through pyiceberg, here to a server that knows no locks; all others go through Spark."""
 
 
@@ -135,8 +142,7 @@ class Project:
         return None
 
     def list_followed(self) -> Sequence[FollowedModel]:
-        models = [model for model in self._world.models if model.sql]
-        return [FollowedModel(model, model.table.name, frozenset(READS[model.table])) for model in models]
+        return [] if self._world.only_builds else self._world.list_followed()
 
     def refresh_model(self, task: Task) -> Done:
         return self._refresh(task)
@@ -232,8 +238,30 @@ class World:
         self.clocks: dict[str, float] = {}
         self._tokens = 0
         self._windows: dict[str, list[tuple[float, float]]] = {"away": [], "full": []}
+        self.jobs: dict[str, Process] = {}
+        self._actions: dict[str, Callable[[], None]] = {}
+        self.builds = self._draw_builds()
         self._build_models()
         Current.kernel, Current.tokens, Current.alive = self.kernel, self._next_token, self._is_alive
+
+    def _draw_builds(self) -> BuildKind:
+        left = draw_number(self.seed, "builds")
+        for kind, share in BUILD_SHARES.items():
+            if left < share:
+                # Catalogs that publish in steps have no views.
+                return "at once" if kind == "in steps" and self.plan.merge == "on_read" else kind
+            left -= share
+        return "none"
+
+    @property
+    def only_builds(self) -> bool:
+        """Whether models are made by builds alone, and services only ingest and maintain."""
+        return self.builds in ("at once", "in steps")
+
+    def list_followed(self) -> list[FollowedModel]:
+        """Lists the models of the project, each after those that it reads."""
+        models = [model for model in self.models if model.sql]
+        return [FollowedModel(model, model.table.name, frozenset(READS[model.table])) for model in models]
 
     def _build_models(self) -> None:
         plan = self.plan
@@ -302,8 +330,7 @@ class World:
     # Processes
 
     def start(self) -> None:
-        for number in range(self.plan.services):
-            self.start_service(number)
+        self.start_processes()
         god = Process("fate", "nowhere", 0, EPOCH)
         for index, (at, number) in enumerate(self.plan.kills):
             self._schedule(god, f"kill {index}", at, lambda number=number: self.kill_service(number))
@@ -329,6 +356,36 @@ class World:
         kinds: dict[str, Kind] = {"pause": "pause", "jump": "clock jump", "kill": "crash before"}
         self.faults.injected[place] = kinds[place.split(maxsplit=1)[0]]
         self.kernel.start(process, perform, place)
+
+    def start_processes(self) -> None:
+        for number in range(self.plan.services):
+            self.start_service(number)
+        if self.builds != "none":
+            self.start_job("builds", self._repeat_builds)
+
+    def start_job(self, name: str, action: Callable[[Process], None]) -> None:
+        """Starts a process that runs a command again and again, and is started again after it died."""
+        self.hosts[name] += 1
+        process = Process(f"{name}.{self.hosts[name]}", name, self.hosts[name], self.kernel.now)
+        self.jobs[name] = process
+        self._actions[process.name] = lambda: self.start_job(name, action)
+        self.kernel.start(process, lambda: action(process), "main")
+
+    def _repeat_builds(self, process: Process) -> None:
+        poll = self.plan.poll_seconds
+        while True:
+            self.kernel.sleep(poll * (0.2 + draw_number(self.seed, "build", self.kernel.steps)))
+            branch = SimulatedBranch(self.profile, self.lake, self._look, in_steps=self.builds == "in steps")
+            try:
+                published = run_build(branch, self.list_followed(), READERS)
+            except (ArcticError, PySparkException, FileGone) as error:
+                self.note(f"{process.name}: build failed: {str(error).splitlines()[0]}")
+                self.counts["builds failed"] += 1
+            else:
+                self.counts["builds"] += 1
+                if published:
+                    self.counts["builds published"] += 1
+                    self.note(f"{process.name}: build published {published}")
 
     def start_service(self, number: int) -> None:
         host = f"host{number}"
@@ -369,11 +426,14 @@ class World:
             self.note(f"{process.name if process else ''}: {report.followed.name} {report.status}{mode}{text}")
 
     def _restart_later(self, number: int) -> None:
+        self._start_later(lambda: self.start_service(number))
+
+    def _start_later(self, start: Callable[[], None]) -> None:
         supervisor = Process("supervisor", "nowhere", 0, self.kernel.now)
 
         def restart() -> None:
             self.kernel.sleep(self.faults.delay("restart", self.kernel.steps) * 10)
-            self.start_service(number)
+            start()
 
         self.kernel.start(supervisor, restart, "restart")
 
@@ -389,6 +449,10 @@ class World:
     def _die(self, process: Process) -> None:
         self.note(f"{process.name} dies")
         self.counts["deaths"] += 1
+        if process in self.jobs.values():
+            self._start_later(self._actions.pop(process.name))
+            self.kernel.kill(process)
+            return
         number = next(number for number, own in self.services.items() if own is process)
         self.live.pop(number, None)
         self._restart_later(number)
@@ -420,7 +484,7 @@ class World:
         process = get_process()
         if process is None:
             return action()
-        if process not in self.services.values():
+        if not self._is_watched(process):
             return action()
         number = self.faults.count(name)
         self.counts["effects"] += 1
@@ -451,6 +515,10 @@ class World:
         self.kernel.sleep(self.faults.delay(name, number, "after") / 10)
         return result
 
+    def _is_watched(self, process: Process) -> bool:
+        """Whether faults may strike a process."""
+        return process in self.services.values() or process in self.jobs.values()
+
     def _broken(self, name: str, message: str) -> Exception:
         if name.startswith(PYICEBERG_EFFECTS):
             return CatalogError(f"catalog lake: {EFFECTS[name].does} {message}")
@@ -464,7 +532,7 @@ class World:
     def _look(self, what: str) -> None:
         """Comes before each read of the catalog by a service."""
         process = get_process()
-        if process is None or process not in self.services.values():
+        if process is None or not self._is_watched(process):
             return
         if self._is_in("away"):
             raise CatalogError(f"catalog lake: {what}: Connection refused")
