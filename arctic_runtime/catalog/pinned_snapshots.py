@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from arctic_runtime.model.names import TableName
@@ -22,7 +22,13 @@ class PinnedSnapshots:
 
     time: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
+    versions: Mapping[str, Version] = field(default_factory=dict)
+    """Versions that tables are pinned at, by full name, when they are observed; others are pinned at the newest one."""
+
     _states: dict[str, SourceState] = field(default_factory=dict)
+    _rerun: set[str] = field(default_factory=set)
+    """Tables that were brought up to date since, which count with their new versions."""
+
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get_first(self, name: TableName, observe: Callable[[], SourceState | None]) -> SourceState | None:
@@ -35,6 +41,9 @@ class PinnedSnapshots:
         if known_state is not None:
             return known_state
         state = observe()
+        pinned = None if str(name) in self._rerun else self.versions.get(str(name))
+        if state is not None and pinned is not None and pinned.table == state.version.table:
+            state = replace(state, version=min(state.version, pinned, key=lambda version: version.sequence))
         with self._lock:
             return self._states.setdefault(str(name), state) if state is not None else None
 
@@ -48,7 +57,12 @@ class PinnedSnapshots:
         with self._lock:
             return {name: state.version for name, state in self._states.items()}
 
+    def observe_again(self) -> PinnedSnapshots:
+        """Returns pins at the same versions, whose states are observed anew, since snapshots or files were replaced."""
+        return PinnedSnapshots(self.time, {**self.versions, **self.list_versions()})
+
     def invalidate_table(self, name: TableName) -> None:
         """Removes the stored state of a table after its own run, so that its next reader observes the new state."""
         with self._lock:
             self._states.pop(str(name), None)
+            self._rerun.add(str(name))

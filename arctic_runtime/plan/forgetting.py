@@ -44,10 +44,13 @@ def list_downstream_tables(root: TableName, reads: Reads) -> tuple[TableName, ..
 def split_outdated_snapshots(table: Snapshots, cut: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Splits the snapshots with a sequence number below `cut` into removable ones and those that a tag or branch keeps.
 
-    Returns the snapshot ids of the removable snapshots, and those of the kept ones.
+    Those of other branches than main count as older whatever their number is: an attempt that began before the cut and
+    committed to its branch after it has the old files. Returns the ids of the removable snapshots, and those of the
+    kept ones.
     """
     protected = table.held | {*table.view_tags.values(), *table.cut_tags.values()}
-    older = [snapshot.id for snapshot in (*table.lineage, *table.others) if snapshot.sequence < cut]
+    older = [snapshot.id for snapshot in table.lineage if snapshot.sequence < cut]
+    older += [snapshot.id for snapshot in table.others]
     return tuple(snapshot for snapshot in older if snapshot not in protected), tuple(
         snapshot for snapshot in older if snapshot in protected
     )
@@ -57,13 +60,16 @@ def find_needed_sequence(table: Snapshots, state: TableState) -> int:
     """Lowest sequence number of the snapshots of `table`, one of a model's tables, that the model itself needs.
 
     Consumers of the model don't count. The first needed snapshot of a change table is that of the newest run that
-    loaded data. Of a base table, it is the newest snapshot with a merged version, or the one that the view reads if
+    loaded data, or the version up to which the base is merged if that is older, from which a view that is made now
+    reads. Of a base table, it is the newest snapshot with a merged version, or the one that the view reads if
     that is older. Of a table of aggregate state, it is that of the newest run; of any other table, it is the newest.
     """
     newest = table.lineage[-1].sequence if table.lineage else 0
     pinned = {state.view.base_snapshot} if state.view else set()
     last = find_last_load(state.changes)
-    wanted = {last.version.snapshot if last else None, state.aggregate_state, *pinned}
+    start = state.base.merged if state.base is not None else None
+    runs = {known.snapshot if known else None for known in (last.version if last else None, start)}
+    wanted = {*runs, state.aggregate_state, *pinned}
     merged = [snapshot.sequence for snapshot in table.lineage if snapshot.merged is not None]
     return min([newest, *merged[-1:], *(snapshot.sequence for snapshot in table.lineage if snapshot.id in wanted)])
 

@@ -39,6 +39,14 @@ def plan_savepoint(
 def plan_savepoint_drop(model: Model, name: str, known: Sequence[Savepoint]) -> tuple[SetTag, ...]:
     """Plans to drop the tags of the savepoint `name`; raises ConfigError if there is no such savepoint."""
     find_savepoint(model, name, known)
+    return drop_savepoint_tags(model, name)
+
+
+def drop_savepoint_tags(model: Model, name: str) -> tuple[SetTag, ...]:
+    """Returns the steps that drop the tags of the savepoint `name`; it is no error if a table does not have it.
+
+    The change table comes last, as its tag is the one that is listed.
+    """
     return SetTag(model.base, name, None), SetTag(model.table.changes, name, None)
 
 

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.ivm.frontend.reads import find_reads
 from arctic_runtime.model.names import TableName, format_changes_view, list_changes_read
@@ -44,6 +45,7 @@ class DownstreamTables:
         self.reader = reader
         self.spark = spark
         self._now = now
+        self._pins = PinnedSnapshots()
         known = {model.table: model for model in models if not model.is_landing}
         self._known: Mapping[TableName, Model] = {**known, root.table: root}
         self._reads = {table: self._list_tables_read(model) for table, model in self._known.items()}
@@ -66,9 +68,17 @@ class DownstreamTables:
     def observe_upstreams(self, model: Model) -> Upstreams:
         return RefreshPlanner(model, self.reader).observe_upstreams()
 
+    def begin_round(self) -> None:
+        """Lets the refreshes that follow read the newest versions of all sources, and all of them the same ones."""
+        self._pins = PinnedSnapshots()
+
+    def continue_round(self) -> None:
+        """Lets the refreshes that follow read the same versions as those before, of tables whose files have changed."""
+        self._pins = self._pins.observe_again()
+
     def open_refresh(self, model: Model, skipped: Mapping[TableName, ForgottenRows] | None = None) -> Refresh:
         """Returns a run of `model` that does not read the `skipped` rows of its upstreams; None skips nothing."""
-        return Refresh.from_model(model, self.reader, self.spark, narrowed=list_skips(skipped or {}))
+        return Refresh.from_model(model, self.reader, self.spark, narrowed=list_skips(skipped or {}), pins=self._pins)
 
     def reads_rows_of(self, model: Model, table: TableName) -> bool:
         return table in self._reads[model.table]

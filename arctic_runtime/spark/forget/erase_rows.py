@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.observation.manifests import has_removed_entries
-from arctic_runtime.catalog.observation.tables import observe_savepoints, observe_snapshots
+from arctic_runtime.catalog.observation.tables import observe_snapshots
 from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import ACTION, BEFORE, strip_change_columns
@@ -28,7 +28,7 @@ from arctic_runtime.model.step import AppendChanges, DropBranches, SetProperties
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.forgetting import find_needed_sequence, split_outdated_snapshots
 from arctic_runtime.plan.maintenance.changelog_compaction import select_ages_to_keep
-from arctic_runtime.plan.maintenance.savepoint import plan_savepoint_drop
+from arctic_runtime.plan.maintenance.savepoint import drop_savepoint_tags
 from arctic_runtime.spark.changes.diff import build_struct, diff_states
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.statement import quote_name
@@ -224,7 +224,8 @@ def _republish_once(session: TableSession, keys: DataFrame) -> PurgeableChanges:
         others, _ = collect_lookup_keys(session, state, keys.join(there, list(keys.columns), "left_anti"))
         return build_purgeable_without_rows(session, state, others, changes.commits[-1].version.sequence)
     publish_forgotten(session, state, partial(_build_republished_changes, session, state, lookups))
-    now, _ = require_built(session.observe_state(), session.model.table)
+    # Models below read the version that the base or the view shows, and must read this commit before rows are purged.
+    now, _ = require_built(session.reconcile_until_done(session.observe_state()), session.model.table)
     commit = _find_next_commit(now, changes)
     return PurgeableChanges(lookups, commit.version.sequence, Age(commit.version.sequence, commit.at_ms), has_rows=True)
 
@@ -308,8 +309,7 @@ def _drop_old_state(session: TableSession, state: TableState) -> None:
 
 
 def drop_savepoints(session: TableSession, names: tuple[str, ...]) -> None:
-    """Drops the savepoints with these names."""
-    known = observe_savepoints(session.reader, session.model)
-    tags: list[SetTag] = [tag for savepoint in names for tag in plan_savepoint_drop(session.model, savepoint, known)]
+    """Drops the savepoints with these names from the tables that have them."""
+    tags: list[SetTag] = [tag for savepoint in names for tag in drop_savepoint_tags(session.model, savepoint)]
     for tag in tags:
         perform_step(tag, session.build_context(TableState()))

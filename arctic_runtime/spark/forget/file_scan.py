@@ -15,7 +15,6 @@ from arctic_runtime.effects import perform_effect
 from arctic_runtime.model.forgetting import TableToForget
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import FORGOTTEN
-from arctic_runtime.model.savepoint import Savepoint
 from arctic_runtime.model.state import ChangeTableState, TableState, require_built
 from arctic_runtime.plan.forgetting import find_forgotten_sequence, split_outdated_snapshots
 from arctic_runtime.spark.tables.rows.frames import COMMIT_ORDER, Keys, read_table
@@ -172,20 +171,22 @@ def plan_table(session: TableSession, keys: DataFrame) -> TableToForget:
 
 
 def list_holding_savepoints(session: TableSession, keys: DataFrame) -> tuple[str, ...]:
-    """Returns the names of savepoints whose files contain rows of `keys`, including rows marked as deleted."""
+    """Returns the names of savepoints whose files contain rows of `keys`, including rows marked as deleted.
+
+    A build that died after its publication may have set its cut in the base table alone; such cuts are included.
+    """
     model, arrow = session.model, keys.toArrow()
-    names = []
-    for savepoint in observe_savepoints(session.reader, model):
-        if _has_rows(session, savepoint, arrow):
-            names.append(savepoint.name)
-    return tuple(names)
+    base = observe_snapshots(session.reader, model.base)
+    savepoints = [savepoint.name for savepoint in observe_savepoints(session.reader, model)]
+    names = dict.fromkeys([*savepoints, *sorted(base.cut_tags if base is not None else ())])
+    return tuple(name for name in names if _has_rows(session, name, arrow))
 
 
-def _has_rows(session: TableSession, savepoint: Savepoint, keys: object) -> bool:
+def _has_rows(session: TableSession, savepoint: str, keys: object) -> bool:
     model = session.model
     for table in (model.table.changes, model.base):
         files = DiskFiles(session.reader, table, model.config.entity_key)
-        snapshot = files.find_tagged_snapshot(savepoint.name)
+        snapshot = files.find_tagged_snapshot(savepoint)
         paths = files.list_snapshot_files(snapshot) if snapshot is not None else {}
         if any(files.count_rows_under(path, keys) for path in paths):
             return True

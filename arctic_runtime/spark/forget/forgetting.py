@@ -94,6 +94,7 @@ class Forgetting:
             for model in self._tables.keyed
             if model.table in keys_by_table
         ]
+        self._tables.begin_round()
         for model in self._tables.below:
             self._refresh_model(model)
         checked = tuple(
@@ -118,6 +119,7 @@ class Forgetting:
 
     def _refresh_tables(self) -> None:
         """Refreshes all tables; upstream rows that an earlier attempt has begun to forget are not read again."""
+        self._tables.begin_round()
         earlier = {table: ForgottenRows(keys) for table, keys in self._search.read_earlier_keys().items()}
         above = [self.root] if self.root.config.input == "state" else []
         for model in (*above, *self._tables.below):
@@ -199,6 +201,7 @@ class Forgetting:
         purgeable: dict[TableName, PurgeableChanges] = {}
         if self.root.table in keys_by_table:
             purgeable[self.root.table] = self._erase_keys(keys_by_table[self.root.table])
+        self._tables.begin_round()
         for model in self._tables.below:
             self._search.add_produced_keys(model, purgeable, keys_by_table)
             forgotten = {
@@ -264,6 +267,7 @@ class Forgetting:
     def _purge_table(self, model: Model, keys: DataFrame, purgeable: PurgeableChanges) -> TableForgotten:
         if model.table != self.root.table:
             # Upstreams were purged. A run after that would leave an older aggregate state behind, so it is done now.
+            self._tables.continue_round()
             self._refresh_model(model)
         self.tell(f"{model.table}: rewrite the files that hold rows")
         return purge_files(self._tables.open_session(model.table), purgeable, keys.count())

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_runtime.catalog.observation.tables import observe_source
+from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import CommitConflict, SourceError
@@ -108,9 +109,10 @@ class Refresh:
         spark: Callable[[], SparkSession],
         request: Request | None = None,
         narrowed: Narrowed | None = None,
+        pins: PinnedSnapshots | None = None,
     ) -> Refresh:
-        """Creates a run of `model`, which plans for `request`."""
-        return cls(RefreshPlanner(model, reader, request), spark, narrowed)
+        """Creates a run of `model`, which plans for `request`, and reads upstreams at the versions of `pins`."""
+        return cls(RefreshPlanner(model, reader, request, pins=pins), spark, narrowed)
 
     @property
     def model(self) -> Model:

@@ -12,7 +12,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.files.expiry import Snapshot, Snapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import MODE, REASON, RUN
-from arctic_runtime.model.state import ChangeTableState, Commit, TableState, ViewState
+from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, TableState, ViewState
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.forgetting import (
     find_forgotten_sequence,
@@ -62,6 +62,24 @@ def test_all_snapshots_go_but_the_one_that_counts_and_those_that_somebody_holds(
     kept = Snapshots(table("m"), lineage, (Snapshot(9, 2, 2),), frozenset({2}), {"arctic_view_3": 3})
     assert split_outdated_snapshots(kept, 4) == ((1, 9), (2, 3))
     assert split_outdated_snapshots(kept, 3) == ((1, 9), (2,))
+
+
+def test_an_attempt_that_committed_to_its_branch_after_the_forgetting_has_the_old_files_and_goes() -> None:
+    lineage = tuple(Snapshot(number, number, number) for number in (1, 2, 3))
+    dead, running = Snapshot(8, 4, 4), Snapshot(9, 5, 5)
+    kept = Snapshots(table("m"), lineage, (dead, running), frozenset({9}))
+    assert split_outdated_snapshots(kept, 3) == ((1, 2, 8), (9,))
+
+
+def test_the_version_that_the_base_is_merged_to_is_needed_although_a_newer_run_changed_no_row() -> None:
+    commits = tuple(
+        Commit(Version("u", number, number), number - 1, "append", 0, 0, {RUN: "a", MODE: "full"}, number)
+        for number in (3, 4)
+    )
+    log = Snapshots(table("m__changes"), tuple(Snapshot(number, number, number) for number in (1, 2, 3, 4)))
+    base = BaseState("b", (), 11, Version("u", 3, 3), 0, {})
+    assert find_needed_sequence(log, TableState(ChangeTableState("u", (), commits, {}), base)) == 3
+    assert find_needed_sequence(log, TableState(ChangeTableState("u", (), commits, {}))) == 4
 
 
 def test_what_tells_the_newest_run_and_what_a_base_is_merged_to_is_needed() -> None:
