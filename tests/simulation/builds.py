@@ -244,7 +244,7 @@ def run_build(branch: SimulatedBranch, models: Sequence[FollowedModel], readers:
         except CommitConflict:
             branch.remove_branch()
             raise
-    branch.tag_tables([followed.table for followed in models], cut if changes else "")
+    branch.tag_tables([table for one in models for table in one.model.relations], cut if changes else "")
     branch.remove_branch()
     main = Reader(branch.origin.profile, branch.origin.lake, branch.origin._look)  # type: ignore[attr-defined]
     for followed in models if changes else ():

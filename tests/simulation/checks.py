@@ -18,11 +18,12 @@ from arctic_runtime.plan.freshness import FreshnessPlan
 from tests.simulation.lake import Catalog, Metadata, Pointers, Snapshot
 from tests.simulation.rows import Rows, Unreadable, read_as_readers
 from tests.simulation.runtime import Reader
-from tests.simulation.source import CUSTOMERS, ORDERS
+from tests.simulation.source import CUSTOMERS, FORGOTTEN_AMOUNT, FORGOTTEN_KEY, ORDERS
 from tests.simulation.world import INGESTED, ODS_CUSTOMERS, ODS_ORDERS, OPEN, PAID, READS, REGIONS, World
 
 SOURCE_TABLES = {table: name for name, table in INGESTED.items()}
 ALL = (*INGESTED.values(), *READS)
+SCHEMAS = frozenset(table.schema for table in ALL)
 SERVICE = ("ods", "arctic__service")
 
 
@@ -79,10 +80,11 @@ class Checks:
     false_claims: int = 0
     looks: int = 0
     _truths: dict[tuple[str, int], Truth] = field(default_factory=dict)
-    _states: dict[tuple[TableName, int, int], Rows] = field(default_factory=dict)
+    _states: dict[tuple[TableName, int, int, bool], Rows] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.reader = Reader(self.world.profile, self.world.lake, lambda _: None)
+        self.world.on_forgotten = self.check_forgotten
 
     def report(self, text: str) -> None:
         self.world.note(f"VIOLATION: {text}")
@@ -102,7 +104,17 @@ class Checks:
                 shown[table] = truth
         if self.world.builds == "at once":
             self._check_together(shown)
+        if self.world.is_forgotten:
+            self._check_heads(pointers)
         self._check_claims(shown)
+
+    def _check_heads(self, pointers: Pointers) -> None:
+        """No newest version of a table has a file with a forgotten value."""
+        for pointer in pointers.values():
+            if isinstance(pointer.what, Metadata) and pointer.what.name[0] in SCHEMAS:
+                head = pointer.what.find(pointer.what.current_snapshot_id)
+                for path in head.files if head is not None else ():
+                    self._check_forgotten_file(path)
 
     def _check_together(self, shown: Mapping[TableName, Truth]) -> None:
         """All models that builds publish at once show one state of the sources, and either all or none are there."""
@@ -135,7 +147,9 @@ class Checks:
         try:
             seen = read_as_readers(lake, pointers, table.schema, table.name)
         except Unreadable as error:
-            self.report(f"a reader could not read {error}")
+            # A forgetting expires at once what a slow process may set the view back to, until it looks again.
+            if not (self.world.begun_forgetting and self._is_set_back(table)):
+                self.report(f"a reader could not read {error}")
             return None
         if seen is None:
             return None
@@ -163,23 +177,26 @@ class Checks:
             for name in INGESTED
         }
         return any(
-            self._compute_state(table, orders, customers) == rows
+            self._compute_state(table, orders, customers, erased) == rows
+            for erased in ((False, True) if self.world.forgets else (False,))
             for orders in reversed(choices[ORDERS])
             for customers in reversed(choices[CUSTOMERS])
         )
 
-    def _compute_state(self, table: TableName, orders: int, customers: int) -> Rows:
-        known = self._states.get((table, orders, customers))
+    def _compute_state(self, table: TableName, orders: int, customers: int, erased: bool = False) -> Rows:
+        """Computes a table after a transaction of each source table; without the forgotten order if it is `erased`."""
+        known = self._states.get((table, orders, customers, erased))
         if known is None:
             source = self.world.source
             if table in SOURCE_TABLES:
                 name = SOURCE_TABLES[table]
                 known = source.rows_after(name, {ORDERS: orders, CUSTOMERS: customers}[name])
+                known = drop_forgotten(known) if erased and name == ORDERS else known
             else:
                 known = RESULTS[table](
-                    {upstream: self._compute_state(upstream, orders, customers) for upstream in READS[table]}
+                    {upstream: self._compute_state(upstream, orders, customers, erased) for upstream in READS[table]}
                 )
-            self._states[table, orders, customers] = known
+            self._states[table, orders, customers, erased] = known
         return known
 
     def find_truth(self, table: TableName, uuid: str, sequence: int) -> Truth:
@@ -194,10 +211,10 @@ class Checks:
         if table in SOURCE_TABLES:
             name = SOURCE_TABLES[table]
             number = int(run.position or 0) if run else 0
-            return Truth(
-                self.world.source.rows_after(name, number),
-                {name: frozenset([self.world.source.find_same(name, number)])},
-            )
+            rows = self.world.source.rows_after(name, number)
+            if self._is_erased(table, uuid, sequence):
+                rows = drop_forgotten(rows)
+            return Truth(rows, {name: frozenset([self.world.source.find_same(name, number)])})
         if run is None or run.offsets is None:
             return Truth({}, {})
         truths = {
@@ -212,16 +229,46 @@ class Checks:
         is_followed = run.mode == "incremental" and all(truth.is_followed for truth in truths.values())
         return Truth(rows, positions, is_followed)
 
-    def _find_run(self, uuid: str, sequence: int) -> RunSummary | None:
-        """The run that a version of a change table follows from: the newest on the way to it."""
+    def _is_erased(self, table: TableName, uuid: str, sequence: int) -> bool:
+        """Whether the order that is forgotten was deleted from a version of its table by the forgetting."""
+        return table == ODS_ORDERS and any(
+            RunSummary.decode(one.summary.additional_properties).reason == "FORGOTTEN"
+            for one in self._walk(uuid, sequence)
+        )
+
+    def _walk(self, uuid: str, sequence: int) -> Iterator[Snapshot]:
+        """Yields a version of a change table, and all before it."""
         at: Snapshot | None = self.world.lake.made[uuid, sequence]
         by_id = {one.snapshot_id: one for (own, _), one in self.world.lake.made.items() if own == uuid}
         while at is not None:
-            run = RunSummary.decode(at.summary.additional_properties)
-            if run.run is not None:
-                return run
+            yield at
             at = by_id.get(at.parent_snapshot_id or -1)
-        return None
+
+    def check_forgotten(self) -> None:
+        """No snapshot has a file with a forgotten value, and so no reader and no reader of changes sees one."""
+        for pointer in self.world.lake.pointers.values():
+            if isinstance(pointer.what, Metadata) and pointer.what.name[0] in SCHEMAS:
+                for one in pointer.what.snapshots:
+                    for path in one.files:
+                        self._check_forgotten_file(path)
+
+    def check_forgotten_files(self) -> None:
+        """No file at all has a forgotten value."""
+        for path in sorted(self.world.lake.files):
+            if path.split(".")[0] in SCHEMAS:
+                self._check_forgotten_file(path)
+
+    def _check_forgotten_file(self, path: str) -> None:
+        file = self.world.lake.files.get(path)
+        for row in file.rows if file is not None else ():
+            if any(map(is_forgotten, [row, *row])):
+                self.report(f"{path} holds a forgotten value: {row}")
+                return
+
+    def _find_run(self, uuid: str, sequence: int) -> RunSummary | None:
+        """The run that a version of a change table follows from: the newest on the way to it."""
+        runs = (RunSummary.decode(one.summary.additional_properties) for one in self._walk(uuid, sequence))
+        return next((run for run in runs if run.run is not None), None)
 
     def _check_claims(self, shown: Mapping[TableName, Truth]) -> None:
         now = datetime.fromtimestamp(self.world.kernel.now, timezone.utc)
@@ -339,6 +386,17 @@ class Checks:
         for pointer in self.world.lake.pointers.values():
             if isinstance(pointer.what, Metadata):
                 yield from (path for one in pointer.what.snapshots for path in one.files)
+
+
+def drop_forgotten(rows: Rows) -> Rows:
+    return {key: row for key, row in rows.items() if key != (FORGOTTEN_KEY,)}
+
+
+def is_forgotten(value: object) -> bool:
+    """Whether a row, or a value in one, is one that was to be forgotten, or a sum with it."""
+    if isinstance(value, tuple):
+        return value[:1] == (FORGOTTEN_KEY,) or any(map(is_forgotten, value))
+    return isinstance(value, int) and value >= FORGOTTEN_AMOUNT
 
 
 def describe(truth: Truth) -> str:

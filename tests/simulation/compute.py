@@ -17,7 +17,7 @@ from arctic_runtime.ivm.strategies.pairs import Pairs
 from arctic_runtime.model.columns import Column, strip_change_columns
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.version import Window
+from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.refresh.decide import Decision
 from arctic_runtime.plan.refresh.increment import Increment, drop_aggregate_state
 from tests.simulation.lake import Catalog, Row
@@ -32,6 +32,7 @@ class Engine:
 
     def __init__(self) -> None:
         self._con = connect()
+        self._con.execute("set threads = 1")
         for schema in ("ods", "dwd", "dws"):
             self._con.execute(f"create schema lake.{schema}")
 
@@ -44,7 +45,7 @@ class Engine:
     def _compute_all(self, lake: Catalog, model: Model, windows: Mapping[str, Window]) -> Rows:
         for name, window in windows.items():
             table = TableName(*name.split("."))
-            columns, rows = _read_at(lake, table, window.end.sequence)
+            columns, rows = _read_at(lake, table, window.end)
             self._load(f'lake."{table.schema}"."{table.name}"', columns, rows.values())
         return {row[:1]: row for row in self._fetch(_translate(model.sql))}
 
@@ -100,12 +101,37 @@ class Engine:
         rows = [tuple(row[place] for place in places) for row in self._fetch(_render(new))]
         return diff_rows({key: row for key, row in old.items() if key in keys}, {row[:1]: row for row in rows})
 
+    def list_touched(
+        self, lake: Catalog, tree: Node, key: Sequence[str], forgotten: Mapping[TableName, set[Row]], ever: bool
+    ) -> set[Row]:
+        """Computes the keys of rows that depend on rows with `forgotten` keys, now or in the past.
+
+        Sources without such keys have their current rows, or with `ever` all that they ever had.
+        """
+        for source, image in sorted({(scan.source, scan.image) for scan in list_scans(tree)}):
+            columns, new = _read_at(lake, source, None)
+            past = list_images(lake, source)
+            keys = forgotten.get(source)
+            images = [row for row in past if keys is not None and row[:1] in keys]
+            view = f'"{name_input(source, image)}"'
+            if keys is None and ever:
+                self._load(view, columns, past)
+            elif image in ("new", "old") or keys is None:
+                self._load(view, columns, new.values())
+            elif image == "either":
+                self._load(view, columns, [*new.values(), *images])
+            else:
+                signed = [(*row, sign) for row in images for sign in (1, -1)]
+                self._load(view, (*columns, Column(MULTIPLICITY, "bigint")), signed)
+        names = list_columns(tree)
+        return {tuple(row[names.index(part)] for part in key) for row in self._fetch(_render(tree))}
+
     def _load_images(self, lake: Catalog, trees: Iterable[Node], windows: Mapping[str, Window]) -> None:
         read = {(scan.source, scan.image) for tree in trees for scan in list_scans(tree)}
         for source in sorted({source for source, _ in read}):
             window = windows[str(source)]
-            columns, new = _read_at(lake, source, window.end.sequence)
-            _, old = _read_at(lake, source, window.start.sequence if window.start else 0)
+            columns, new = _read_at(lake, source, window.end)
+            _, old = _read_at(lake, source, window.start) if window.start else (columns, {})
             gone = [row for key, row in old.items() if new.get(key) != row]
             came = [row for key, row in new.items() if old.get(key) != row]
             for image in sorted(image for name, image in read if name == source):
@@ -136,19 +162,38 @@ class Engine:
         self._load(view, (*columns, *before, *flags), pairs)
 
     def _load(self, name: str, columns: Sequence[Column], rows: Iterable[Row]) -> None:
-        fields = ", ".join(f'"{column.name}" {_TYPES.get(column.type, column.type)}' for column in columns)
-        self._con.execute(f"create or replace table {name} ({fields})")
+        kinds = [_TYPES.get(column.type, column.type) for column in columns]
+        fields = ", ".join(
+            f'cast(c{place} as {kind}) as "{column.name}"'
+            for place, (column, kind) in enumerate(zip(columns, kinds, strict=True))
+        )
         values = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
-        if values:
-            self._con.execute(f"insert into {name} values {values}")
+        source = f"(values {values})" if values else f"(select {', '.join('null' for _ in kinds)} limit 0)"
+        names = ", ".join(f"c{place}" for place in range(len(kinds)))
+        self._con.execute(f"create or replace table {name} as select {fields} from {source} as v({names})")
 
     def _fetch(self, sql: str) -> list[Row]:
         return [tuple(map(_plain, row)) for row in self._con.execute(sql).fetchall()]
 
 
-def _read_at(lake: Catalog, table: TableName, sequence: int) -> tuple[tuple[Column, ...], Rows]:
+def _read_at(lake: Catalog, table: TableName, version: Version | None) -> tuple[tuple[Column, ...], Rows]:
+    """Reads a table at a version: from the files of its snapshot, if that is kept, and else from the newest ones.
+
+    So change rows that were purged since are read as long as the snapshots are kept. None is the newest version.
+    """
     metadata = lake.get_table((table.schema, table.changes.name))
-    return strip_change_columns(metadata.columns), fold_until(lake, metadata, sequence)
+    until = 2**62 if version is None else version.sequence
+    kept = None if version is None else metadata.find(version.snapshot)
+    rows = fold_until(lake, metadata, until, None if kept is None else kept.snapshot_id)
+    return strip_change_columns(metadata.columns), rows
+
+
+def list_images(lake: Catalog, table: TableName) -> list[Row]:
+    """Lists all rows that a table ever had, as far as its change rows are kept."""
+    metadata = lake.get_table((table.schema, table.changes.name))
+    head = metadata.find(metadata.current_snapshot_id)
+    changes = [row for _, _, row in lake.list_rows(head)] if head is not None else []
+    return list(dict.fromkeys(row for _, after, before in changes for row in (after, before) if row is not None))
 
 
 def _find_outputs(increment: Increment, names: Sequence[str], is_before: bool = False) -> list[int]:

@@ -104,6 +104,8 @@ class Snapshot:
     summary: Summary
     files: tuple[str, ...]
     schema_id: int = 0
+    deleted: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """The places of the rows of each file that a deletion vector marks as deleted."""
 
 
 @dataclass(frozen=True)
@@ -225,6 +227,14 @@ class Catalog:
                 raise FileGone(path)
             yield self.files[path]
 
+    def list_rows(self, snapshot: Snapshot) -> Iterator[tuple[int, int, Any]]:
+        """Yields the rows of a snapshot, each with the number of the commit that added it and its place in its file."""
+        for file in self.read_files(snapshot.files):
+            deleted = snapshot.deleted.get(file.path, frozenset())
+            for place, row in enumerate(file.rows):
+                if place not in deleted:
+                    yield file.sequences[place] if file.sequences else file.sequence, place, row
+
     def delete_file(self, path: str) -> None:
         if self.files.pop(path, None) is None:
             raise FileNotFoundError(path)
@@ -303,13 +313,17 @@ class Catalog:
         summary: Mapping[str, str],
         removed: frozenset[str] = frozenset(),
         expected: int | None = None,
+        deleted: Mapping[str, frozenset[int]] = {},
     ) -> None:
-        """Commits files to a branch; with `expected`, only if the branch is at that snapshot."""
+        """Commits files to a branch; with `expected`, only if the branch is at that snapshot.
+
+        `deleted` has the places of further rows of its files that are deleted.
+        """
         table = self.get_table(name)
         tip = table.refs.get(branch, table.refs.get("main"))
         if expected is not None and (tip is None or tip.snapshot_id != expected):
             raise Refused("org.apache.iceberg.exceptions.ValidationException", "Found conflicting files")
-        self.put(self._add_snapshot(table, branch, operation, added, summary, removed))
+        self.put(self._add_snapshot(table, branch, operation, added, summary, removed, deleted))
 
     def _add_snapshot(
         self,
@@ -319,6 +333,7 @@ class Catalog:
         added: tuple[str, ...],
         summary: Mapping[str, str],
         removed: frozenset[str],
+        deleted: Mapping[str, frozenset[int]] = {},
     ) -> Metadata:
         tip = table.refs.get(branch, table.refs.get("main"))
         parent = table.find(tip.snapshot_id) if tip else None
@@ -328,10 +343,15 @@ class Catalog:
                 self.files[path] = replace(self.files[path], sequence=sequence)
         files = tuple(path for path in (parent.files if parent else ()) if path not in removed) + added
         rows = sum(len(self.files[path].rows) for path in added)
+        known = parent.deleted if parent else {}
+        gone = {
+            path: places for path in files if (places := known.get(path, frozenset()) | deleted.get(path, frozenset()))
+        }
+        left = sum(len(file.rows) for file in self.read_files(files)) - sum(map(len, gone.values()))
         numbers = {
             "added-records": str(rows),
             "added-files-size": str(len(added) * FILE_BYTES),
-            "total-records": str(sum(len(file.rows) for file in self.read_files(files))),
+            "total-records": str(left),
             "total-files-size": str(len(files) * FILE_BYTES),
         }
         made = Snapshot(
@@ -341,10 +361,26 @@ class Catalog:
             round(self._clock() * 1000),
             Summary(operation, {**numbers, **summary}),
             files,
+            deleted=gone,
         )
         self.made[table.table_uuid, sequence] = made
         refs = {**table.refs, branch: Ref(made.snapshot_id, "branch")}
         return replace(table, snapshots=(*table.snapshots, made), refs=refs, last_sequence=sequence)
+
+    def replace_table(self, name: Name, properties: Mapping[str, str], rows: Iterable[Any]) -> None:
+        """Creates a table with these rows, or replaces its rows."""
+        table = self.find_table(name) or Metadata(name, f"uuid-{self.count()}", (), dict(properties))
+        head = table.find(table.current_snapshot_id)
+        gone = frozenset(head.files if head is not None else ())
+        self.put(self._add_snapshot(table, "main", "overwrite", (self.write_file(name, rows),), {}, gone))
+
+    def drop_table(self, name: Name) -> None:
+        """Drops a table with its files, if it exists."""
+        table = self.find_table(name)
+        if table is not None:
+            del self.pointers[name]
+            for path in {path for one in table.snapshots for path in one.files}:
+                self.files.pop(path, None)
 
     def set_properties(self, name: Name, values: Mapping[str, str]) -> None:
         table = self.get_table(name)

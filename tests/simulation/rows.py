@@ -48,25 +48,20 @@ def read_changes(catalog: Catalog, table: Metadata, snapshot: int, after: int, u
     """Reads the change rows of a snapshot that were added after one sequence number, up to another, in their order."""
     found = table.find(snapshot)
     assert found is not None, f"{table.name}: snapshot {snapshot} is gone"
-    rows: list[tuple[int, int, Change]] = []
-    for file in catalog.read_files(found.files):
-        for number, row in enumerate(file.rows):
-            sequence = file.sequences[number] if file.sequences else file.sequence
-            if after < sequence <= until:
-                rows.append((sequence, number, row))
+    rows: list[tuple[int, int, Change]] = [row for row in catalog.list_rows(found) if after < row[0] <= until]
     return [change for _, _, change in sorted(rows, key=lambda row: row[:2])]
 
 
-def fold_until(catalog: Catalog, table: Metadata, until: int) -> Rows:
-    """The rows of a model at a sequence number, from the change rows of its newest snapshot."""
-    head = table.current_snapshot_id
+def fold_until(catalog: Catalog, table: Metadata, until: int, snapshot: int | None = None) -> Rows:
+    """The rows of a model at a sequence number, from the change rows of a snapshot, by default its newest."""
+    head = table.current_snapshot_id if snapshot is None else snapshot
     return {} if head is None else apply_changes({}, read_changes(catalog, table, head, 0, until))
 
 
 def read_base(catalog: Catalog, table: Metadata, snapshot: int) -> Rows:
     found = table.find(snapshot)
     assert found is not None, f"{table.name}: snapshot {snapshot} is gone"
-    return key_rows(row for file in catalog.read_files(found.files) for row in file.rows)
+    return key_rows(row for _, _, row in catalog.list_rows(found))
 
 
 class Unreadable(Exception):
@@ -98,7 +93,7 @@ def _read_view(catalog: Catalog, pointers: Pointers, view: View, schema: str, na
     pins = {key: int(view.properties[key]) for key in (PINNED_BASE, PINNED_MERGED, PINNED_HEAD)}
     rows = read_base(catalog, base, pins[PINNED_BASE])
     head = changes.find(pins[PINNED_HEAD])
-    if pins[PINNED_HEAD] == pins[PINNED_MERGED]:
+    if "start-snapshot-id" not in view.sql:
         # Such a view reads no change rows, so their snapshots may be gone.
         return rows, head.sequence_number if head else _find_merged(base, pins[PINNED_BASE])
     start = changes.find(pins[PINNED_MERGED])

@@ -15,7 +15,7 @@ from arctic_runtime.errors import ArcticError
 from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.spark.maintenance.expiry import expire_versions, find_orphan_files
 from arctic_runtime.spark.tables.table_session import TableSession
-from tests.simulation import builds
+from tests.simulation import builds, forgetting
 from tests.simulation.checks import Checks
 from tests.simulation.faults import draw_number
 from tests.simulation.kernel import EPOCH, Process
@@ -27,6 +27,9 @@ from tests.simulation.world import READERS, Project, World, hook
 DAY = 86_400.0
 RECOVERY_POLLS = 20
 """Polls after the last fault within which all tables are up to date; a lease is that of a dead process for three."""
+
+FORGET_POLLS = 60
+"""Further polls within which an attempt to forget is brought to its end; each commits to all tables."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ def prepare() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     gc.disable()  # Collections take a fifth of the time; every tenth seed collects.
     try:
-        with replace_parts(*builds.REPLACEMENTS), simulate_runtime():
+        with replace_parts(*builds.REPLACEMENTS, *forgetting.REPLACEMENTS), simulate_runtime():
             yield
     finally:
         gc.enable()
@@ -101,8 +104,13 @@ def _run_phases(world: World, checks: Checks) -> None:
     _run_watched(world, checks, end + 3 * poll)
     while not checks.problems and not checks.is_converged() and world.kernel.now < latest:
         _run_watched(world, checks, min(latest, world.kernel.now + poll))
+    latest += FORGET_POLLS * poll
+    while not checks.problems and world.is_forgetting and world.kernel.now < latest:
+        _run_watched(world, checks, world.kernel.now + poll)
     checks.check_acknowledged()
     checks.check_converged(f"{RECOVERY_POLLS} polls after the last fault")
+    if world.is_forgetting:
+        checks.report(f"the forgetting was not finished {FORGET_POLLS} polls later")
     if checks.problems:
         return
     _stop_services(world)
@@ -120,6 +128,8 @@ def _run_phases(world: World, checks: Checks) -> None:
     checks.check_converged("10 polls after a late transaction")
     _perform(world, admin, lambda: _sweep(world))
     checks.check_records()
+    if world.is_forgotten:
+        checks.check_forgotten_files()
     checks.check_files()
     checks.look()
 

@@ -129,6 +129,22 @@ def draw_transactions(random: Random, seconds: float) -> list[Transaction]:
     return transactions
 
 
+FORGOTTEN_KEY, FORGOTTEN_AMOUNT = 77, 1_000_000
+"""The key of the order that is forgotten, and its amount, which no sum of other orders reaches."""
+
+
+def add_forgotten_order(transactions: Sequence[Transaction], seconds: float) -> list[Transaction]:
+    """Adds transactions that insert, change and, much later, delete the order that is forgotten in between."""
+    row: Row = (FORGOTTEN_KEY, 1, FORGOTTEN_AMOUNT, "paid")
+    rows = ((0.1, row), (0.2, (*row[:1], 2, FORGOTTEN_AMOUNT + 1, "paid")), (0.85, None))
+    customers = tuple(SourceChange(CUSTOMERS, key, (key, "west")) for key in (1, 2))
+    added = [
+        Transaction(0, EPOCH + share * seconds, (*(customers if share == 0.1 else ()), SourceChange(ORDERS, 77, after)))
+        for share, after in rows
+    ]
+    return sorted([*transactions, *added], key=lambda one: one.at)
+
+
 def _draw_change(random: Random, live: dict[str, dict[int, Row]], table: str = "") -> SourceChange:
     table = table or random.choice((ORDERS, ORDERS, CUSTOMERS))
     key = random.randint(1, 8 if table == ORDERS else 4)

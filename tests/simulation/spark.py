@@ -105,6 +105,7 @@ class Spark:
         summary: Mapping[str, str],
         removed: frozenset[str] = frozenset(),
         expected: int | None = None,
+        deleted: Mapping[str, frozenset[int]] = {},
     ) -> None:
         """Commits files to a table or branch, with the entries for the summary that the session's settings have."""
         settings = {
@@ -112,7 +113,8 @@ class Spark:
         }
         branch = parts[3].removeprefix("branch_") if len(parts) == 4 else "main"
         with as_spark_error():
-            self.lake.commit((parts[1], parts[2]), branch, operation, added, {**settings, **summary}, removed, expected)
+            entries = {**settings, **summary}
+            self.lake.commit((parts[1], parts[2]), branch, operation, added, entries, removed, expected, deleted)
 
 
 class as_spark_error:  # noqa: N801 - reads as a statement
@@ -132,7 +134,7 @@ def _name(text: str) -> Name:
 def _replace_view(lake: Catalog, match: re.Match[str]) -> None:
     name = _name(match[1])
     base = lake.get_table((name[0], f"{name[1]}__base"))
-    lake.put(View(name, base.columns, dict(_PAIR.findall(match[2])), ""))
+    lake.put(View(name, base.columns, dict(_PAIR.findall(match[2])), match.string))
 
 
 def _expire(lake: Catalog, match: re.Match[str]) -> None:
@@ -178,6 +180,7 @@ _STATEMENTS: tuple[tuple[str, Perform], ...] = (
         _remove_orphans,
     ),
     (r"SHOW VIEWS IN ", lambda lake, m: []),
+    (rf"DROP TABLE IF EXISTS {_NAME} PURGE$", lambda lake, m: lake.drop_table(_name(m[1]))),
 )
 
 
@@ -309,11 +312,8 @@ def rewrite_changes(context: Context, expected: int) -> None:
     found = lake.get_table(own).find(expected)
     if found is None:
         raise SparkRefused("org.apache.iceberg.exceptions.ValidationException", "Cannot commit: no such snapshot")
-    rows: list[Any] = []
-    numbers: list[int] = []
-    for file in lake.read_files(found.files):
-        rows += file.rows
-        numbers += file.sequences or [file.sequence] * len(file.rows)
+    found_rows = list(lake.list_rows(found))
+    rows, numbers = [row for _, _, row in found_rows], [sequence for sequence, _, _ in found_rows]
 
     def rewrite(branch: tuple[str, ...]) -> None:
         def write() -> None:

@@ -39,6 +39,8 @@ def test_seeds_lose_nothing_and_claim_nothing_false(first: int) -> None:
     assert (summary["losses"], summary["false_claims_of_freshness"]) == (0, 0), summary["failing_seeds"]
     assert summary["seeds"] == 50
     assert sum(summary["faults"].values()) > 200
+    assert summary["counts"]["builds published"] > 10
+    assert summary["counts"]["forgettings"] > 2
 
 
 @pytest.mark.slow

@@ -39,10 +39,20 @@ from arctic_runtime.service.warehouse import Warehouse
 from arctic_runtime.thresholds import Thresholds
 from tests.simulation.builds import SimulatedBranch, run_build
 from tests.simulation.faults import Faults, Kind, draw_number
+from tests.simulation.forgetting import run_forget
 from tests.simulation.kernel import EPOCH, Kernel, Process
 from tests.simulation.lake import Catalog, FileGone
 from tests.simulation.runtime import RESULT_COLUMNS, Pool, Reader
-from tests.simulation.source import CUSTOMERS, ORDERS, Source, Transport, draw_transactions
+from tests.simulation.source import (
+    CUSTOMERS,
+    FORGOTTEN_AMOUNT,
+    FORGOTTEN_KEY,
+    ORDERS,
+    Source,
+    Transport,
+    add_forgotten_order,
+    draw_transactions,
+)
 from tests.simulation.spark import SparkRefused
 from tests.simulation.threads import Current, get_process
 
@@ -69,6 +79,7 @@ BuildKind = Literal["none", "at once", "in steps", "beside"]
 """How builds run: not at all; alone, published in one transaction or in steps; or beside services that follow too."""
 
 BUILD_SHARES: Mapping[BuildKind, float] = {"at once": 0.12, "in steps": 0.08, "beside": 0.05}
+FORGET_SHARE = 0.25
 PYICEBERG_EFFECTS = ("service.", "namespace.", "build.")
 """Effects that go through pyiceberg, here to a server that knows no locks; all others go through Spark."""
 
@@ -221,12 +232,25 @@ class World:
     active_seconds: float = 0.0
     """Simulated time in which services ran."""
 
+    on_forgotten: Callable[[], None] = lambda: None
+    """Called when the order that is to be forgotten is."""
+
+    begun_forgetting: bool = False
+    """Whether an attempt to forget the order may have begun, which must then be brought to its end."""
+
+    is_forgotten: bool = False
+    """Whether the order that is to be forgotten is, by a certificate."""
+
     def __post_init__(self) -> None:
         random = Random(self.seed)
         self.plan = Plan.draw(self.seed, random)
         drawn = draw_transactions(random, self.plan.seconds * 0.8)
         kept = [one for one in drawn if f"transaction {one.number}" not in self.skip]
         self.transactions = [one.number for one in kept]
+        self.builds = self._draw_builds()
+        self.forgets = not self.only_builds and draw_number(self.seed, "forget") < FORGET_SHARE
+        if self.forgets and "forget" not in self.skip:
+            kept = add_forgotten_order(kept, self.plan.seconds)
         self.source = Source([replace(one, number=number) for number, one in enumerate(kept, 1)])
         self.kernel = Kernel()
         self.lake = Catalog(lambda: self.kernel.now)
@@ -240,7 +264,6 @@ class World:
         self._windows: dict[str, list[tuple[float, float]]] = {"away": [], "full": []}
         self.jobs: dict[str, Process] = {}
         self._actions: dict[str, Callable[[], None]] = {}
-        self.builds = self._draw_builds()
         self._build_models()
         Current.kernel, Current.tokens, Current.alive = self.kernel, self._next_token, self._is_alive
 
@@ -362,6 +385,8 @@ class World:
             self.start_service(number)
         if self.builds != "none":
             self.start_job("builds", self._repeat_builds)
+        if self.forgets and not self.is_forgotten:
+            self.start_job("forget", self._forget_order)
 
     def start_job(self, name: str, action: Callable[[Process], None]) -> None:
         """Starts a process that runs a command again and again, and is started again after it died."""
@@ -386,6 +411,47 @@ class World:
                 if published:
                     self.counts["builds published"] += 1
                     self.note(f"{process.name}: build published {published}")
+
+    def _forget_order(self, process: Process) -> None:
+        """Forgets an order once it was ingested, again and again until there is a certificate that nothing is left."""
+        reader = Reader(self.profile, self.lake, self._look)
+        orders = next(model for model in self.models if model.table == ODS_ORDERS)
+        while not self.is_forgotten:
+            self.kernel.sleep(self.plan.poll_seconds * (0.2 + draw_number(self.seed, "forget", self.kernel.steps)))
+            self.begun_forgetting = self.begun_forgetting or self.has_ingested_forgotten()
+            if not self.begun_forgetting:
+                continue
+            try:
+                done = run_forget(reader, self.models, orders, FORGOTTEN_KEY, lambda _: None)
+            except (ArcticError, PySparkException, FileGone) as error:
+                self.note(f"{process.name}: forgetting failed: {str(error).splitlines()[0]}")
+                self.counts["forgettings failed"] += 1
+                continue
+            left = [text for table in done.tables for text in table.left]
+            self.is_forgotten = done.is_clean
+            self.counts["forgettings" if done.is_clean else "forgettings that left something"] += 1
+            keys = {str(table.table): table.keys for table in done.tables}
+            self.note(f"{process.name}: forgotten {keys}{'; left: ' if left else ''}{'; '.join(left)}")
+            if done.is_clean:
+                self.on_forgotten()
+
+    @property
+    def is_forgetting(self) -> bool:
+        """Whether an order was to be forgotten, and no certificate says that it is."""
+        return self.begun_forgetting and not self.is_forgotten
+
+    def has_ingested_forgotten(self) -> bool:
+        """Whether the last change of the order that is to be forgotten is in its table, and all models are built.
+
+        A model whose first run is under way is not known to a forgetting.
+        """
+        if any((table.schema, table.name) not in self.lake.pointers for table in READS):
+            return False
+        table = self.lake.find_table((ODS_ORDERS.schema, ODS_ORDERS.changes.name))
+        head = table.find(table.current_snapshot_id) if table is not None else None
+        return head is not None and any(
+            row[1] is not None and row[1][2] == FORGOTTEN_AMOUNT + 1 for _, _, row in self.lake.list_rows(head)
+        )
 
     def start_service(self, number: int) -> None:
         host = f"host{number}"
