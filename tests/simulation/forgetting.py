@@ -107,7 +107,7 @@ def list_keys_made_of(
     """Finds the keys by the runtime's own tree of operators, in DuckDB."""
     spark: Any = session.spark()
     try:
-        derived = trace._derive_touched_tree(session.model, upstreams, frozenset(forgotten))
+        derived = trace.derive_touched_tree(session.model, upstreams, frozenset(forgotten))
     except NotMaintained:
         return list_keys_ever(spark, session.model, state)
     if derived is None:

@@ -126,7 +126,7 @@ def list_keys_made_of(
     try:
         if last is None or last.given_up is not None:
             raise NotMaintained("UNSUPPORTED", "the query is computed in full each time")
-        tree_and_key = _derive_touched_tree(model, upstreams, frozenset(forgotten))
+        tree_and_key = derive_touched_tree(model, upstreams, frozenset(forgotten))
     except NotMaintained:
         return list_keys_ever(spark, model, state)
     if tree_and_key is None:
@@ -150,7 +150,7 @@ def _has_history(state: SourceState | None) -> bool:
     )
 
 
-def _derive_touched_tree(
+def derive_touched_tree(
     model: Model, upstreams: Upstreams, changed: frozenset[TableName]
 ) -> tuple[Node, tuple[str, ...]] | None:
     """Derives an operator tree that computes the keys of all result rows that depend on changed rows of some sources.
