@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from arctic_runtime.model.masking import Mask
 from arctic_runtime.model.names import TableName
 
 Values = Mapping[str, Any]
@@ -72,6 +73,10 @@ class UpstreamChanges:
     left_out: int = 0
     """Number of change rows that made the change, and are more than are shown."""
 
+    def mask_values(self, find_mask: Callable[[TableName], Mask]) -> UpstreamChanges:
+        """Returns these changes as `RowTrail.mask_values` does."""
+        return replace(self, changes=tuple(change.mask_values(find_mask) for change in self.changes))
+
 
 @dataclass(frozen=True)
 class RowChange:
@@ -117,6 +122,17 @@ class RowChange:
         before = self.before
         return tuple(name for name, value in self.after.items() if name in before and repr(before[name]) != repr(value))
 
+    def mask_values(self, find_mask: Callable[[TableName], Mask]) -> RowChange:
+        """Returns this change as `RowTrail.mask_values` does."""
+        mask = find_mask(self.table)
+        return replace(
+            self,
+            key=mask.hide_row(self.key) or {},
+            before=mask.hide_row(self.before),
+            after=mask.hide_row(self.after),
+            upstreams=tuple(upstream.mask_values(find_mask) for upstream in self.upstreams),
+        )
+
 
 @dataclass(frozen=True)
 class RowTrail:
@@ -130,3 +146,8 @@ class RowTrail:
 
     ends: str = ""
     """Why older changes of the row are not known; empty if all are."""
+
+    def mask_values(self, find_mask: Callable[[TableName], Mask]) -> RowTrail:
+        """Returns the trail with hashes in the place of all values that the masks of their tables hide."""
+        changes = tuple(change.mask_values(find_mask) for change in self.changes)
+        return replace(self, key=find_mask(self.table).hide_row(self.key) or {}, changes=changes)

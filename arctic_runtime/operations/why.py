@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timezone
 from typing import Any
 
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.row_trail import RowChange, RowTrail, UpstreamChanges, Values
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.arguments import read_count, read_texts
+from arctic_runtime.operations.masks import build_mask
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, on_one
 from arctic_runtime.operations.operation import Values as Arguments
 
@@ -21,8 +23,13 @@ def _explain_row(context: OperationContext, model: Model, values: Arguments) -> 
     models = {other.table: other for other in (*context.models, model)}
     search = RowSearch(context.reader, context.spark(), models, values["depth"])
     trail = search.trace_row(model, values["key"], values["version"])
+    trail = trail.mask_values(lambda table: build_mask(_list_masks(models, table)))
     longest = context.reader.thresholds.reports.longest_diff_value
     return Answer(build_trail_json(trail), tuple(describe_trail(trail, longest)), differs=not trail.changes)
+
+
+def _list_masks(models: Mapping[TableName, Model], table: TableName) -> Mapping[str, bool]:
+    return models[table].masks if table in models else {}
 
 
 def build_trail_json(trail: RowTrail) -> dict[str, Any]:

@@ -180,6 +180,7 @@ class Quarantined:
 
 
 class TestQuarantine(Quarantined):
+    @pytest.mark.slow
     def test_random_changes(self, project: Any) -> None:
         """After each run both tables have the rows of the source that are theirs, and in the end all tests pass."""
         seed = random.randrange(10**6)
@@ -214,6 +215,7 @@ class TestQuarantine(Quarantined):
         (result,) = run_dbt(["run", "-s", "orders", "--vars", "{on_failed_row: hold}"])
         assert len(self.rows(project, "orders")) == 40
 
+    @pytest.mark.slow
     def test_runs_that_end_early(self, project: Any) -> None:
         """Whichever commit of a run is its last, a row that fails is not lost, and the next run is exact."""
         run_dbt(["run", "-s", "orders"])

@@ -172,6 +172,7 @@ class TestRowTests:
         self.sql(project, "insert into lake.{schema}.raw_orders values (201, 1, null, 'draft')")
         assert set(self.build(failing=failing)) == ROW_TESTS
 
+    @pytest.mark.slow
     def test_random_changes(self, project: Any) -> None:
         """Round after round, the tests on changed rows find what follows from the rows of the sources."""
         seed = random.randrange(10**6)

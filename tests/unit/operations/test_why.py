@@ -6,6 +6,7 @@ import json
 from datetime import date, datetime, timezone
 from decimal import Decimal
 
+from arctic_runtime.model.masking import Mask
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.row_trail import CommittedRun, RowChange, RowTrail, Transaction, UpstreamChanges
 from arctic_runtime.operations.why import build_trail_json, describe_trail
@@ -101,3 +102,19 @@ def test_json_has_all_parts_of_a_trail() -> None:
     order = paid["changes"][1]
     assert order["before"] == {"id": 2, "amount": "5.00"}
     assert order["transaction"]["position"] == "0/1A2B3C8"
+
+
+def test_masked_values_are_hashes_in_all_layers_of_a_trail() -> None:
+    masks = {DWS: Mask(b"k", {"customer": True, "total": True}), ODS: Mask(b"k", {"amount": True})}
+    trail = RowTrail(DWS, {"customer": "7"}, (TOTAL,)).mask_values(lambda table: masks.get(table, Mask(b"k", {})))
+    text = "\n".join(describe_trail(trail, 40))
+    shown = build_trail_json(trail)
+    assert all(value not in text for value in ("customer=7", "15", "16", "5.00", "6.00"))
+    assert "id=2: insert amount=6" in text, "each table has masks of its own"
+    (change,) = shown["changes"]
+    assert change["changed_columns"] == ["total"]
+    assert change["before"]["day"] == "2026-11-20"
+    assert shown["key"] == change["key"] == {"customer": masks[DWS].hide_value("customer", 7)}
+    order = change["upstreams"][0]["changes"][1]
+    assert order["after"] == {"id": 2, "amount": masks[ODS].hide_value("amount", Decimal("6.00"))}
+    assert order["before"]["amount"] != order["after"]["amount"]
