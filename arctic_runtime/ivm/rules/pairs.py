@@ -73,9 +73,8 @@ def scan_pairs(node: Scan) -> Paired:
 
 
 def project_pairs(below: Paired, expressions: tuple[tuple[str, exp.Expr], ...]) -> Paired:
-    made = [
-        (image.named(name), image.compute_value(value, below.names)) for image in _IMAGES for name, value in expressions
-    ]
+    names = frozenset(below.names)
+    made = [(image.named(name), image.compute_value(value, names)) for image in _IMAGES for name, value in expressions]
     own = map_plain_columns(expressions)
     return Paired(
         project_columns(below.node, (*made, *((flag, build_column(flag)) for flag in _FLAGS))),
@@ -137,7 +136,8 @@ class _Image:
 
     def bind_columns(self, value: exp.Expr, names: Collection[str]) -> exp.Expr:
         """Replaces the columns `names` in an expression by the columns of this row of the pair."""
-        return substitute_columns(value, {name: build_column(self.named(name)) for name in names})
+        used = [name for name in list_used_columns(value) if name in names]
+        return substitute_columns(value, {name: build_column(self.named(name)) for name in used})
 
     def compute_value(self, value: exp.Expr, names: Collection[str]) -> exp.Expr:
         """Builds the value of an expression over the columns `names` of this row; null if the row does not exist.

@@ -639,8 +639,8 @@ def _check_images(scans: Iterable[Scan], upstreams: Upstreams, changed: frozense
     for scan in scans:
         state = upstreams.states[str(scan.source)]
         assert state is not None
-        fields = [find_column(state.columns, name) for _, name in scan.fields]
-        kinds = [read_type(part.type) for part in fields if part]
+        names = {name.lower() for _, name in scan.fields}
+        kinds = [read_type(column.type) for column in state.columns if column.name.lower() in names]
         is_read = {"map": any(map(has_map, kinds)), "variant": any(map(has_variant, kinds))}
         refused = next((kind for kind, is_there in is_read.items() if is_there), None)
         if scan.source in changed and refused:
