@@ -17,7 +17,7 @@ from arctic_runtime.effects import EFFECTS, set_failpoint
 from arctic_runtime.errors import ArcticError, CatalogError
 from arctic_runtime.model.properties import MODE, OFFSETS
 from arctic_runtime.spark.maintenance.compaction import compact_table
-from tests.crash.killing import killed
+from tests.crash.killing import Child
 from tests.crash.scenarios import REACHED, SCENARIOS, Scenario, later, namespace_of, rounds
 from tests.spark.prebuilt import Prebuilt, folder_of
 from tests.spark.warehouse import Rows, Warehouse, sorted_rows
@@ -152,21 +152,77 @@ def quick_round_first() -> tuple[tuple[tuple[str, str], ...], ...]:
     return quick, tuple(park for park in first if park not in quick), *later
 
 
-@pytest.mark.parametrize(
-    "parks",
-    [pytest.param(parks, marks=[pytest.mark.slow] if place else []) for place, parks in enumerate(quick_round_first())],
-)
-def test_a_process_that_is_killed_before_an_effect_loses_and_repeats_nothing(
-    cases: Cases, parks: tuple[tuple[str, str], ...]
-) -> None:
+def list_rounds(is_slow: bool) -> list[Any]:
+    """The rounds as parameters of a test; all are slow, or all but the quick one."""
+    rounds = enumerate(quick_round_first())
+    return [
+        pytest.param(parks, marks=[pytest.mark.slow] if place or is_slow else [], id=str(place))
+        for place, parks in rounds
+    ]
+
+
+@dataclass(frozen=True)
+class Parked:
+    """A process that has stopped before an effect of each scenario of a round, and the warehouses of the scenarios."""
+
+    child: Child
+    cases: dict[str, Case]
+    lakes: dict[str, Warehouse]
+
+    @classmethod
+    def start(cls, cases: Cases, parks: tuple[tuple[str, str], ...]) -> Parked:
+        chosen = {key: cases(key) for key, _ in parks}
+        lakes = {key: case.prebuilt.restore() for key, case in chosen.items()}
+        arguments = {"warehouse": str(folder_of(lakes[parks[0][0]]).parent), "parks": parks}
+        child = Child.start("tests.crash.parked", arguments, "parked")
+        if list(child.lines) != [name for _, name in parks]:
+            child.kill()
+            raise AssertionError(f"reached: {child.lines}")
+        return cls(child, chosen, lakes)
+
+    def is_exact(self) -> None:
+        for key, case in self.cases.items():
+            is_exact_when_it_is_done_again(case, self.lakes[key], [shown(case.scenario, self.lakes[key])])
+
+
+Parks = tuple[tuple[str, str], ...]
+
+
+@pytest.mark.parametrize("parks", list_rounds(is_slow=False))
+def test_a_process_that_is_killed_before_an_effect_loses_and_repeats_nothing(cases: Cases, parks: Parks) -> None:
     """One process, and its Java, die for all scenarios of a round at once."""
-    chosen = {key: cases(key) for key, _ in parks}
-    lakes = {key: case.prebuilt.restore() for key, case in chosen.items()}
-    warehouse = folder_of(lakes[parks[0][0]]).parent
-    reached = killed("tests.crash.parked", {"warehouse": str(warehouse), "parks": parks}, "parked")
-    assert list(reached) == [name for _, name in parks]
-    for key, case in chosen.items():
-        is_exact_when_it_is_done_again(case, lakes[key], [shown(case.scenario, lakes[key])])
+    parked = Parked.start(cases, parks)
+    parked.child.kill()
+    parked.is_exact()
+
+
+@pytest.mark.parametrize("parks", list_rounds(is_slow=True))
+def test_a_process_whose_python_is_killed_before_an_effect_takes_its_java_along(cases: Cases, parks: Parks) -> None:
+    parked = Parked.start(cases, parks)
+    parked.child.kill_python()
+    parked.is_exact()
+
+
+@pytest.mark.parametrize("parks", list_rounds(is_slow=True))
+def test_a_process_whose_java_is_killed_before_an_effect_ends_with_an_error_of_ours(cases: Cases, parks: Parks) -> None:
+    """What needs Java no more after the effect is done; the rest says what happened."""
+    parked = Parked.start(cases, parks)
+    ends = parked.child.kill_java()
+    assert {name: end for name, end in ends.items() if not end.startswith(("done", "typed"))} == {}
+    parked.is_exact()
+
+
+@pytest.mark.parametrize("parks", list_rounds(is_slow=True))
+def test_a_process_that_paused_before_an_effect_loses_and_repeats_nothing(cases: Cases, parks: Parks) -> None:
+    """Meanwhile another process does the same; the first then does it again, or says that it came too late."""
+    parked = Parked.start(cases, parks)
+    try:
+        for key, case in parked.cases.items():
+            case.scenario.act(parked.lakes[key])
+    finally:
+        ends = parked.child.go_on()
+    assert {name: end for name, end in ends.items() if not end.startswith(("done", "typed"))} == {}
+    parked.is_exact()
 
 
 def is_exact_when_it_is_done_again(case: Case, lake: Warehouse, seen: Iterable[Shown]) -> None:

@@ -284,7 +284,8 @@ def names_used(tree: ast.AST) -> Iterator[str]:
                 "create_branch",
                 "_change_refs",
                 "create_table",
-                "write_internal_table",
+                "create_internal_table",
+                "replace_internal_table",
                 "_drop_branches",
                 "commit_summary",
             )

@@ -301,7 +301,7 @@ def list_abandoned_branches_of(table: Table, before_ms: int) -> tuple[str, ...]:
 
 def _get_operation(snapshot: Snapshot) -> str:
     """Returns the operation of a snapshot; `overwrite`, which may be anything, if its writer did not say."""
-    return snapshot.summary.operation.value if snapshot.summary else "overwrite"
+    return "overwrite" if snapshot.summary is None else snapshot.summary.operation.value
 
 
 def observe_savepoints(reader: CatalogReader, model: Model) -> tuple[Savepoint, ...]:
@@ -562,7 +562,7 @@ def _map_times(table: Table) -> dict[int, int]:
 
 
 def _get_summary(snapshot: Snapshot) -> Mapping[str, str]:
-    return snapshot.summary.additional_properties if snapshot.summary else {}
+    return {} if snapshot.summary is None else snapshot.summary.additional_properties
 
 
 def _count_live_rows(summary: Mapping[str, str]) -> int:

@@ -30,7 +30,7 @@ from arctic_runtime.spark.tables.commit import (
     perform_statement,
     set_properties,
 )
-from arctic_runtime.spark.tables.internal import InternalTable, write_internal_table
+from arctic_runtime.spark.tables.internal import InternalTable, create_internal_table
 from arctic_runtime.spark.tables.rows.frames import combine_all, conform_frame, read_table
 
 if TYPE_CHECKING:
@@ -112,11 +112,14 @@ class DeadLetterTable:
 
     def create_or_widen(self) -> None:
         """Creates the dead letter table without rows if it does not exist; otherwise adds its missing columns."""
+        retry_on_conflict(self._create_or_widen_once, self._reader.thresholds.commits.attempts)
+
+    def _create_or_widen_once(self) -> None:
         table = self._load_table()
         if table is None or not table.metadata.snapshots:
             empty = self._spark().createDataFrame([], ", ".join(f"`{column.name}` {column.type}" for column in COLUMNS))
             internal = InternalTable(self.table, "dead letters")
-            write_internal_table("ingest.create_dead_letters", self._reader, internal, empty)
+            create_internal_table("ingest.create_dead_letters", self._reader, internal, empty)
             return
         for missing in COLUMNS:
             if missing.name not in table.schema().column_names:
@@ -160,7 +163,9 @@ class DeadLetterTable:
         )
 
     def _add_once(self, letters: DeadLetters, source_table: str, position: str, now: datetime.datetime) -> None:
-        number = F.col(ARRIVAL) + F.lit(self.find_newest_number() + 1).cast("bigint")
+        snapshot, stored = self.read_dead_letters()
+        first_number = self.find_newest_number() + 1
+        number = F.col(ARRIVAL) + F.lit(first_number).cast("bigint")
         values = {
             "table": F.lit(source_table),
             "reason": F.col(REASON),
@@ -178,7 +183,6 @@ class DeadLetterTable:
         if letters.truncated_at is not None:
             dead = dead.where(F.col(ARRIVAL) > letters.truncated_at)
         rows = dead.select(*[values[column.name].cast(column.type).alias(column.name) for column in COLUMNS])
-        snapshot, stored = self.read_dead_letters()
         is_same = combine_all([rows[own].eqNullSafe(stored[own]) for own in _SAME])
         is_same &= stored["part"].isNull() | rows["part"].eqNullSafe(stored["part"])
         if self.count_dead_letters() and letters.truncated_at is not None:
@@ -186,8 +190,18 @@ class DeadLetterTable:
         elif self.count_dead_letters() and not stored.join(rows, is_same, "left_semi").isEmpty():
             self._overwrite_rows(stored.join(rows, is_same, "left_anti").unionByName(rows), snapshot)
         else:
-            writer = rows.writeTo(quote_name(*self.table.parts)).options(**build_summary_options({POSITION: position}))
-            perform_effect("ingest.append_dead_letters", writer.append, f"append dead letters to {self.table}", SPARK)
+            self._append_rows(rows, snapshot, first_number, position)
+
+    def _append_rows(self, rows: DataFrame, snapshot: int, first_number: int, position: str) -> None:
+        """Appends `rows`, whose numbers begin with `first_number`.
+
+        Raises CommitConflict if other dead letters were added since `snapshot`. Their numbers begin with the same one,
+        so the commit overwrites the rows with such numbers: there are none, and Iceberg refuses it if some were added.
+        """
+        options = {**build_summary_options({POSITION: position}), **build_isolation_options(snapshot)}
+        writer = rows.writeTo(quote_name(*self.table.parts)).options(**options)
+        what, is_new = f"append dead letters to {self.table}", F.col("number") >= F.lit(first_number).cast("bigint")
+        perform_effect("ingest.append_dead_letters", lambda: writer.overwrite(is_new), what, SPARK)
 
     def read_dead_letters(self) -> tuple[int, DataFrame]:
         """Returns the id of the table's newest snapshot, and all rows of that snapshot, with all COLUMNS."""

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import perform_effect, retry_on_conflict
+from arctic_runtime.errors import CommitConflict
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.transports.transport import TableEvents
 from arctic_runtime.ingest.writing.decoding.decode_events import decode_events, is_read
@@ -25,7 +26,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import alias_as, fill_statement, quote_name, type_name
 from arctic_runtime.spark.tables.commit import perform_statement
-from arctic_runtime.spark.tables.internal import InternalTable, write_internal_table
+from arctic_runtime.spark.tables.internal import InternalTable, create_internal_table
 from arctic_runtime.spark.tables.rows.frames import to_column
 
 
@@ -98,33 +99,46 @@ class SnapshotStage:
         self._reader = reader
         self._spark = spark
         self._token = uuid.uuid4().hex
+        self._has_rows = False
 
-    @property
     def _exists(self) -> bool:
-        return self.table.name in self._reader.list_relations(self.table.schema)
+        """Whether the staging table exists; raises CommitConflict if it is gone with rows of this process."""
+        exists = self.table.name in self._reader.list_relations(self.table.schema)
+        if self._has_rows and not exists:
+            raise CommitConflict(
+                f"Another process has taken over the source, and dropped {self.table}.",
+                expected="the rows of the snapshot that this process has stored there",
+                fix="run again: the snapshot is read from its start, and nothing of this one was published",
+            )
+        return exists
 
     def append_rows(self, rows: DataFrame) -> None:
-        """Adds rows to the staging table; creates it if needed, and adds columns that earlier rows did not have."""
+        """Adds rows to the staging table; creates it if needed, and adds columns that earlier rows did not have.
+
+        Raises CommitConflict if another process creates or drops the table at the same time.
+        """
         own = rows.withColumn(_RUN, F.lit(self._token))
-        if self._exists:
+        if self._exists():
             merged = own.writeTo(quote_name(*self.table.parts)).option("mergeSchema", "true")
             perform_effect("ingest.stage", merged.append, f"append to {self.table}", SPARK)
-            return
-        internal = InternalTable(self.table, "snapshot", {"write.spark.accept-any-schema": "true"})
-        write_internal_table("ingest.create_stage", self._reader, internal, own)
+        else:
+            internal = InternalTable(self.table, "snapshot", {"write.spark.accept-any-schema": "true"})
+            create_internal_table("ingest.create_stage", self._reader, internal, own)
+        self._has_rows = True
 
     def read_rows(self, key: tuple[str, ...]) -> DataFrame | None:
         """Returns all rows that this process stored, one for each primary key if `key` is not empty.
 
-        None if there is no staging table.
+        None if there is no staging table. Raises CommitConflict if another process has dropped it.
         """
-        if not self._exists:
+        if not self._exists():
             return None
         own = self._spark().table(quote_name(*self.table.parts)).where(F.col(_RUN) == self._token).drop(_RUN)
         return own.dropDuplicates(list(key)) if key else own
 
     def drop_rows(self) -> None:
-        """Drops the staging table with all its rows."""
-        if self._exists:
+        """Drops the staging table with all its rows, also those of other processes."""
+        self._has_rows = False
+        if self._exists():
             drop = fill_statement("DROP TABLE IF EXISTS {table} PURGE", table=quote_name(*self.table.parts))
             perform_statement("ingest.drop_stage", self._spark(), drop)

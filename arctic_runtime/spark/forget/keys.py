@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
-from arctic_runtime.catalog.reader import CatalogReader
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from arctic_runtime.catalog.reader import CatalogReader, find_table
+from arctic_runtime.effects import perform_effect, retry_on_conflict
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import FORGOTTEN_KEYS_KIND, KIND
+from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name
-from arctic_runtime.spark.tables.commit import perform_statement
-from arctic_runtime.spark.tables.internal import InternalTable, write_internal_table
+from arctic_runtime.spark.tables.commit import build_isolation_options, perform_statement
+from arctic_runtime.spark.tables.internal import InternalTable, create_internal_table
+from arctic_runtime.spark.tables.rows.frames import read_table
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 
 def has_keys(reader: CatalogReader, table: TableName) -> bool:
     """Whether `table` has an internal table with keys of rows that are being forgotten."""
-    from pyiceberg.exceptions import NoSuchTableError
+    return _find_keys(reader, table) is not None
 
-    try:
-        internal = reader.load_table(table.forget_keys_name.schema, table.forget_keys_name.name)
-    except NoSuchTableError:
-        return False
-    return internal.properties.get(KIND) == FORGOTTEN_KEYS_KIND
+
+def _find_keys(reader: CatalogReader, table: TableName) -> Table | None:
+    internal = find_table(reader, table.forget_keys_name)
+    return internal if internal is not None and internal.properties.get(KIND) == FORGOTTEN_KEYS_KIND else None
 
 
 def read_keys(spark: SparkSession, table: TableName) -> DataFrame:
@@ -31,13 +39,21 @@ def read_keys(spark: SparkSession, table: TableName) -> DataFrame:
 def keep_keys(spark: SparkSession, reader: CatalogReader, table: TableName, keys: DataFrame) -> None:
     """Adds `keys` to the keys to forget that are stored for `table`, in one commit.
 
-    Creates the internal table if needed.
+    Creates the internal table if needed. Keys that another request adds at the same time stay.
     """
-    if has_keys(reader, table):
-        keys = keys.unionByName(read_keys(spark, table))
-    place = table.forget_keys_name
-    internal = InternalTable(place, FORGOTTEN_KEYS_KIND)
-    write_internal_table("forget.keys", reader, internal, keys.distinct().coalesce(1))
+    retry_on_conflict(lambda: _add_keys(spark, reader, table, keys), reader.thresholds.commits.attempts)
+
+
+def _add_keys(spark: SparkSession, reader: CatalogReader, table: TableName, keys: DataFrame) -> None:
+    stored, place = _find_keys(reader, table), table.forget_keys_name
+    head = stored.current_snapshot() if stored is not None else None
+    if head is None:
+        internal = InternalTable(place, FORGOTTEN_KEYS_KIND)
+        create_internal_table("forget.keys", reader, internal, keys.distinct().coalesce(1))
+        return
+    rows = keys.unionByName(read_table(spark, place, head.snapshot_id)).distinct().coalesce(1)
+    writer = rows.writeTo(quote_name(*place.parts)).options(**build_isolation_options(head.snapshot_id))
+    perform_effect("forget.keys", lambda: writer.overwrite(F.lit(True)), f"write {place}", SPARK)
 
 
 def drop_with_files(spark: SparkSession, table: TableName) -> None:

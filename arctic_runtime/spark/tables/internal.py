@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, DataFrameWriterV2
 
-from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.reader import CatalogReader, find_table
 from arctic_runtime.effects import perform_effect
 from arctic_runtime.model.files.layout import KEPT_METADATA
 from arctic_runtime.model.names import TableName
@@ -37,7 +37,31 @@ class InternalTable:
         return {"format-version": "3", KIND: self.kind, **self.others}
 
 
-def write_internal_table(
+def create_internal_table(effect_name: str, reader: CatalogReader, table: InternalTable, rows: DataFrame) -> None:
+    """Creates a table with `rows` in one commit; adds them to a table that has been created without a snapshot.
+
+    Such a table is left by a process that died in a catalog that can't stage the creation of a table. Raises
+    CommitConflict if another process has created the table.
+    """
+    writer = rows.writeTo(quote_name(*table.name.parts))
+    what = f"create {table.name}"
+
+    def create() -> None:
+        new = _with_properties(writer, table)
+        perform_effect(effect_name, new.create, what, SPARK)
+
+    def create_in_two_commits() -> None:
+        new = NewColumns(table.name, list_frame_columns(rows), table.properties)
+        create_without_snapshot(effect_name, rows.sparkSession, new)
+        perform_effect(effect_name, writer.append, what, SPARK)
+
+    if find_table(reader, table.name) is None:
+        create_staged(reader, create, create_in_two_commits)
+    else:
+        create_in_two_commits()
+
+
+def replace_internal_table(
     effect_name: str,
     reader: CatalogReader,
     table: InternalTable,
@@ -47,10 +71,9 @@ def write_internal_table(
     """Creates or replaces a table with `rows` in one commit, with the entries `summary` in the commit's summary.
 
     If the catalog can't stage the creation of a table, a table without a snapshot is created first, and then replaced.
+    Of two processes that do so, the rows of the later one stay.
     """
-    writer = rows.writeTo(quote_name(*table.name.parts)).using("iceberg")
-    for key, value in table.properties.items():
-        writer = writer.tableProperty(key, value)
+    writer = _with_properties(rows.writeTo(quote_name(*table.name.parts)), table)
     writer = writer.options(**build_summary_options(summary))
 
     def write() -> None:
@@ -62,3 +85,10 @@ def write_internal_table(
         write()
 
     create_staged(reader, write, write_in_two_commits)
+
+
+def _with_properties(writer: DataFrameWriterV2, table: InternalTable) -> DataFrameWriterV2:
+    writer = writer.using("iceberg")
+    for key, value in table.properties.items():
+        writer = writer.tableProperty(key, value)
+    return writer

@@ -14,7 +14,7 @@ from arctic_runtime.model.files.expiry import ExpireSnapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import quote_name
-from arctic_runtime.spark.tables.internal import InternalTable, write_internal_table
+from arctic_runtime.spark.tables.internal import InternalTable, create_internal_table
 from arctic_runtime.spark.tables.snapshots import expire_snapshots
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class FileTable:
         """Appends the files of a batch to the table; raises CommitConflict if the catalog stays locked."""
         if not self._is_there():
             internal = InternalTable(self.table, "file log")
-            write_internal_table("ingest.create_file_log", self._reader, internal, self._build_rows({}))
+            create_internal_table("ingest.create_file_log", self._reader, internal, self._build_rows({}))
         writer = self._build_writer({batch: tuple(files)})
         perform_effect("ingest.append_file_log", writer.append, f"append batch {batch} to {self.table}", SPARK)
         self._expire_snapshots()

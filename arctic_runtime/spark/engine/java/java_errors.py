@@ -79,6 +79,9 @@ _RULES = (
             "Missing required files to delete",
             "Cannot determine history between",
             "Still referenced by refs",
+            "Cannot add duplicate partition field",
+            # Iceberg fails so if snapshots that are to expire have expired already.
+            "arraySize cannot be negative",
         ),
     ),
     # A REST server on Iceberg 1.10 or older answers so if another commit came first, in place of a conflict.
@@ -109,8 +112,14 @@ _UNSUPPORTED = "UnsupportedOperationException"
 _REFUSALS = ("BadRequestException", "RESTException", _UNSUPPORTED)
 """The exceptions by which a REST server refuses a request that it does not know."""
 
-_CONFLICTS_OF_SPARK = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS", "SCHEMA_ALREADY_EXISTS")
-"""The error conditions of Spark that mean a commit conflict; all its other conditions do not."""
+_CONFLICTS_OF_SPARK = (
+    *("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS", "SCHEMA_ALREADY_EXISTS"),
+    *("TABLE_OR_VIEW_NOT_FOUND", "FIELD_ALREADY_EXISTS"),
+)
+"""The error conditions of Spark that mean a commit conflict; all its other conditions do not.
+
+What an effect creates was missing when the tables were observed, and what it changes was there.
+"""
 
 
 def classify_failure(error: Exception) -> Failure | None:

@@ -38,7 +38,7 @@ from arctic_runtime.spark.changes.equality import compare_bags
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.internal import InternalTable, write_internal_table
+from arctic_runtime.spark.tables.internal import InternalTable, replace_internal_table
 from arctic_runtime.spark.tables.rows.frames import NULL, Hold, as_key, cast_as, match_key, read_table, to_column
 
 Register = Callable[[Sequence[Node]], None]
@@ -252,7 +252,7 @@ def _write_state(context: Context, rows: DataFrame) -> None:
     """Replaces the stored aggregate state by `rows`; earlier states can still be read at their snapshots."""
     table = context.model.table.totals
     columns_renamed = rows.toDF(*[f"total_{place}" for place in range(len(rows.columns))])
-    write_internal_table(
+    replace_internal_table(
         "aggregate_state.write",
         context.reader,
         InternalTable(table, "totals"),
