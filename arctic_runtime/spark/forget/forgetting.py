@@ -15,13 +15,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import ConfigError, DataError
+from arctic_runtime.errors import CommitConflict, ConfigError, DataError
 from arctic_runtime.model.columns import IS_CURRENT
 from arctic_runtime.model.forgetting import Certificate, Forget, ForgetPlan, TableForgotten
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.savepoint import parse_cut
 from arctic_runtime.model.state import require_built
 from arctic_runtime.model.table import Model
+from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS
 from arctic_runtime.spark.forget import erase_dead_letters
 from arctic_runtime.spark.forget.clones import check_no_clones, drop_stale_tags
 from arctic_runtime.spark.forget.downstream import DownstreamTables, select_sources_of_events
@@ -38,7 +39,7 @@ from arctic_runtime.spark.forget.erase_rows import (
 )
 from arctic_runtime.spark.forget.file_scan import list_holding_savepoints, plan_table, scan_files
 from arctic_runtime.spark.forget.key_search import KeysByTable, KeySearch
-from arctic_runtime.spark.forget.keys import drop_with_files, read_keys
+from arctic_runtime.spark.forget.keys import drop_with_files, has_keys, read_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,12 +78,23 @@ class Forgetting:
 
         Raises ConfigError if a savepoint contains rows and the request does not allow to drop it, and DataError if the
         query of `root` still returns the rows, or a table can't be recomputed without them. Nothing is forgotten in
-        these cases.
+        these cases. Raises CommitConflict if another request has forgotten the same rows meanwhile.
         """
         self._check_request()
         drop_stale_tags(self._tables)
         self._refresh_tables()
         keys_by_table = self._search.find_and_store_keys()
+        try:
+            return self._forget_keys(keys_by_table)
+        except SPARK_ERRORS as error:
+            if all(has_keys(self.reader, table) for table in keys_by_table):
+                raise
+            raise CommitConflict(
+                f"{self.root.table}: another request has ended meanwhile, and forgot these rows as well.",
+                fix="run the command again: it forgets what is left, and says what it found",
+            ) from error
+
+    def _forget_keys(self, keys_by_table: KeysByTable) -> Certificate:
         self._check_gone(keys_by_table)
         self._check_recomputable(keys_by_table)
         dropped = self._drop_savepoints(keys_by_table)
