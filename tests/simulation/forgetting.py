@@ -18,7 +18,7 @@ from arctic_runtime.effects import perform_effect
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.model.forgetting import Certificate, Forget
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import KIND
+from arctic_runtime.model.properties import FORGOTTEN_KEYS_KIND, KIND
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh.increment import Upstreams
@@ -127,12 +127,19 @@ def read_keys(spark: Any, table: TableName) -> Frame:
     return Frame(row for _, _, row in spark.lake.list_rows(head))
 
 
-def write_internal_table(effect: str, reader: Reader, table: Any, rows: Frame) -> None:
+def add_keys(_: object, reader: Reader, table: TableName, keys: Frame) -> None:
+    """Adds keys to those that are stored, in one commit that fails if another one comes first."""
+    lake, name = reader.lake, _name(table.forget_keys_name)
+    stored = lake.find_table(name)
+    head = stored.find(stored.current_snapshot_id) if stored is not None else None
+    rows = Frame([*keys.rows, *(row for _, _, row in lake.list_rows(head))]) if head is not None else keys
+    expected = head.snapshot_id if head is not None else None
+
     def write() -> None:
         with modelled.as_spark_error():
-            reader.lake.replace_table(_name(table.name), {KIND: table.kind}, rows.rows)
+            lake.replace_table(name, {KIND: FORGOTTEN_KEYS_KIND}, rows.rows, expected)
 
-    perform_effect(effect, write, f"write {table.name}", SPARK)
+    perform_effect("forget.keys", write, f"write {table.forget_keys_name}", SPARK)
 
 
 # Rows
@@ -291,7 +298,7 @@ REPLACEMENTS: tuple[Replacement, ...] = (
     *((module, "collect_lookup_keys", collect_lookup_keys) for module in (erase_rows, forgetting, key_search)),
     *((module, "read_keys", read_keys) for module in (stored_keys, forgetting, key_search)),
     *((module, "read_rows_now", read_rows_now) for module in (erase_rows, forgetting)),
-    (stored_keys, "write_internal_table", write_internal_table),
+    (stored_keys, "_add_keys", add_keys),
     (erase_rows, "as_key", lambda _: ()),
     (erase_rows, "diff_states", diff_states),
     (erase_rows, "publish_changes", modelled.publish_changes),

@@ -367,9 +367,14 @@ class Catalog:
         refs = {**table.refs, branch: Ref(made.snapshot_id, "branch")}
         return replace(table, snapshots=(*table.snapshots, made), refs=refs, last_sequence=sequence)
 
-    def replace_table(self, name: Name, properties: Mapping[str, str], rows: Iterable[Any]) -> None:
-        """Creates a table with these rows, or replaces its rows."""
-        table = self.find_table(name) or Metadata(name, f"uuid-{self.count()}", (), dict(properties))
+    def replace_table(
+        self, name: Name, properties: Mapping[str, str], rows: Iterable[Any], expected: int | None
+    ) -> None:
+        """Creates a table with these rows if `expected` is None; else replaces its rows, if that is its snapshot."""
+        found = self.find_table(name)
+        if (found.current_snapshot_id if found is not None else None) != expected:
+            raise Refused("org.apache.iceberg.exceptions.CommitFailedException", f"{name} is not at {expected}")
+        table = found or Metadata(name, f"uuid-{self.count()}", (), dict(properties))
         head = table.find(table.current_snapshot_id)
         gone = frozenset(head.files if head is not None else ())
         self.put(self._add_snapshot(table, "main", "overwrite", (self.write_file(name, rows),), {}, gone))
