@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
@@ -57,9 +57,15 @@ class PinnedSnapshots:
         with self._lock:
             return {name: state.version for name, state in self._states.items()}
 
-    def observe_again(self) -> PinnedSnapshots:
-        """Returns pins at the same versions, whose states are observed anew, since snapshots or files were replaced."""
-        return PinnedSnapshots(self.time, {**self.versions, **self.list_versions()})
+    def observe_again(self, rewritten: Collection[TableName]) -> PinnedSnapshots:
+        """Returns pins at the same versions, whose states are observed anew, since snapshots or files were replaced.
+
+        Tables in `rewritten`, whose rows are the same under new versions, are pinned at their newest ones.
+        """
+        versions = {**self.versions, **self.list_versions()}
+        for table in rewritten:
+            versions.pop(str(table), None)
+        return PinnedSnapshots(self.time, versions)
 
     def invalidate_table(self, name: TableName) -> None:
         """Removes the stored state of a table after its own run, so that its next reader observes the new state."""

@@ -271,6 +271,7 @@ class TestQuarantine(Quarantined):
         assert self.arctic(project, "diff", "--target", "dev", "--state", "state", "orders__quarantine", "--only") == 1
         assert "rows: 0 added, 1 removed, 0 changed" in capsys.readouterr().out
 
+    @pytest.mark.slow
     def test_operations(self, project: Any, capsys: Any) -> None:
         """A key is forgotten in both tables, `arctic reset` drops both, and others take the quarantine by its name."""
         run_dbt(["run", "-s", "orders"])

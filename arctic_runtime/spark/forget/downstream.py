@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
@@ -72,9 +72,12 @@ class DownstreamTables:
         """Lets the refreshes that follow read the newest versions of all sources, and all of them the same ones."""
         self._pins = PinnedSnapshots()
 
-    def continue_round(self) -> None:
-        """Lets the refreshes that follow read the same versions as those before, of tables whose files have changed."""
-        self._pins = self._pins.observe_again()
+    def continue_round(self, purged: Collection[TableName]) -> None:
+        """Lets the refreshes that follow read the same versions as those before, of tables whose files have changed.
+
+        Of tables in `purged` they read the versions after the purge.
+        """
+        self._pins = self._pins.observe_again(purged)
 
     def open_refresh(self, model: Model, skipped: Mapping[TableName, ForgottenRows] | None = None) -> Refresh:
         """Returns a run of `model` that does not read the `skipped` rows of its upstreams; None skips nothing."""

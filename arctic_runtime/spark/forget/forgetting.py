@@ -63,6 +63,7 @@ class Forgetting:
     def __post_init__(self) -> None:
         self._tables = DownstreamTables(self.root, self.models, self.reader, self.spark, self.now)
         self._search = KeySearch(self._tables, self.request)
+        self._purged: set[TableName] = set()
 
     def plan_forget(self) -> ForgetPlan:
         """Counts the keys, files, bytes, snapshots and dead letters that the request would remove; changes nothing."""
@@ -279,10 +280,12 @@ class Forgetting:
     def _purge_table(self, model: Model, keys: DataFrame, purgeable: PurgeableChanges) -> TableForgotten:
         if model.table != self.root.table:
             # Upstreams were purged. A run after that would leave an older aggregate state behind, so it is done now.
-            self._tables.continue_round()
+            self._tables.continue_round(self._purged)
             self._refresh_model(model)
         self.tell(f"{model.table}: rewrite the files that hold rows")
-        return purge_files(self._tables.open_session(model.table), purgeable, keys.count())
+        purged = purge_files(self._tables.open_session(model.table), purgeable, keys.count())
+        self._purged.add(model.table)
+        return purged
 
     def _check_files(self, done: TableForgotten) -> TableForgotten:
         session, keys = self._tables.open_session(done.table), read_keys(self.spark(), done.table)

@@ -466,7 +466,8 @@ def test_a_column_that_the_source_adds_is_added_and_one_that_widens_is_widened(l
     assert [entry.columns.is_empty for entry in older] == [True] * len(older)
 
 
-@pytest.mark.parametrize("is_done", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_done", [True, False])
 def test_a_process_that_dies_at_any_effect_loses_and_repeats_nothing(lake: Warehouse, is_done: bool) -> None:
     """Each name of an effect is a place of death once, after the effect or before it; the next process goes on."""
     lake = lake.under(ingest={"lease_seconds": 0})

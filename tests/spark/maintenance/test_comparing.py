@@ -177,9 +177,9 @@ def test_versions_of_a_query_differ_as_their_rows_do(lake: Warehouse, merge: str
 
 EVENTS = "id int, lsn int, op string, g string, v double"
 EVENT_WAYS = [
-    pytest.param({"merge": "on_write"}, marks=pytest.mark.slow),
+    {"merge": "on_write"},
     {"merge": "on_read", "keep": "all"},
-    pytest.param({"merge": "on_read", "changelog": "input"}, marks=pytest.mark.slow),
+    {"merge": "on_read", "changelog": "input"},
 ]
 
 
@@ -196,6 +196,7 @@ def build_events(place: Warehouse, **config: Any) -> Model:
     return place.model("m", sql, **keys, exclude_columns=["op"], **config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", EVENT_WAYS, ids=lambda config: "-".join(config.values()))
 def test_versions_and_clones_of_events_differ_as_their_rows_do(
     lake: Warehouse, dev: Warehouse, config: dict[str, Any]

@@ -292,6 +292,7 @@ def test_changes_that_no_filtered_partner_has_are_left_out(lake: Warehouse, read
         assert lake.broken(model) == []
 
 
+@pytest.mark.slow
 def test_rows_of_a_large_table_are_found_before_changes_are_laid_over_it(lake: Warehouse) -> None:
     """Changes that wait to be merged bring rows to what is looked for, take rows from it, and delete rows."""
     lake = lake.under(incremental={"unmerged_table_rows": -1})

@@ -23,7 +23,7 @@ def test_a_table_that_was_brought_up_to_date_is_read_as_it_is_then() -> None:
 def test_tables_whose_files_were_replaced_are_observed_again_at_the_same_versions() -> None:
     first = PinnedSnapshots()
     first.get_first(UP, lambda: a_source(1, 2))
-    pins = first.observe_again().observe_again()
+    pins = first.observe_again(()).observe_again(())
     state = pins.get_first(UP, lambda: a_source(1, 2, 3))
     assert state is not None
     assert (state.version, len(state.commits)) == (v(2), 3)
@@ -34,7 +34,7 @@ def test_tables_whose_files_were_replaced_are_observed_again_at_the_same_version
 def test_a_table_that_was_brought_up_to_date_since_is_no_longer_held_at_its_version() -> None:
     first = PinnedSnapshots()
     first.get_first(UP, lambda: a_source(1, 2))
-    pins = first.observe_again()
+    pins = first.observe_again(())
     pins.invalidate_table(UP)
     assert pins.get_first(UP, lambda: a_source(1, 2, 3)) == a_source(1, 2, 3)
 
@@ -43,4 +43,13 @@ def test_a_table_that_was_created_again_has_no_version_to_be_held_at() -> None:
     first = PinnedSnapshots()
     first.get_first(UP, lambda: a_source(3))
     made = a_source(1, table="uuid-2")
-    assert first.observe_again().get_first(UP, lambda: made) == made
+    assert first.observe_again(()).get_first(UP, lambda: made) == made
+
+
+def test_a_table_that_was_rewritten_is_read_as_it_is_then() -> None:
+    first = PinnedSnapshots()
+    for name in (UP, OTHER):
+        first.get_first(name, lambda name=name: a_source(1, name=name))  # type: ignore[misc]
+    pins = first.observe_again({UP})
+    states = [pins.get_first(name, lambda name=name: a_source(1, 2, name=name)) for name in (UP, OTHER)]  # type: ignore[misc]
+    assert [state.version for state in states if state is not None] == [v(2), v(1)]
