@@ -7,12 +7,14 @@ from dataclasses import replace
 
 from arctic_runtime.catalog.observation.columns import UNSORTED
 from arctic_runtime.catalog.observation.manifests import observe_specs
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.effects import perform_effect
+from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.baseline import Baseline
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import BASELINE, BASELINE_TAG_PREFIX, KIND, LAYOUT, MERGED, PRIMARY_KEY
 from arctic_runtime.model.step import AdoptBase
 from arctic_runtime.model.table import Transform
+from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import (
     Sql,
     fill_statement,
@@ -29,6 +31,7 @@ from arctic_runtime.spark.tables.commit import (
     set_properties,
     set_tag,
     swap_in,
+    write_properties_statement,
 )
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.create import (
@@ -105,8 +108,29 @@ def move_baseline(context: Context) -> None:
     moved = replace(former, snapshot=base.snapshot, at_ms=base.times[base.snapshot], sequence=base.merged.sequence)
     if former.snapshot != moved.snapshot:
         set_tag("base.adopt.tag", context.spark, context.reader, former.table, moved.tag, moved.snapshot)
-        set_properties("base.adopt.move", context.spark, context.model.table.changes, {BASELINE: moved.encode()})
+        _set_baseline(context, moved)
     _drop_baseline_tags(context, former.table, keep=moved.tag)
+
+
+def _set_baseline(context: Context, moved: Baseline) -> None:
+    statement = write_properties_statement(context.model.table.changes, {BASELINE: moved.encode()})
+
+    def move() -> None:
+        _check_tag(context, moved)
+        context.spark.sql(statement)
+
+    perform_effect("base.adopt.move", move, f"move the baseline of {context.model.table}", SPARK)
+
+
+def _check_tag(context: Context, baseline: Baseline) -> None:
+    """Raises CommitConflict if another process has dropped the tag that keeps the snapshot of a new baseline."""
+    refs = context.reader.load_table(baseline.table.schema, baseline.table.name).metadata.refs
+    if baseline.tag not in refs:
+        raise CommitConflict(
+            f"{context.model.table}: another process moved the baseline of the adopted table first.",
+            expected=f"the tag {baseline.tag} on {baseline.table}",
+            fix="run again; nothing was moved",
+        )
 
 
 def _drop_baseline_tags(context: Context, table: TableName, keep: str = "") -> None:

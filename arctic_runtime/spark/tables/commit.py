@@ -334,8 +334,13 @@ def perform_statement(effect_name: str, spark: SparkSession, sql: Sql) -> DataFr
 
 def set_properties(effect_name: str, spark: SparkSession, table: TableName, values: Mapping[str, str]) -> None:
     """Sets properties of a table, in a commit of its own."""
+    perform_statement(effect_name, spark, write_properties_statement(table, values))
+
+
+def write_properties_statement(table: TableName, values: Mapping[str, str]) -> Sql:
+    """Writes the statement that sets properties of a table."""
     parts = {"table": quote_name(*table.parts), "values": write_properties(values.items())}
-    perform_statement(effect_name, spark, fill_statement("ALTER TABLE {table} SET TBLPROPERTIES ({values})", **parts))
+    return fill_statement("ALTER TABLE {table} SET TBLPROPERTIES ({values})", **parts)
 
 
 def set_tag(
