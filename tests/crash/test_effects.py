@@ -74,6 +74,12 @@ def test_every_effect_has_a_scenario_and_a_round_in_which_a_process_dies_before_
     assert sorted(name for parks in rounds() for _, name in parks) == sorted(EFFECTS)
 
 
+def test_rows_of_a_table_a_sum_and_a_maximum_are_forgotten_in_one_request(cases: Cases) -> None:
+    """Without a fault, as the scenarios with one run among the slow tests."""
+    case = cases("forgotten_rows")
+    is_exact_when_it_is_done_again(case, case.prebuilt.restore(), [])
+
+
 class Lost:
     """A failpoint that loses the first answer of each effect: it takes place, and an error comes in its place."""
 
