@@ -72,12 +72,13 @@ class DownstreamTables:
         """Lets the refreshes that follow read the newest versions of all sources, and all of them the same ones."""
         self._pins = PinnedSnapshots()
 
-    def continue_round(self, purged: Collection[TableName]) -> None:
-        """Lets the refreshes that follow read the same versions as those before, of tables whose files have changed.
+    def continue_round(self, model: Model, purged: Collection[TableName]) -> None:
+        """Lets a refresh of `model` read the same versions as those before, of tables whose files have changed.
 
-        Of tables in `purged` they read the versions after the purge.
+        If `model` reads only one table and this is in `purged`, it reads the version after the purge. With several
+        tables it could mix versions of what these show.
         """
-        self._pins = self._pins.observe_again(purged)
+        self._pins = self._pins.observe_again(purged if len(self._reads[model.table]) == 1 else ())
 
     def open_refresh(self, model: Model, skipped: Mapping[TableName, ForgottenRows] | None = None) -> Refresh:
         """Returns a run of `model` that does not read the `skipped` rows of its upstreams; None skips nothing."""

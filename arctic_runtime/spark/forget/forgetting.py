@@ -280,9 +280,7 @@ class Forgetting:
     def _purge_table(self, model: Model, keys: DataFrame, purgeable: PurgeableChanges) -> TableForgotten:
         if model.table != self.root.table:
             # Upstreams were purged. A run after that would leave an older aggregate state behind, so it is done now.
-            # A model of several tables could mix versions of what they show, so it keeps those of the round.
-            has_one_upstream = len(self._tables.observe_upstreams(model).states) == 1
-            self._tables.continue_round(self._purged if has_one_upstream else ())
+            self._tables.continue_round(model, self._purged)
             self._refresh_model(model)
         self.tell(f"{model.table}: rewrite the files that hold rows")
         purged = purge_files(self._tables.open_session(model.table), purgeable, keys.count())
