@@ -285,6 +285,7 @@ def names_used(tree: ast.AST) -> Iterator[str]:
                 "_change_refs",
                 "create_table",
                 "create_internal_table",
+                "replace_rows",
                 "replace_internal_table",
                 "_drop_branches",
                 "commit_summary",

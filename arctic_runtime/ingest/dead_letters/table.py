@@ -28,6 +28,7 @@ from arctic_runtime.spark.tables.commit import (
     build_isolation_options,
     build_summary_options,
     perform_statement,
+    replace_rows,
     set_properties,
 )
 from arctic_runtime.spark.tables.internal import InternalTable, create_internal_table
@@ -235,9 +236,7 @@ class DeadLetterTable:
             retry_on_conflict(drop_once, self._reader.thresholds.commits.attempts)
 
     def _overwrite_rows(self, rows: DataFrame, snapshot: int) -> None:
-        writer = rows.writeTo(quote_name(*self.table.parts)).options(**build_isolation_options(snapshot))
-        what = f"rewrite {self.table}"
-        perform_effect("ingest.rewrite_dead_letters", lambda: writer.overwrite(F.lit(True)), what, SPARK)
+        replace_rows("ingest.rewrite_dead_letters", rows, self.table, snapshot, f"rewrite {self.table}")
 
     def _observe_source(self) -> SourceProgress:
         return observe_progress(self._reader, self.table) or SourceProgress(Progress(), 0)

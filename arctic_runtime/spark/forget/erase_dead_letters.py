@@ -12,13 +12,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.observation.tables import observe_progress, observe_snapshots
-from arctic_runtime.effects import perform_effect, retry_on_conflict
+from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.model.files.expiry import ExpireSnapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.forgetting import split_outdated_snapshots
-from arctic_runtime.spark.engine.java.java_errors import SPARK
-from arctic_runtime.spark.engine.statement import quote_name
-from arctic_runtime.spark.tables.commit import build_isolation_options
+from arctic_runtime.spark.tables.commit import replace_rows
 from arctic_runtime.spark.tables.rows.frames import combine_all, name_key_column, read_table
 from arctic_runtime.spark.tables.snapshots import expire_snapshots
 from arctic_runtime.spark.tables.table_session import TableSession
@@ -63,8 +61,7 @@ def _drop_once(session: TableSession, keys: DataFrame | None) -> ErasedDeadLette
     dropped = matches.count()
     if dropped:
         remaining = rows.join(matches.select("__arctic_row"), "__arctic_row", "left_anti").drop("__arctic_row")
-        writer = remaining.writeTo(quote_name(*table.parts)).options(**build_isolation_options(before.lineage[-1].id))
-        perform_effect("forget.dead_letters", lambda: writer.overwrite(F.lit(True)), f"rewrite {table}", SPARK)
+        replace_rows("forget.dead_letters", remaining, table, before.lineage[-1].id, f"rewrite {table}")
     now = observe_snapshots(session.reader, table)
     assert now is not None
     gone, protected = split_outdated_snapshots(now, now.lineage[-1].sequence)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.reader import CatalogReader, find_table
-from arctic_runtime.effects import perform_effect, retry_on_conflict
+from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import FORGOTTEN_KEYS_KIND, KIND
-from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name
-from arctic_runtime.spark.tables.commit import build_isolation_options, perform_statement
+from arctic_runtime.spark.tables.commit import perform_statement, replace_rows
 from arctic_runtime.spark.tables.internal import InternalTable, create_internal_table
 from arctic_runtime.spark.tables.rows.frames import read_table
 
@@ -52,8 +50,7 @@ def _add_keys(spark: SparkSession, reader: CatalogReader, table: TableName, keys
         create_internal_table("forget.keys", reader, internal, keys.distinct().coalesce(1))
         return
     rows = keys.unionByName(read_table(spark, place, head.snapshot_id)).distinct().coalesce(1)
-    writer = rows.writeTo(quote_name(*place.parts)).options(**build_isolation_options(head.snapshot_id))
-    perform_effect("forget.keys", lambda: writer.overwrite(F.lit(True)), f"write {place}", SPARK)
+    replace_rows("forget.keys", rows, place, head.snapshot_id, f"write {place}")
 
 
 def drop_with_files(spark: SparkSession, table: TableName) -> None:

@@ -49,6 +49,8 @@ T = TypeVar("T")
 
 _SNAPSHOT_COLUMNS = ("snapshot_id", "parent_id", "operation", "summary")
 
+_NO_OPTIONS: Mapping[str, str] = {}
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -200,14 +202,24 @@ def overwrite_table(rows: DataFrame, table: TableName, expected: int, summary: M
 
     `summary` has entries for the summary of the commit. Raises CommitConflict if any file was added or removed since.
     """
-    options = {
-        "distribution-mode": "none",
-        "fanout-enabled": "true",
-        **build_isolation_options(expected),
-        **build_summary_options(summary),
-    }
-    writer = rows.writeTo(quote_name(*table.parts)).options(**options)
-    perform_effect("base.overwrite", lambda: writer.overwrite(F.lit(True)), f"overwrite {table}", SPARK)
+    options = {"distribution-mode": "none", "fanout-enabled": "true", **build_summary_options(summary)}
+    replace_rows("base.overwrite", rows, table, expected, f"overwrite {table}", options)
+
+
+def replace_rows(
+    effect_name: str,
+    rows: DataFrame,
+    table: TableName,
+    expected: int,
+    what: str,
+    options: Mapping[str, str] = _NO_OPTIONS,
+) -> None:
+    """Replaces all rows of a table by `rows` in one commit, with `options` of the DataFrame writer.
+
+    Raises CommitConflict, with `what` it is done for, if any file was added or removed since the snapshot `expected`.
+    """
+    writer = rows.writeTo(quote_name(*table.parts)).options(**options, **build_isolation_options(expected))
+    perform_effect(effect_name, lambda: writer.overwrite(F.lit(True)), what, SPARK)
 
 
 def build_merged_summary(version: Version) -> dict[str, str]:

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arctic_runtime.ingest.transports.debezium.event_metrics import disable_event_metrics, read_private_field
-from arctic_runtime.ingest.transports.debezium.jvm import THREAD_OWNERS, load_java_class, start_jvm
+from arctic_runtime.ingest.transports.debezium.jvm import THREAD_OWNERS, get_class_loader, load_java_class, start_jvm
 from arctic_runtime.ingest.transports.debezium.position import Position, Source
 from arctic_runtime.thresholds import DebeziumThresholds
 
@@ -279,7 +279,7 @@ def _create_java_thread(work: Any, group: Any) -> Any:
     """
     thread = load_java_class("java.lang.Thread")(group, work, "debezium")
     thread.setDaemon(True)
-    thread.setContextClassLoader(load_java_class("java.lang.ClassLoader").getSystemClassLoader())
+    thread.setContextClassLoader(get_class_loader())
     return thread
 
 

@@ -88,7 +88,12 @@ def _set_class_loader() -> None:
     """
     thread = load_java_class("java.lang.Thread").currentThread()
     if thread.getContextClassLoader() is None:
-        thread.setContextClassLoader(load_java_class("java.lang.ClassLoader").getSystemClassLoader())
+        thread.setContextClassLoader(get_class_loader())
+
+
+def get_class_loader() -> Any:
+    """Returns the Java class loader that finds the classes of Debezium's JARs."""
+    return load_java_class("java.lang.ClassLoader").getSystemClassLoader()
 
 
 def load_java_class(name: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from arctic_runtime.ingest.transports.debezium.jvm import load_java_class
+from arctic_runtime.ingest.transports.debezium.jvm import get_class_loader, load_java_class
 
 _LOCK = threading.Lock()
 _ADAPTED: set[str] = set()
@@ -48,7 +48,7 @@ def prepare_mariadb_classes() -> None:
         if len(_ADAPTED) == len(_METHODS):
             return
         handles = load_java_class("java.lang.invoke.MethodHandles")
-        loader = load_java_class("java.lang.ClassLoader").getSystemClassLoader()
+        loader = get_class_loader()
         pool = load_java_class("javassist.ClassPool")(False)
         pool.appendClassPath(load_java_class("javassist.LoaderClassPath")(loader))
         for name, method, first in _METHODS:
