@@ -129,14 +129,22 @@ def observe_upper_bound(reader: CatalogReader, name: TableName, column: str) -> 
 
     None if there are no such bounds or no such column.
     """
-    table = reader.load_table(name.schema, name.name)
+    bounds = list_upper_bounds(reader.load_table(name.schema, name.name), column)
+    return max((bound for bound in bounds if bound is not None), default=None)
+
+
+def list_upper_bounds(table: Table, column: str) -> list[int | None]:
+    """Lists an upper bound of a column of whole numbers for each data file of a table's newest snapshot.
+
+    None for a file without one, such as one that was written before the column was added.
+    """
     snapshot, schema = table.current_snapshot(), table.schema()
-    if snapshot is None or column not in schema.column_names:
-        return None
-    place = schema.find_field(column).field_id
+    if snapshot is None:
+        return []
+    place = schema.find_field(column).field_id if column in schema.column_names else None
     data = (file for _, file in _walk_live_files(table, snapshot) if file.content.name == "DATA")
-    ends = (bound for file in data if (bound := (file.upper_bounds or {}).get(place)) is not None)
-    return max((int.from_bytes(end, "little", signed=True) for end in ends), default=None)
+    ends = ((file.upper_bounds or {}).get(place) for file in data)
+    return [None if end is None else int.from_bytes(end, "little", signed=True) for end in ends]
 
 
 def has_removed_entries(reader: CatalogReader, name: TableName) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog.observation.manifests import observe_upper_bound
+from arctic_runtime.catalog.observation.manifests import list_upper_bounds, observe_upper_bound
 from arctic_runtime.catalog.observation.tables import observe_progress
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import perform_effect, retry_on_conflict
@@ -164,8 +164,11 @@ class DeadLetterTable:
         )
 
     def _add_once(self, letters: DeadLetters, source_table: str, position: str, now: datetime.datetime) -> None:
-        snapshot, stored = self.read_dead_letters()
-        first_number = self.find_newest_number() + 1
+        table = self._load_table()
+        assert table is not None
+        snapshot, stored = self._read_newest(table)
+        bounds = list_upper_bounds(table, "number")
+        first_number = max((bound for bound in bounds if bound is not None), default=0) + 1
         number = F.col(ARRIVAL) + F.lit(first_number).cast("bigint")
         values = {
             "table": F.lit(source_table),
@@ -190,6 +193,9 @@ class DeadLetterTable:
             self._overwrite_rows(stored.where(F.col("table") != source_table).unionByName(rows), snapshot)
         elif self.count_dead_letters() and not stored.join(rows, is_same, "left_semi").isEmpty():
             self._overwrite_rows(stored.join(rows, is_same, "left_anti").unionByName(rows), snapshot)
+        elif None in bounds:
+            # Iceberg can't tell that a file of an earlier version, without numbers, has none of the new ones.
+            self._overwrite_rows(stored.unionByName(rows), snapshot)
         else:
             self._append_rows(rows, snapshot, first_number, position)
 
@@ -207,7 +213,11 @@ class DeadLetterTable:
     def read_dead_letters(self) -> tuple[int, DataFrame]:
         """Returns the id of the table's newest snapshot, and all rows of that snapshot, with all COLUMNS."""
         table = self._load_table()
-        snapshot = table.current_snapshot() if table is not None else None
+        assert table is not None
+        return self._read_newest(table)
+
+    def _read_newest(self, table: Table) -> tuple[int, DataFrame]:
+        snapshot = table.current_snapshot()
         assert snapshot is not None
         rows = read_table(self._spark(), self.table, snapshot.snapshot_id)
         return snapshot.snapshot_id, conform_frame(rows, COLUMNS)

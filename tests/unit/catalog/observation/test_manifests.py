@@ -12,6 +12,7 @@ from pyiceberg.types import BinaryType, DateType, LongType, NestedField, StringT
 from arctic_runtime.catalog.observation.manifests import (
     DEFAULT_TARGET_BYTES,
     build_partition_value,
+    list_upper_bounds,
     observe_files,
     observe_specs,
     observe_totals,
@@ -56,6 +57,9 @@ def test_the_highest_number_of_a_column_is_read_from_manifests(writing, tmp_path
         made.append("t", [(of, "a"), (-of, None)])
     assert observe_upper_bound(made.reader, named("t"), "id") == 3_000_000_000
     assert observe_upper_bound(made.reader, named("t"), "none") is None
+    table = made.reader.load_table(named("t").schema, named("t").name)
+    assert sorted(bound or 0 for bound in list_upper_bounds(table, "id")) == [1, 3_000_000_000]
+    assert list_upper_bounds(table, "none") == [None, None]
 
 
 def test_the_specs_of_a_table_are_identified_by_their_transforms(writing, tmp_path) -> None:
