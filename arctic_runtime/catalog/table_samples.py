@@ -69,9 +69,10 @@ class TableSamples:
         # The file of this day was replaced after the scan was planned.
         return self._scan_samples(condition)
 
-    def replace_day(self, samples: Sequence[TableSample], oldest: datetime) -> None:
-        """Replaces all samples of the day of the first one by `samples`, and drops those before `oldest`.
+    def replace_days(self, samples: Sequence[TableSample], oldest: datetime) -> None:
+        """Replaces all stored samples from the first to the last day of `samples`, and drops those before `oldest`.
 
+        These are one day, or more if a clock was set back over midnight.
         Raises CommitConflict if other commits to the table come first at every attempt.
         """
         retry_on_conflict(lambda: self._replace_once(samples, oldest), self._reader.thresholds.commits.attempts)
@@ -92,12 +93,12 @@ class TableSamples:
         if not _has_columns(table):
             self._add_columns(table)
             table = self._load_table()
-        day, sampled_at = get_day(samples[0].sampled_at), Reference("sampled_at")
-        this_day = And(
-            GreaterThanOrEqual(term=sampled_at, value=literal(day.isoformat())),
-            LessThan(term=sampled_at, value=literal((day + timedelta(days=1)).isoformat())),
+        days, sampled_at = sorted(get_day(sample.sampled_at) for sample in samples), Reference("sampled_at")
+        these_days = And(
+            GreaterThanOrEqual(term=sampled_at, value=literal(days[0].isoformat())),
+            LessThan(term=sampled_at, value=literal((days[-1] + timedelta(days=1)).isoformat())),
         )
-        outdated = Or(this_day, LessThan(term=sampled_at, value=literal(get_day(oldest).isoformat())))
+        outdated = Or(these_days, LessThan(term=sampled_at, value=literal(get_day(oldest).isoformat())))
         replaced = [task.file.file_path for task in table.scan(row_filter=outdated).plan_files()]
 
         def write_rows() -> None:

@@ -63,7 +63,7 @@ class TableHistory:
         if not taken:
             return self._thresholds.lease_poll_seconds
         today = [sample for sample in self._today if sample.sampled_at >= get_day(now)] + taken
-        self._samples.replace_day(today, now - timedelta(days=self._thresholds.sample_days))
+        self._samples.replace_days(today, now - timedelta(days=self._thresholds.sample_days))
         self._today = today
         return seconds
 

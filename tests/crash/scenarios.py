@@ -914,7 +914,7 @@ def service_lease() -> Scenario:
         at = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
         for _ in range(2):
             sample = TableSample(at, "lake.dwd.t", 1, 0.0, "fresh")
-            TableSamples(table.table, lake.reader).replace_day([sample], at)
+            TableSamples(table.table, lake.reader).replace_days([sample], at)
         for _ in range(102):
             lease.take_lease()
         table.change_paused(lambda paused: paused.pause(["t"], upkeep_only=False))

@@ -44,8 +44,8 @@ def list_files(table: ServiceTable) -> list[Path]:
 def test_samples_outlast_a_service_and_are_read_by_table(table: ServiceTable) -> None:
     assert samples_of(table).read_samples(NOON - DAY) == []
     first, second = take(NOON, "lake.a", "lake.b"), take(NOON + QUARTER, "lake.a", "lake.b")
-    samples_of(table).replace_day(first, NOON - 14 * DAY)
-    samples_of(table).replace_day([*first, *second], NOON - 14 * DAY)
+    samples_of(table).replace_days(first, NOON - 14 * DAY)
+    samples_of(table).replace_days([*first, *second], NOON - 14 * DAY)
     assert samples_of(table).read_samples(NOON) == [*first, *second]
     assert samples_of(table).read_samples(NOON, "lake.b") == [first[1], second[1]]
     assert samples_of(table).read_samples(NOON + QUARTER, "lake.b") == [second[1]]
@@ -58,7 +58,7 @@ def test_a_day_is_one_file_and_old_days_are_dropped_with_their_files(table: Serv
         for quarter in range(3):
             at = NOON + day * DAY + quarter * QUARTER
             taken += take(at, "lake.a", "lake.b")
-            samples_of(table).replace_day(taken, at - 2 * DAY)
+            samples_of(table).replace_days(taken, at - 2 * DAY)
     assert len(list_files(table)) == 3
     days = {get_day(sample.sampled_at) for sample in samples_of(table).read_samples(NOON - 9 * DAY)}
     assert sorted(days) == [get_day(NOON) + day * DAY for day in (2, 3, 4)]
@@ -68,7 +68,7 @@ def test_samples_and_the_lease_of_a_service_do_not_disturb_each_other(table: Ser
     lease = Lease(table, LeaseTimes(60, 20, 5), "a:1:x")
     lease.take_lease()
     table.change_paused(lambda paused: paused.pause(["lake.a"], upkeep_only=False))
-    samples_of(table).replace_day(take(NOON, "lake.a"), NOON - DAY)
+    samples_of(table).replace_days(take(NOON, "lake.a"), NOON - DAY)
     assert table.read_paused().tables == {"lake.a"}
     assert lease.is_own()
     for _ in range(3):
@@ -78,7 +78,7 @@ def test_samples_and_the_lease_of_a_service_do_not_disturb_each_other(table: Ser
 
 def test_a_sample_beside_a_renewal_of_the_lease_is_written_again(table: ServiceTable) -> None:
     taken = take(NOON, "lake.a")
-    samples_of(table).replace_day(taken, NOON - DAY)
+    samples_of(table).replace_days(taken, NOON - DAY)
     ran: list[str] = []
 
     def renew_first(name: str, action: Any) -> Any:
@@ -89,18 +89,29 @@ def test_a_sample_beside_a_renewal_of_the_lease_is_written_again(table: ServiceT
         return action()
 
     with set_failpoint(renew_first):
-        samples_of(table).replace_day([*taken, *take(NOON + QUARTER, "lake.a")], NOON - DAY)
+        samples_of(table).replace_days([*taken, *take(NOON + QUARTER, "lake.a")], NOON - DAY)
     assert len(samples_of(table).read_samples(NOON)) == 2
     assert len(list_files(table)) == 1
 
 
 def test_a_sample_that_always_loses_is_refused_and_leaves_the_samples_before(table: ServiceTable) -> None:
     taken = take(NOON, "lake.a")
-    samples_of(table).replace_day(taken, NOON - DAY)
+    samples_of(table).replace_days(taken, NOON - DAY)
 
     def refuse(name: str, action: Any) -> Any:
         raise CommitConflict("another was faster")
 
     with set_failpoint(refuse), pytest.raises(CommitConflict):
-        samples_of(table).replace_day([*taken, *take(NOON + QUARTER, "lake.a")], NOON - DAY)
+        samples_of(table).replace_days([*taken, *take(NOON + QUARTER, "lake.a")], NOON - DAY)
     assert samples_of(table).read_samples(NOON) == taken
+
+
+def test_a_clock_that_is_set_back_over_midnight_repeats_no_sample(table: ServiceTable) -> None:
+    midnight = get_day(NOON) + DAY
+    after, before = take(midnight + QUARTER, "lake.a"), take(midnight - QUARTER, "lake.a")
+    samples_of(table).replace_days(after, NOON - DAY)
+    samples_of(table).replace_days([*after, *before], NOON - DAY)
+    again = take(midnight, "lake.a")
+    for taken in ([*before, *after, *again], [*after, *again]):
+        samples_of(table).replace_days(taken, NOON - DAY)
+        assert samples_of(table).read_samples(NOON) == [*before, *again, *after]

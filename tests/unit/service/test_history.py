@@ -34,7 +34,7 @@ class Store:
     def read_samples(self, since: datetime, table: str | None = None) -> list[TableSample]:
         return [sample for sample in self.kept if sample.sampled_at >= since]
 
-    def replace_day(self, samples: Sequence[TableSample], oldest: datetime) -> None:
+    def replace_days(self, samples: Sequence[TableSample], oldest: datetime) -> None:
         if self.fails:
             raise CatalogError("the catalog does not answer")
         day = samples[0].sampled_at.date()

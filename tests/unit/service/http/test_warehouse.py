@@ -132,7 +132,7 @@ def test_a_table_has_its_samples_of_the_last_days(warehouse: Client, shop: Any) 
     assert warehouse.get("/api/tables/dwd/trend").json["at"] == []
     at = datetime.now(timezone.utc)
     taken = [TableSample(at, f"lake.dwd.{name}", 7, 2.5, "fresh") for name in ("dwd", "ods")]
-    TableSamples(TableName("lake", "dwd", SERVICE_TABLE), reader).replace_day(taken, at)
+    TableSamples(TableName("lake", "dwd", SERVICE_TABLE), reader).replace_days(taken, at)
     trend = warehouse.get("/api/tables/dwd/trend").json
     assert (trend["table"], trend["rows"], trend["stale_seconds"], trend["states"]) == (
         "lake.dwd.dwd",
