@@ -22,4 +22,5 @@ def test_a_spark_that_runs_for_days_gives_memory_back(memory: str, new: int) -> 
     options = choose_collector_options({"spark.driver.memory": memory}, LASTING)
     assert {"-XX:+UseParallelGC", "-XX:MaxHeapFreeRatio=70"} < set(options)
     assert [option for option in options if option.startswith(("-Xmn", "-Xms"))] == [f"-Xmn{new}", f"-Xms{2 * new}"]
-    assert LASTING_SETTINGS == {"spark.cleaner.periodicGC.interval": "2min"}
+    assert LASTING_SETTINGS["spark.cleaner.periodicGC.interval"] == "2min"
+    assert len([name for name in LASTING_SETTINGS if name.endswith(".maxThreadThreshold")]) == 3

@@ -88,10 +88,18 @@ garbage of the next busy moment to the old generation.
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 """Exponents of two by the units of memory sizes in Spark's settings, such as 20 for `m`."""
 
-LASTING_SETTINGS: Mapping[str, str] = {"spark.cleaner.periodicGC.interval": "2min"}
-"""Settings of a Spark that runs for days: how often it requests a full garbage collection.
+LASTING_SETTINGS: Mapping[str, str] = {
+    "spark.cleaner.periodicGC.interval": "2min",
+    "spark.sql.shuffleExchange.maxThreadThreshold": "64",
+    "spark.sql.resultQueryStage.maxThreadThreshold": "64",
+    "spark.sql.broadcastExchange.maxThreadThreshold": "64",
+}
+"""Settings of a Spark that runs for days: how often it requests a full garbage collection, and how many threads it has.
 
-This also removes broadcasts and shuffles of finished queries."""
+The collection also removes broadcasts and shuffles of finished queries. A pool starts another thread for each task,
+though others are idle, until it has its most; by default that is 1,024 threads for two of these pools. A thread that
+waits for another of the same pool belongs to a query that runs, and there are fewer queries than threads by far.
+"""
 
 _LASTING_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2", "MALLOC_TRIM_THRESHOLD_": "131072"}
 """Environment variables of a Spark that runs for days, by which the C library returns more freed memory to the system.
