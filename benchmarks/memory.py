@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.measure import Measurement
@@ -15,25 +15,48 @@ from benchmarks.measure import Measurement
 MOST_GROWTH = 1.1
 
 
+@dataclass
+class Peak:
+    """The most bytes that the Java and Python processes which were started meanwhile held together."""
+
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class _Process:
+    number: int
+    parent: int
+    name: str
+    bytes: int
+    """Memory that is not on a disk."""
+
+
 def resident_bytes() -> int:
     """Of this process, of the Java processes that it started, and of theirs: memory that is not on a disk."""
-    children = defaultdict(list)
-    held: dict[int, int] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines() if ":" in line)
-        except OSError:  # it has ended meanwhile
-            continue
-        process = int(folder.name)
-        children[int(status["PPid"])].append(process)
-        if process == os.getpid() or status["Name"].strip() == "java":
-            held[process] = int(status.get("VmRSS", "0 kB").split()[0]) * 1024
-    number, rest = 0, [os.getpid()]
-    while rest:
-        process = rest.pop()
-        number += held.get(process, 0)
-        rest += children[process]
-    return number
+    tree = _list_processes()
+    javas = [process for process in tree.values() if process.name == "java" and _is_below(process, tree)]
+    return tree[os.getpid()].bytes + sum(process.bytes for process in javas)
+
+
+@contextmanager
+def measure_peak(pause_seconds: float = 0.5) -> Iterator[Peak]:
+    """Measures, at intervals, the memory of the processes that this one starts and of the Java of these."""
+    peak, ended = Peak(), threading.Event()
+
+    def look() -> None:
+        while not ended.wait(pause_seconds):
+            tree = _list_processes()
+            children = [process for process in tree.values() if process.parent == os.getpid()]
+            javas = [process for process in tree.values() if process.name == "java" and _is_below(process, tree)]
+            peak.bytes = max(peak.bytes, sum(process.bytes for process in {*children, *javas}))
+
+    watching = threading.Thread(target=look, daemon=True)
+    watching.start()
+    try:
+        yield peak
+    finally:
+        ended.set()
+        watching.join()
 
 
 @contextmanager
@@ -53,6 +76,24 @@ def watched(minutes: float) -> Iterator[dict[float, int]]:
     ended.set()
     watching.join()
     looks[minutes] = resident_bytes()
+
+
+def _list_processes() -> dict[int, _Process]:
+    processes = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines() if ":" in line)
+        except OSError:  # it has ended meanwhile
+            continue
+        size = int(status.get("VmRSS", "0 kB").split()[0]) * 1024
+        processes[int(folder.name)] = _Process(int(folder.name), int(status["PPid"]), status["Name"].strip(), size)
+    return processes
+
+
+def _is_below(process: _Process, tree: Mapping[int, _Process]) -> bool:
+    """Returns whether this process has started another one, directly or not."""
+    parent = tree.get(process.parent)
+    return process.parent == os.getpid() or (parent is not None and _is_below(parent, tree))
 
 
 def growth(label: str, looks: Mapping[float, int], minutes: float, first: float) -> list[Measurement]:
