@@ -100,17 +100,21 @@ def _write_project(folder: Path, models: int) -> None:
 
 
 def _list_models(models: int) -> Iterator[tuple[str, str]]:
-    """Yields the name and the text of each model: in each layer rows of the layer before, and groups of these rows."""
+    """Yields the name and the text of each model: in each layer rows of the layer before, and groups of these rows.
+
+    From the second layer on, rows are a join of two tables with rows.
+    """
     width = models // LAYERS
     for n in range(models):
         layer, place = divmod(n, width)
-        upstream = "lake.landing.orders" if layer == 0 else f"{{{{ ref('m{(layer - 1) * width + place // 2 * 2}') }}}}"
-        key, query = (
-            ("id", f"select id, customer, amount, day from {upstream} where amount <> {n}")
-            if place % 2 == 0
-            else (
-                "customer",
-                f"select customer, count(*) as n, sum(amount) as v from {upstream} group by customer",
-            )
+        left, right = (
+            f"{{{{ ref('m{(layer - 1) * width + other % width // 2 * 2}') }}}}" if layer else "lake.landing.orders"
+            for other in (place, place + 2)
         )
+        if place % 2:
+            key, query = "customer", f"select customer, count(*) as n, sum(amount) as v from {left} group by customer"
+        elif layer:
+            key, query = "id", f"select l.id, l.customer, l.amount, r.day from {left} l join {right} r on l.id = r.id"
+        else:
+            key, query = "id", f"select id, customer, amount, day from {left} where amount <> {n}"
         yield f"m{n}", f"{{{{ config(primary_key='{key}') }}}}\n{query}\n"
