@@ -18,18 +18,22 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Size:
-    """How much of each part is run: seeds, minutes of a processor for each target of fuzzing, minutes, builds."""
+    """How much of each part is run: seeds, minutes of a processor for each target of fuzzing, minutes, builds.
+
+    `has_slow` says whether the slow tests run too.
+    """
 
     seeds: int
     fuzz_minutes: float
     soak_minutes: float
     builds: int
+    has_slow: bool
 
 
 SIZES: Mapping[str, Size] = {
-    "quick": Size(seeds=200, fuzz_minutes=0.2, soak_minutes=3, builds=10),
-    "full": Size(seeds=2_000, fuzz_minutes=10, soak_minutes=30, builds=100),
-    "night": Size(seeds=10_000, fuzz_minutes=30, soak_minutes=120, builds=1_000),
+    "quick": Size(seeds=200, fuzz_minutes=0.2, soak_minutes=3, builds=10, has_slow=False),
+    "full": Size(seeds=2_000, fuzz_minutes=10, soak_minutes=30, builds=100, has_slow=True),
+    "night": Size(seeds=10_000, fuzz_minutes=30, soak_minutes=120, builds=1_000, has_slow=True),
 }
 
 
@@ -74,12 +78,14 @@ def list_parts(size: Size) -> tuple[Part, ...]:
     seeds = ("tests.simulation", "--json", "--seeds", str(size.seeds))
     fuzz = ("tests.fuzz", "--minutes", str(size.fuzz_minutes), "--json", "{file}")
     soak = ("tests.soak", "--minutes", str(size.soak_minutes), "--json", "{file}")
+    marks = () if size.has_slow else ("-m", "not slow")
     return (
-        _build_tests("hostile values", "tests/unit/fuzz", "tests/spark/tables/test_hostile.py"),
-        _build_tests("interleavings", "tests/unit/spark/test_interleavings.py"),
+        _build_tests("hostile values", *marks, "tests/unit/fuzz", "tests/spark/tables/test_hostile.py"),
+        _build_tests("interleavings", *marks, "tests/unit/spark/test_interleavings.py"),
         Part("simulation", seeds, read_simulation, {}),
         Part("fuzzing", fuzz, read_fuzzing, {}),
-        _build_tests("deaths at effects, lost answers, pauses", "tests/crash"),
+        _build_tests("deaths at effects, lost answers, pauses, damage", *marks, "tests/crash"),
+        _build_tests("bad networks", *marks, "tests/ingest/test_network.py", "tests/spark/tables/test_rest_network.py"),
         _build_tests("builds", "tests/adapter/test_random_builds.py", ARCTIC_BUILDS=str(size.builds)),
         Part("soak", soak, read_soak, {}),
     )
@@ -143,5 +149,5 @@ def read_tests(file: Path, _: str) -> Figures:
     return Figures({"tests": sum(int(suite.get("tests", 0)) for suite in suites) - skipped}, wrong)
 
 
-def _build_tests(name: str, *paths: str, **environment: str) -> Part:
-    return Part(name, ("pytest", "-q", "--junit-xml={file}", *paths), read_tests, environment)
+def _build_tests(name: str, *words: str, **environment: str) -> Part:
+    return Part(name, ("pytest", "-q", "--junit-xml={file}", *words), read_tests, environment)
