@@ -12,7 +12,7 @@ MODELS: Mapping[str, str] = {
     "accounts": """{{ config(materialized='arctic', primary_key='id', merge='on_read') }}
 select id, region, balance from {{ source('shop', 'accounts') }}
 """,
-    "open_orders": """{{ config(materialized='arctic', primary_key='id', retention={'versions': '5m'}) }}
+    "open_orders": """{{ config(materialized='arctic', primary_key='id') }}
 select o.id, o.account, o.amount, a.region
 from {{ source('shop', 'orders') }} o join {{ source('shop', 'accounts') }} a on o.account = a.id
 where o.state <> 'closed'
@@ -27,6 +27,9 @@ from {{ ref('open_orders') }} o join {{ source('crm', 'customers') }} c on o.acc
 }
 """Names of models → their texts."""
 
+RETENTION = {"versions": "5m"}
+"""Retention of all tables, so that their histories no longer grow when a soak has become warm."""
+
 TESTS: Mapping[str, Any] = {
     "models": [
         {"name": "regions", "columns": [{"name": "region", "data_tests": ["unique", "not_null"]}]},
@@ -40,7 +43,9 @@ def write_project(folder: Path, postgresql: Mapping[str, Any], mariadb: Mapping[
     target = {"type": "arctic", "schema": "dwd", "warehouse": str(folder / "warehouse"), "threads": 2}
     outputs = {"dev": target, "whole": {**target, "publish": "build"}}
     _write_yaml(folder / "profiles.yml", {"soak": {"target": "dev", "outputs": outputs}})
-    project = {"name": "soak", "profile": "soak", "version": "1.0", "flags": {"send_anonymous_usage_stats": False}}
+    models = {"soak": {"+retention": RETENTION}}
+    project = {"name": "soak", "profile": "soak", "version": "1.0", "models": models}
+    project["flags"] = {"send_anonymous_usage_stats": False}
     _write_yaml(folder / "dbt_project.yml", project)
     shop = _build_source("shop", {"connector": "postgresql", **postgresql}, ("accounts", "orders"))
     crm = _build_source("crm", {"connector": "mariadb", **mariadb}, ("customers",))
@@ -53,7 +58,13 @@ def write_project(folder: Path, postgresql: Mapping[str, Any], mariadb: Mapping[
 
 def _build_source(name: str, ingest: Mapping[str, Any], tables: tuple[str, ...]) -> dict[str, Any]:
     config = {"meta": {"arctic": {"ingest": dict(ingest)}}}
-    return {"name": name, "schema": "ods", "config": config, "tables": [{"name": table} for table in tables]}
+    table_config = {"config": {"meta": {"arctic": {"retention": RETENTION}}}}
+    return {
+        "name": name,
+        "schema": "ods",
+        "config": config,
+        "tables": [{"name": table, **table_config} for table in tables],
+    }
 
 
 def _write_yaml(file: Path, content: Any) -> None:
