@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.table import Model, OnSchemaChange
+from arctic_runtime.model.table import MAX_VERSIONS, Model, OnSchemaChange
 from arctic_runtime.plan.config.config_readers import read_names, read_text
 from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.suggestions import suggest_nearest
@@ -102,7 +102,7 @@ class IngestedTable:
         )
 
 
-RETENTION = {"versions": "2h", "retain_last": 200}
+RETENTION = {"versions": "2h", "retain_last": 200, "max_versions": MAX_VERSIONS}
 """Default retention of an ingested table's versions; short, since one commit per second makes very many of them."""
 
 

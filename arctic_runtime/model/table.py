@@ -67,18 +67,22 @@ class Compaction:
 VERSIONS_SECONDS = 5 * 86_400
 """Default age in seconds at which versions expire."""
 
+MAX_VERSIONS = 1_000
+"""Default number of versions that are kept, for tables that change so often that an age would keep very many."""
+
 
 @dataclass(frozen=True)
 class Retention:
     """Retention settings: versions expire at an age of `versions_seconds`, except the newest `retain_last` versions.
 
-    Versions never expire if both are None. `changes_seconds` is the age at which change rows may be deleted that a
-    newer row of the same key has replaced; None for never.
+    Versions never expire if both are None. Those before the newest `max_versions` expire at any age. `changes_seconds`
+    is the age at which change rows may be deleted that a newer row of the same key has replaced; None for never.
     """
 
     versions_seconds: int | None = None
     retain_last: int | None = None
     changes_seconds: int | None = None
+    max_versions: int | None = None
 
     @property
     def age_seconds(self) -> int | None:
@@ -192,7 +196,7 @@ class ModelConfig:
     """Whether a row that fails a test stays in the table, or is in a table of its own until it passes."""
 
     compaction: Compaction = Compaction()
-    retention: Retention = Retention(VERSIONS_SECONDS)
+    retention: Retention = Retention(VERSIONS_SECONDS, max_versions=MAX_VERSIONS)
     target_lag: int = 0
     """Age in seconds that the table's data may have while `arctic run` refreshes the model continuously."""
 

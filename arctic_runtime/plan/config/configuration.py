@@ -371,7 +371,7 @@ CONFIGURATION = (
     ConfigKey(
         "retention",
         "`off`, mapping",
-        "`{versions: 5d}`",
+        "`{versions: 5d, max_versions: 1000}`",
         "how long versions and change rows are kept: [below](#compaction-and-retention)",
         read=read_retention,
     ),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.table import VERSIONS_SECONDS, Compaction, Retention
+from arctic_runtime.model.table import MAX_VERSIONS, VERSIONS_SECONDS, Compaction, Retention
 from arctic_runtime.suggestions import find_nearest
 
 _AGE = re.compile(r"(?P<number>\d{1,6})\s*(?P<unit>[mhdw])")
@@ -32,17 +32,23 @@ def read_compaction(key: str, value: Any) -> Compaction:
 
 
 def read_retention(key: str, value: Any) -> Retention:
-    """Reads a mapping with the ages at which versions and change rows may expire, and a number of versions to keep.
+    """Reads a mapping with the ages at which versions and change rows may expire, and numbers of versions to keep.
 
-    With `off`, which YAML parses as a boolean, nothing ever expires. Raises ConfigError for any other value.
+    `max_versions` has a default only if no age and no number of versions is given. With `off`, which YAML parses as a
+    boolean, nothing ever expires. Raises ConfigError for any other value.
     """
     if value in ("off", False):
         return Retention()
     if not isinstance(value, Mapping):
         raise ConfigError(f"`{key}` must be off or a mapping, such as {{versions: '5d'}}; found {value!r}")
-    parts = _read_parts(key, value, {"versions": read_age, "retain_last": _read_count, "changes": read_age})
-    versions = parts.get("versions", None if "retain_last" in parts else VERSIONS_SECONDS)
-    return Retention(versions, parts.get("retain_last"), parts.get("changes"))
+    counts = {"retain_last": _read_count, "max_versions": _read_count}
+    parts = _read_parts(key, value, {"versions": read_age, "changes": read_age, **counts})
+    least, is_default = parts.get("retain_last"), "versions" not in parts and "retain_last" not in parts
+    most = parts.get("max_versions", MAX_VERSIONS if is_default else None)
+    if least is not None and most is not None and most < least:
+        raise ConfigError(f"`{key}.max_versions` must be at least `retain_last`, {least}; found {most}")
+    age = parts.get("versions", None if least is not None and most is None else VERSIONS_SECONDS)
+    return Retention(age, least, parts.get("changes"), most)
 
 
 def _read_parts(key: str, value: Mapping[Any, Any], readers: Mapping[str, Callable[[str, Any], Any]]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from arctic_runtime.model.files.expiry import (
 from arctic_runtime.model.run_summary import find_last_load, run_commits
 from arctic_runtime.model.savepoint import parse_cut
 from arctic_runtime.model.state import ChangeTableState, TableState
-from arctic_runtime.model.table import Model
+from arctic_runtime.model.table import Model, Retention
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.maintenance.changelog_compaction import is_due, plan_changelog_compaction, select_ages_to_keep
 from arctic_runtime.thresholds import ExpiryThresholds, Thresholds
@@ -51,6 +51,7 @@ def plan_snapshot_expiry(
     changelog_step, waits = plan_changelog_compaction(model, state, read, now_ms)
     if age is None:
         return ExpiryPlan((), (), changelog_step, (), waits)
+    kept_from_ms = _compute_kept_from(model, state, now_ms)
     wanted = {**read, **_list_last_versions(state, model.config.retention.retain_last)}
     needs: dict[str, Callable[[Snapshots], Needs]] = {
         str(model.table.changes): lambda _: _list_change_table_needs(state, wanted),
@@ -70,7 +71,7 @@ def plan_snapshot_expiry(
             kept_snapshots += [Kept(table.table, snapshot.id, why) for snapshot in table.lineage[:1]]
             continue
         cut = cut_of(needed)
-        gone = list_expired_snapshots(table, cut, now_ms - 1000 * age)
+        gone = list_expired_snapshots(table, cut, kept_from_ms)
         steps += [ExpireSnapshots(table.table, gone, table.shares_files)] if gone else []
         kept_snapshots += list_kept_snapshots(table, needed, cut)
     gone_from = {step.table: step.snapshots for step in steps}
@@ -83,7 +84,8 @@ def may_expire(model: Model, state: TableState, now_ms: int, thresholds: Thresho
     age, log = model.config.retention.age_seconds, state.appended or state.changes
     if log is None:
         return False
-    old = [commit for commit in log.commits if age is not None and commit.at_ms < now_ms - 1000 * age]
+    kept_from_ms = 0 if age is None else _compute_kept_from(model, state, now_ms)
+    old = [commit for commit in log.commits if commit.at_ms < kept_from_ms]
     if len(old) >= _compute_snapshot_threshold(log, thresholds.expiry):
         return True
     changelog_step = None if state.changes is None else plan_changelog_compaction(model, state, {}, now_ms)[0]
@@ -101,6 +103,20 @@ def select_due_steps(model: Model, state: TableState, plan: ExpiryPlan, threshol
     )
     due_plan = replace(plan, changelog_compaction=plan.changelog_compaction if compacts else None)
     return due_plan if enough else replace(due_plan, steps=(), tags=())
+
+
+def compute_kept_from(retention: Retention, times_ms: Sequence[int], now_ms: int) -> int:
+    """Computes the time in milliseconds from which on versions stay.
+
+    `times_ms` are the times of all versions, oldest first. `retention` must have an age.
+    """
+    by_age, most = now_ms - 1000 * (retention.age_seconds or 0), retention.max_versions
+    return by_age if most is None or len(times_ms) <= most else max(by_age, times_ms[-most])
+
+
+def _compute_kept_from(model: Model, state: TableState, now_ms: int) -> int:
+    times = [commit.at_ms for commit in run_commits(state.log)]
+    return compute_kept_from(model.config.retention, times, now_ms)
 
 
 def _compute_snapshot_threshold(changes: ChangeTableState, thresholds: ExpiryThresholds) -> float:

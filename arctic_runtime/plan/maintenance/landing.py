@@ -14,7 +14,12 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.files.expiry import Age, DeleteFiles, ExpireSnapshots, LandingPlan, LandingState, Snapshots
 from arctic_runtime.model.table import Retention
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.maintenance.expiry import cut_of, list_expired_snapshots, list_kept_snapshots
+from arctic_runtime.plan.maintenance.expiry import (
+    compute_kept_from,
+    cut_of,
+    list_expired_snapshots,
+    list_kept_snapshots,
+)
 from arctic_runtime.thresholds import ChangelogThresholds
 
 
@@ -44,11 +49,9 @@ def plan_landing_expiry(
     needs = [(snapshots.lineage[-1].sequence, "it is the newest")] if snapshots.lineage else []
     needs += [(offset.sequence, f"{name} has read up to it") for name, offset in read.items()]
     cut = cut_of(needs)
-    gone = (
-        list_expired_snapshots(_date_by_replacement(snapshots), cut, now_ms - 1000 * versions)
-        if versions is not None
-        else ()
-    )
+    dated = _date_by_replacement(snapshots)
+    kept_from_ms = compute_kept_from(retention, [snapshot.at_ms for snapshot in dated.lineage], now_ms)
+    gone = list_expired_snapshots(dated, cut, kept_from_ms) if versions is not None else ()
     return LandingPlan(
         state.table,
         delete,

@@ -450,7 +450,8 @@ def test_thresholds_of_compaction_are_reported() -> None:
     assert f"{costs.open_file_bytes // mib} MiB for a file to open" in text
     assert f"A commit counts as {costs.commit_bytes // mib} MiB" in text
     assert f"once {expiry.snapshots} of its snapshots, and {expiry.snapshot_share:.0%} of them, may go" in text
-    assert f"`retention: {{versions: {table.VERSIONS_SECONDS // 86_400}d}}`" in text
+    days, most = table.VERSIONS_SECONDS // 86_400, table.MAX_VERSIONS
+    assert f"`retention: {{versions: {days}d, max_versions: {most}}}`" in text
     assert f"change rows of {rewrite.changed_share:.0%} of the base's rows or more" in text
     assert f"from {rewrite.changed_rows_per_bucket} change rows for each bucket on" in text
     assert f"where a bucket has more than {rewrite.task_bytes // (1024 * mib)} GiB" in text

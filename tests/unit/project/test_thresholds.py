@@ -60,6 +60,7 @@ FACTS = {
     "model/files/layout.py: NEWEST_FORMAT": "a version of Iceberg's format",
     "model/masking.py: _SHOWN_DIGITS": "the length of a hash in a report",
     "operations/masks.py: _SHORTEST_SECRET": "the length from which on a text is a secret",
+    "model/table.py: MAX_VERSIONS": "the default of a key that users set",
     "model/table.py: VERSIONS_SECONDS": "the default of a key that users set",
     "plan/config/config_readers.py: _SMALLEST_FILE": "a bound of a key that users set",
     "plan/refresh/fingerprint.py: RULES": "a version that fingerprints keep",

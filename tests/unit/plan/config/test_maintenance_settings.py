@@ -39,14 +39,14 @@ def test_compaction_is_a_word_or_thresholds(written: Any, meant: Compaction) -> 
 )
 def test_retention_is_an_age(age: str, seconds: int) -> None:
     assert configured(retention={"versions": age}).retention == Retention(seconds)
-    assert configured(retention={}).retention == configured().retention == Retention(432_000)
+    assert configured(retention={}).retention == configured().retention == Retention(432_000, max_versions=1000)
 
 
 @pytest.mark.parametrize("written", ["off", False])
 def test_versions_are_kept_for_ever_only_where_that_is_said(written: Any) -> None:
     """YAML reads `off` as a boolean."""
     assert configured(retention=written).retention == Retention()
-    assert configured(retention={"changes": "7d"}).retention == Retention(432_000, None, 604_800)
+    assert configured(retention={"changes": "7d"}).retention == Retention(432_000, None, 604_800, 1000)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,11 @@ def test_retention_may_keep_a_number_of_versions_with_an_age_or_without() -> Non
     alone = configured(retention={"retain_last": 20}).retention
     assert (alone, alone.age_seconds) == (Retention(None, 20), 0)
     assert Retention().age_seconds is None
+    fewest = configured(retention={"retain_last": 20, "max_versions": 20}).retention
+    assert fewest == Retention(432_000, 20, None, 20)
+    assert configured(retention={"max_versions": 7}).retention == Retention(432_000, None, None, 7)
+    with pytest.raises(ConfigError, match=r"`retention\.max_versions` must be at least `retain_last`, 20; found 19"):
+        configured(retention={"retain_last": 20, "max_versions": 19})
     with pytest.raises(ConfigError, match=r"`retention\.retain_last` must be a whole number of at least 1; found 0"):
         configured(retention={"retain_last": 0})
 

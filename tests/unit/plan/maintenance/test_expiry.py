@@ -148,6 +148,24 @@ def test_young_versions_stay() -> None:
     assert gone(a_state(5, merged=5), aged, model=older) == [[1, 2]]
 
 
+def test_versions_before_the_newest_ones_go_at_any_age_unless_somebody_needs_them() -> None:
+    def keeping(most: int) -> Model:
+        return replace(MODEL, config=replace(MODEL.config, retention=Retention(1_000, max_versions=most)))
+
+    log, base, state = the_log(9), the_base(1, 2, None, 4, 6, 9), a_state(9, merged=9)
+    assert gone(state, log, base, model=keeping(5)) == [[1, 2, 3, 4], [1, 2, 3, 4]]
+    assert gone(state, log, base, model=keeping(9)) == [[], []]
+    assert gone(state, log, model=keeping(5), down=v(3)) == [[1, 2]]
+
+
+def test_versions_without_a_run_are_not_counted() -> None:
+    state = a_state(9, merged=9)
+    commits = tuple(replace(commit, summary={}) if commit.at_ms % 2 else commit for commit in state.changes.commits)
+    upkeep = replace(state, changes=replace(state.changes, commits=commits))
+    model = replace(MODEL, config=replace(MODEL.config, retention=Retention(1_000, max_versions=2)))
+    assert gone(upkeep, the_log(9), model=model) == [[1, 2, 3, 4, 5]]
+
+
 def test_files_of_tags_and_branches_stay_and_those_of_lost_attempts_are_removed() -> None:
     lost = (Snapshot(150, 3, 3), Snapshot(151, 4, 99_999), Snapshot(152, 4, 4))
     log = the_log(5, held=frozenset({102, 152}), others=lost)
@@ -179,6 +197,10 @@ def test_a_run_expires_by_itself_once_enough_is_old_for_the_size_of_the_table() 
 
     assert [is_due(30, 19), is_due(30, 20)] == [False, True]
     assert [is_due(1000, 49), is_due(1000, 50)] == [False, True]
+    most = replace(MODEL, config=ModelConfig(("id",), hash_key="id"))
+    assert most.config.retention.max_versions == 1000
+    states = {count: a_state(count, merged=count) for count in (1052, 1053)}
+    assert [may_expire(most, state, NOW, LIMITS) for state in states.values()] == [False, True]
 
 
 def test_without_an_age_nothing_is_planned() -> None:

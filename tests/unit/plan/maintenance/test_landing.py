@@ -77,6 +77,14 @@ def test_the_times_of_commits_are_known_when_others_have_expired_their_snapshots
     assert later.ages == (Age(2, 2000), Age(4, 8000))
 
 
+def test_snapshots_before_the_newest_ones_go_at_any_age() -> None:
+    most = Retention(versions_seconds=100, max_versions=2)
+    assert plan_landing_expiry(a_state(1, 2, 3, 8), most, {}, 10_000, LIMITS).expire == ExpireSnapshots(
+        TABLE, (101, 102)
+    )
+    assert plan_landing_expiry(a_state(1, 2), most, {}, 10_000, LIMITS).expire is None
+
+
 def test_a_table_without_ages_is_kept() -> None:
     assert plan_landing_expiry(a_state(1, 2), Retention(versions_seconds=3), {}, 10_000, LIMITS).delete is None
     with pytest.raises(ConfigError, match="nothing can expire"):

@@ -14,7 +14,7 @@ from arctic_runtime.ingest.transports.debezium.servers.postgresql_slot import Re
 from arctic_runtime.thresholds import SHIPPED
 
 CONNECTION = DebeziumConnection("postgresql", "db", 5432, "shop", "reader", "", (r"public\.a",), "arctic_shop")
-LIMITS = replace(SHIPPED.debezium, release_seconds=0.02, release_poll_seconds=0.005)
+LIMITS = replace(SHIPPED.debezium, release_poll_seconds=0.005)
 FREE = ("pgoutput", "shop", "f", None, "reserved", "100")
 BUSY = ("pgoutput", "shop", "t", "4711", "reserved", "100")
 Slot = tuple[str | None, ...]
@@ -36,9 +36,9 @@ class Database:
         self.dropped.append(arguments)
 
 
-def a_slot(*states: Slot | None) -> tuple[ReplicationSlot, Database]:
+def a_slot(*states: Slot | None, release_seconds: float = 60) -> tuple[ReplicationSlot, Database]:
     database: Any = Database(*states)
-    return ReplicationSlot(CONNECTION, database, LIMITS), database
+    return ReplicationSlot(CONNECTION, database, replace(LIMITS, release_seconds=release_seconds)), database
 
 
 def at(reached: int) -> Position:
@@ -78,7 +78,7 @@ def test_a_slot_is_dropped_when_its_reader_is_gone() -> None:
 
 
 def test_a_reader_that_stays_is_named() -> None:
-    slot, database = a_slot(BUSY)
+    slot, database = a_slot(BUSY, release_seconds=0)
     with pytest.raises(SourceError, match="in use by process 4711"):
         slot.drop_slot()
     assert database.dropped == []
