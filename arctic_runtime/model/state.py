@@ -41,6 +41,8 @@ class Commit:
     """Bytes of the files that the commit added."""
 
     summary: Mapping[str, str]
+    """What arctic has stored with the commit; entries of Iceberg and of engines are left out, as states are many."""
+
     at_ms: int
     """Commit time in milliseconds since 1970."""
 

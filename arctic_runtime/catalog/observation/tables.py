@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from sys import intern
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.lease import find_newest_lease
@@ -68,6 +69,9 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.refs import SnapshotRef
     from pyiceberg.table.snapshots import Snapshot
+
+_PREFIX = "arctic."
+"""What the names of our entries in snapshot summaries begin with."""
 
 
 def observe_model(reader: CatalogReader, model: Model) -> TableState:
@@ -426,8 +430,8 @@ def _build_base_state(table: Table) -> BaseState:
 
 
 def _build_source_state(name: TableName, kind: str, table: Table) -> SourceState | None:
-    commits = tuple(_list_commits(table))
-    if not commits:
+    commits, newest = tuple(_list_commits(table)), table.current_snapshot()
+    if not commits or newest is None:
         return None
     return SourceState(
         name=name,
@@ -437,7 +441,7 @@ def _build_source_state(name: TableName, kind: str, table: Table) -> SourceState
         columns=list_columns(table.schema()),
         format_version=table.format_version,
         snapshots=frozenset(snapshot.snapshot_id for snapshot in table.metadata.snapshots),
-        rows=_count_live_rows(commits[-1].summary),
+        rows=_count_live_rows(_get_summary(newest)),
         not_null=tuple(field.name for field in table.schema().fields if field.required),
         trimmed=read_trimmed_age(table.properties).sequence,
         forgotten=int(table.properties.get(FORGOTTEN_UNTIL, 0)),
@@ -529,7 +533,7 @@ def _build_commit(table: Table, snapshot: Snapshot) -> Commit:
         operation=operation,
         rows=0 if operation == "replace" else int(summary.get("added-records", 0)),
         bytes=int(summary.get("added-files-size", 0)),
-        summary=summary,
+        summary={intern(name): text for name, text in summary.items() if name.startswith(_PREFIX)},
         at_ms=snapshot.timestamp_ms,
     )
 
