@@ -25,13 +25,14 @@ from typing import Any, Literal, TypeVar
 
 from typing_extensions import assert_never
 
+from arctic_runtime.catalog_kinds.missing_rights import build_rights_error, find_missing_right
 from arctic_runtime.errors import CatalogError, CommitConflict, ConfigError
 from arctic_runtime.thresholds import CommitThresholds
 
 T = TypeVar("T")
 
 Kind = Literal["repeatable", "once"]
-FailureKind = Literal["locked", "conflict", "unwritable"]
+FailureKind = Literal["locked", "conflict", "refused", "unwritable"]
 Failpoint = Callable[[str, Callable[[], Any]], Any]
 """Function that is called in place of an effect's action, with the effect's name and the action; it may call this."""
 
@@ -184,8 +185,8 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
 class Failure:
     """Classification of an error of Spark or pyiceberg: the kind of failure, and the error's message.
 
-    `locked`: the catalog's database was locked. `conflict`: another writer committed first. `unwritable`: the warehouse
-    can't be written.
+    `locked`: the catalog's database was locked. `conflict`: another writer committed first. `refused`: the user has no
+    right to do it. `unwritable`: the warehouse can't be written.
     """
 
     kind: FailureKind
@@ -215,7 +216,8 @@ def perform_effect(name: str, action: Callable[[], T], what: str, engine: Engine
 
     `what` describes the effect in error messages. Raises KeyError for a name that is not in `EFFECTS`. Raises
     CommitConflict if another writer committed first, or if the catalog was locked during an effect of the kind `once`.
-    Raises CatalogError if the catalog stays locked or the warehouse can't be written, as on a full disk.
+    Raises CatalogError if the catalog stays locked, if the user lacks a right, or if the warehouse can't be written, as
+    on a full disk.
     """
     kind = EFFECTS[name].kind
     guarded: Callable[[], T] = action if _failpoint is None else partial(_failpoint, name, action)
@@ -231,10 +233,12 @@ def perform_effect(name: str, action: Callable[[], T], what: str, engine: Engine
 
 @contextmanager
 def _explain_unwritable(what: str) -> Iterator[None]:
-    """Converts errors of the operating system that say that nothing can be written; others pass unchanged."""
+    """Converts errors of a system or store that say that nothing can be written; others pass unchanged."""
     try:
         yield
     except OSError as error:
+        if find_missing_right(str(error)) is not None:
+            raise _explain_failure(Failure("refused", str(error)), what) from error
         if error.errno not in _UNWRITABLE:
             raise
         raise _explain_failure(Failure("unwritable", str(error)), what) from error
@@ -294,6 +298,10 @@ def _explain_failure(failure: Failure, what: str) -> CommitConflict | CatalogErr
             )
         case "conflict":
             return CommitConflict(f"Another writer committed first.\n  while: {what}", actual=failure.message)
+        case "refused":
+            right = find_missing_right(failure.message)
+            assert right is not None
+            return build_rights_error(right, failure.message, what)
         case "unwritable":
             return CatalogError(
                 f"The warehouse can't be written.\n  while: {what}",

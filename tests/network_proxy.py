@@ -7,6 +7,7 @@ gives some of the connections that are open or come a fault.
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 import struct
 import threading
@@ -22,6 +23,8 @@ CHUNK = 65_536
 RESET = struct.pack("ii", 1, 0)
 """Option of a socket by which its end is a reset, as after the crash of a machine, and not an orderly end."""
 HEAD_END = b"\r\n\r\n"
+LAST_CHUNK = re.compile(rb"\r\n0\r\n(?:[^\r\n]+\r\n)*\r\n\Z")
+"""The end of a body in chunks, with fields that may follow the last one."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,7 @@ class _Pipe:
             while data := self.client.recv(CHUNK):
                 fault = self.find_fault()
                 if fault is not None and fault.is_repeated:
-                    data += read_rest(self.client, data)
+                    data = read_request(self.client, data)
                     repeat_request(data, self.proxy.target)
                 if not self.pass_on(data, self.server, "request", fault.request_bytes if fault else None):
                     reset(self.client)
@@ -188,18 +191,35 @@ def reset(connection: socket.socket) -> None:
     connection.close()
 
 
-def read_rest(client: socket.socket, begin: bytes) -> bytes:
-    """Reads what is missing of a request of HTTP, whose length is in its head."""
-    rest = b""
-    while HEAD_END not in begin + rest:
-        rest += client.recv(CHUNK)
-    head, _, body = (begin + rest).partition(HEAD_END)
-    lines = (line.partition(b":") for line in head.split(b"\r\n")[1:])
-    length = next((int(value) for name, _, value in lines if name.strip().lower() == b"content-length"), 0)
-    while len(body) < length:
-        more = client.recv(CHUNK)
-        rest, body = rest + more, body + more
-    return rest
+def read_request(client: socket.socket, begin: bytes) -> bytes:
+    """Reads a whole request of HTTP, which begins so; its length is in its head, or it comes in chunks.
+
+    A client that waits for leave to send its body gets it.
+    """
+    data = begin
+    while HEAD_END not in data:
+        data += receive(client)
+    head, _, body = data.partition(HEAD_END)
+    lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"expect:")]
+    if len(lines) < len(head.split(b"\r\n")):
+        client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+    fields = {
+        name.strip().lower(): value.strip().lower() for name, _, value in (line.partition(b":") for line in lines)
+    }
+    if fields.get(b"transfer-encoding") == b"chunked":
+        while not LAST_CHUNK.search(body):
+            body += receive(client)
+    while len(body) < int(fields.get(b"content-length", 0)):
+        body += receive(client)
+    return b"\r\n".join(lines) + HEAD_END + body
+
+
+def receive(client: socket.socket) -> bytes:
+    """Receives some bytes; raises OSError if the other side sends no more."""
+    data = client.recv(CHUNK)
+    if not data:
+        raise OSError("the connection ended within a request")
+    return data
 
 
 def repeat_request(request: bytes, port: int) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TypeVar
 
+from arctic_runtime.catalog_kinds.missing_rights import to_rights_error
 from arctic_runtime.catalog_kinds.object_stores import describe_store, find_store
 from arctic_runtime.effects import Engine, Failure, perform_effect, wait_for_lock
 from arctic_runtime.errors import CatalogError
@@ -73,11 +74,11 @@ class CatalogCalls:
             text = str(getattr(error, "orig", error))
             if "locked" in text or "busy" in text:
                 raise CatalogLocked(text) from error
-            raise CatalogError(self._format_failure(what, text)) from error
+            raise self._build_error(what, text) from error
         except (RequestException, OSError) as error:
-            raise CatalogError(self._format_failure(what, str(error))) from error
-        except self._connection_errors as error:
-            raise CatalogError(self._format_failure(what, str(error))) from error
+            raise self._build_error(what, str(error)) from error
+        except self._client_errors as error:
+            raise self._build_error(what, str(error)) from error
 
     @cached_property
     def database_errors(self) -> tuple[type[Exception], ...]:
@@ -92,20 +93,23 @@ class CatalogCalls:
         return (DBAPIError, sqlite3.Error)
 
     @cached_property
-    def _connection_errors(self) -> tuple[type[Exception], ...]:
-        """The exception by which the catalog's client library reports that it can't reach the server.
+    def _client_errors(self) -> tuple[type[Exception], ...]:
+        """Exceptions by which the catalog's client library reports that the server is not reached, or refuses.
 
         Empty if the library has none, or is not installed.
         """
-        name = self._profile.catalog_kind.connection_error
         try:
-            return (pkgutil.resolve_name(name),) if name else ()
+            return tuple(pkgutil.resolve_name(name) for name in self._profile.catalog_kind.client_errors)
         except ImportError:
             return ()
 
-    def _format_failure(self, what: str, reason: str) -> str:
+    def _build_error(self, what: str, reason: str) -> CatalogError:
+        subject, reason = self._format_subject(f"could not {what}"), mask_text(reason.strip())
+        refused = to_rights_error(reason, subject, self._profile.catalog_properties.get("jdbc.user"))
+        if refused is not None:
+            return refused
         cure = next((cure for sign, cure in _CURES if sign in reason), "Is it up, and is its address right?")
-        return f"{self._format_subject(f'could not {what}')}: {mask_text(reason)}. {cure}"
+        return CatalogError(f"{subject}: {reason}. {cure}")
 
     def _format_subject(self, what: str) -> str:
         return f"catalog {self._profile.catalog} ({self._address}): {what}"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from arctic_runtime.catalog_kinds.missing_rights import to_rights_error
 from arctic_runtime.errors import ArcticError, CatalogError, CorruptState
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def explain_damage(table: Table | str, file: str) -> Iterator[None]:
     """Converts errors of reading `file`, which belongs to `table`, within the block.
 
     Raises CorruptState if the file is missing or does not have the contents that were written, and CatalogError if it
-    can't be read now. Errors that dbt-arctic raises on purpose pass unchanged.
+    can't be read now, as for want of a right. Errors that dbt-arctic raises on purpose pass unchanged.
     """
     try:
         yield
@@ -50,6 +51,8 @@ def _describe_damage(table: str, file: str, error: Exception) -> ArcticError:
     from arctic_runtime.catalog.storage.checked_files import ChecksumError
 
     reason = str(error).strip().partition("\n")[0] or type(error).__name__
+    if (refusal := to_rights_error(reason, f"read {file} of {table}")) is not None:
+        return refusal
     if isinstance(error, FileNotFoundError):
         return CorruptState(
             f"{table}: a file of the table is missing.",

@@ -139,9 +139,14 @@ class CatalogReader:
         )
 
     def create_namespace(self, namespace: str) -> None:
-        """Creates the namespace; does nothing if it exists, or if somebody else creates it at the same time."""
+        """Creates the namespace; does nothing if it exists, or if somebody else creates it at the same time.
+
+        A user who may create none needs no more than that it exists.
+        """
 
         def create_if_missing() -> None:
+            if self.catalog.namespace_exists((namespace,)):
+                return
             try:
                 self.catalog.create_namespace_if_not_exists((namespace,))
             except self._calls.database_errors:

@@ -4,4 +4,13 @@ The module of the profile imports this package, and the package `catalog` import
 part of `catalog`.
 """
 
-__all__ = ["capabilities", "catalog_kind", "jdbc", "object_stores", "plain_kinds", "registry", "store_warehouse"]
+__all__ = [
+    "capabilities",
+    "catalog_kind",
+    "jdbc",
+    "missing_rights",
+    "object_stores",
+    "plain_kinds",
+    "registry",
+    "store_warehouse",
+]

@@ -110,8 +110,8 @@ class CatalogKind:
     is_thread_safe: bool = True
     """Whether threads may share pyiceberg's connection to the catalog."""
 
-    connection_error: str = ""
-    """The exception, as `module:name`, by which pyiceberg's client library reports that it can't reach the server.
+    client_errors: tuple[str, ...] = ()
+    """Exceptions, as `module:name`, of pyiceberg's client library: the server is not reached, or refuses a request.
 
     Empty if only exceptions of the standard library and of `requests` report this."""
 

@@ -59,14 +59,14 @@ HIVE = CatalogKind(
     build_pyiceberg_properties=build_shared_properties,
     locate_catalog=_locate_metastore,
     is_thread_safe=False,
-    connection_error="thrift.transport.TTransport:TTransportException",
+    client_errors=("thrift.transport.TTransport:TTransportException",),
     find_library=lambda _: ("thrift", "hive"),
     capabilities=_WITHOUT_VIEWS,
 )
 GLUE = CatalogKind(
     name="glue",
     build_pyiceberg_properties=build_shared_properties,
-    connection_error="botocore.exceptions:BotoCoreError",
+    client_errors=("botocore.exceptions:BotoCoreError", "botocore.exceptions:ClientError"),
     find_library=lambda _: ("boto3", "glue"),
     capabilities=_WITHOUT_VIEWS,
 )

@@ -5,27 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.transport import DebeziumTransport
+from tests.documented_rights import PASSWORD, read_statements
 from tests.ingest.conftest import running
 from tests.ingest.reading import Reading, drain, drained, opened
 from tests.ingest.servers import MariaDBServer, PostgreSQLServer
-
-PASSWORD = "s3cret"
-DOCS = Path(__file__).parents[2] / "docs" / "ingestion.md"
-
-
-def rights(title: str) -> list[str]:
-    """The statements of the documentation below a title, with a password in them."""
-    text = DOCS.read_text(encoding="utf-8")
-    match = re.search(rf"^-- {re.escape(title)}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert match is not None, title
-    return [part.strip() for part in match[1].replace("…", PASSWORD).split(";") if part.strip()]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +45,7 @@ def test_the_rights_of_postgresql_are_enough(postgresql: PostgreSQLServer, title
         *[f"create table {table} (id int primary key, n int)" for table in TABLES],
         *[f"alter table {table} owner to shop_owner" for table in TABLES],
         "insert into orders values (1, 1)",
-        *rights(title),
+        *read_statements("ingestion.md", title),
     )
     tables = tuple(rf"public\.{table}" for table in TABLES)
     connection = DebeziumConnection(
@@ -140,7 +129,7 @@ def test_the_rights_of_mariadb_are_enough(mariadb: MariaDBServer) -> None:
     mariadb.sql(
         *[f"create table {table} (id int primary key, n int)" for table in TABLES],
         "insert into orders values (1, 1)",
-        *rights("MySQL and MariaDB"),
+        *read_statements("ingestion.md", "MySQL and MariaDB"),
     )
     tables = tuple(rf"shop\.{table}" for table in TABLES)
     connection = DebeziumConnection("mariadb", "127.0.0.1", mariadb.port, "shop", "arctic", PASSWORD, tables, "arctic")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,6 +30,8 @@ class MotoServer:
 
     endpoint: str
     process: subprocess.Popen[str]
+    key_id: str = KEY_ID
+    """Id of the access key with which tests prepare objects and look at them."""
 
     def build_client(self, service: str) -> Any:
         """Builds boto3's client of a service, such as `s3` or `glue`."""
@@ -39,7 +41,7 @@ class MotoServer:
             service,
             endpoint_url=self.endpoint,
             region_name=REGION,
-            aws_access_key_id=KEY_ID,
+            aws_access_key_id=self.key_id,
             aws_secret_access_key=SECRET,
         )
 
@@ -120,15 +122,15 @@ def serve_aging(environ: dict[str, Any], start_response: Any) -> list[bytes]:
     return []
 
 
-def main() -> None:
-    """Answers requests until standard input ends."""
+def main(guard: Callable[[Any], Any] = lambda application: application) -> None:
+    """Answers requests until standard input ends; `guard` returns an application that may answer in moto's place."""
     import logging
 
     from moto.server import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    moto = DomainDispatcherApplication(create_backend_app)
+    moto = guard(DomainDispatcherApplication(create_backend_app))
 
     def answer(environ: dict[str, Any], start_response: Any) -> Any:
         return (serve_aging if environ["PATH_INFO"] == AGING else moto)(environ, start_response)

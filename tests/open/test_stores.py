@@ -212,6 +212,19 @@ def test_a_second_catalog_is_refused_in_a_warehouse_that_has_one(tmp_path: Path,
     assert CatalogReader(place(moto, bucket, tmp_path / "one")).list_namespaces() == ["shop"]
 
 
+@pytest.mark.parametrize("content", [b"", b'{"cat', b"[]", b"{}"])
+def test_a_mark_of_the_catalog_that_is_cut_off_is_an_error(
+    tmp_path: Path, moto: MotoServer, bucket: str, content: bytes
+) -> None:
+    """A network that cuts off answers may leave nothing of it; that is not a folder without an owner."""
+    CatalogReader(place(moto, bucket, tmp_path)).create_namespace("shop")
+    key = "wh/arctic-catalog.json"
+    moto.build_client("s3").put_object(Bucket=bucket, Key=key, Body=content)
+    with pytest.raises(CatalogError, match="cut it off"):
+        CatalogReader(place(moto, bucket, tmp_path)).list_namespaces()
+    assert moto.build_client("s3").get_object(Bucket=bucket, Key=key)["Body"].read() == content
+
+
 def test_credentials_region_and_endpoint_of_the_environment_are_enough(
     tmp_path: Path, moto: MotoServer, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,6 +128,15 @@ def test_an_effect_that_is_done_once_is_never_sent_twice(
     assert len(calls) == 1
 
 
+@pytest.mark.parametrize("name", ["view.replace", "commit.append"])
+def test_a_store_that_refuses_a_user_is_named_with_the_right(name: str) -> None:
+    def write() -> None:
+        raise OSError("AWS Error ACCESS_DENIED during DeleteObject operation: Access Denied")
+
+    with pytest.raises(CatalogError, match=r"A right is missing: s3:DeleteObject[\s\S]*replace m"):
+        perform_effect(name, write, "replace m")
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
 @pytest.mark.parametrize("name", ["view.replace", "commit.append"])
 def test_a_disk_that_takes_nothing_is_named_by_any_effect(name: str, number: int) -> None:

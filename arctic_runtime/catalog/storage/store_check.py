@@ -6,6 +6,7 @@ import threading
 from urllib.parse import urlsplit
 
 from arctic_runtime.catalog.libraries import check_libraries
+from arctic_runtime.catalog_kinds.missing_rights import find_missing_right
 from arctic_runtime.catalog_kinds.object_stores import (
     ARROW_FILE_IO,
     PYTHON_FILE_IO,
@@ -44,8 +45,10 @@ def check_store(profile: Profile) -> None:
     if not answer or (profile.catalog_kind.may_give_credentials and _NO_CONNECTION not in answer):
         return
     if any(sign in answer for sign in _NO_ACCESS):
+        right = find_missing_right(answer)
+        advice = "check credentials and rights: environment, profile files or keys"
         raise _build_store_error(
-            profile, "refuses this user", answer, "check credentials and rights: environment, profile files or keys"
+            profile, "refuses this user", answer, f"{advice}; {right.fix}" if right is not None else advice
         )
     raise _build_store_error(
         profile, "does not answer", answer, "check that it is up, and that endpoint, region and network are right"

@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arctic_runtime.catalog_kinds.missing_rights import to_rights_error
 from arctic_runtime.catalog_kinds.object_stores import describe_store, find_store
 from arctic_runtime.errors import CatalogError
 
@@ -27,8 +28,8 @@ _TABLE = "create table if not exists arctic_warehouse (one integer primary key c
 def claim_store(profile: Profile, file: Path) -> None:
     """Records in the warehouse's object store that its folder belongs to the catalog in `file`, an SQLite file.
 
-    Does nothing for a warehouse on disk. Raises CatalogError if the folder belongs to another catalog, or if the store
-    can't be read or written.
+    Does nothing for a warehouse on disk. Raises CatalogError if the folder belongs to another catalog, if the store
+    can't be read or written, or if the file is not what was written.
     """
     if find_store(profile.catalog_properties) is None:
         return
@@ -39,7 +40,17 @@ def claim_store(profile: Profile, file: Path) -> None:
         if owner is None:
             _write_owner(profile, location, own)
             owner = _read_owner(profile, location)
+    except (ValueError, TypeError, KeyError) as error:
+        raise CatalogError(
+            f"The file {MARK} of the warehouse is not the one that was written, or the network cut it off.",
+            where=location,
+            expected="JSON with the id of the catalog that owns the folder",
+            actual=" ".join(str(error).split()),
+            fix="run again; if the error stays, bring the file back from a backup",
+        ) from error
     except OSError as error:
+        if (refused := to_rights_error(str(error), f"read and write {location}")) is not None:
+            raise refused from error
         raise CatalogError(
             "The object store of the warehouse can't be written.",
             where=describe_store(profile.catalog_properties),

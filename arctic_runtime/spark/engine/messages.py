@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from arctic_runtime.catalog_kinds.missing_rights import find_missing_right
 from arctic_runtime.errors import ArcticError, ConfigError
 
 _CALL = re.compile(r"^An error occurred while calling [^\n]*\n: ")
@@ -23,9 +24,12 @@ _CLOCK_ADVICE = (
 def get_message(error: BaseException) -> str:
     """Returns the message of an error of Spark or Iceberg; adds the innermost cause if its message is not included.
 
-    If Iceberg says only that commit times are out of order, adds an explanation and advice.
+    If Iceberg says only that commit times are out of order, adds an explanation and advice; if a right is missing, adds
+    its name and advice.
     """
     message = _extract_message(error)
+    if (right := find_missing_right(message)) is not None:
+        return f"{message}\n  expected: the right {right.name}\n  what to do: {right.fix}"
     return f"{message}{_CLOCK_ADVICE}" if _CLOCK.search(message) else message
 
 

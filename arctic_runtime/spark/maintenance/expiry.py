@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -242,16 +242,17 @@ def _find_table_orphans(
     in one folder. A folder in an object store is listed by the FileIO of the table, since Hadoop can't read the store.
     """
     spark = session.spark()
-    location = session.reader.load_table(table.schema, table.name).location()
-    arguments = Sql(", prefix_listing => true" if is_store_address(location) else "")
+    folder = session.reader.load_table(table.schema, table.name).location()
+    arguments = Sql(", prefix_listing => true" if is_store_address(folder) else "")
     if among is not None:
         first = among.select("file_path").first()
         if first is None:
             return []
         among.createOrReplaceTempView(_FILES)
+        folder = str(first[0]).rpartition("/")[0]
         arguments = fill_statement(
             ", location => {folder}, file_list_view => {files}",
-            folder=quote_text(str(first[0]).rpartition("/")[0]),
+            folder=quote_text(folder),
             files=quote_text(_FILES),
         )
     call = fill_statement(
@@ -272,7 +273,29 @@ def _find_table_orphans(
         if remove
         else wait_for_lock(collect_rows, call, SPARK)
     )
-    return sorted(row[0] for row in rows)
+    orphans = sorted(row[0] for row in rows)
+    if remove:
+        _remove_remaining(session, table, folder, orphans)
+    return orphans
+
+
+def _remove_remaining(session: TableSession, table: TableName, folder: str, orphans: Sequence[str]) -> None:
+    """Deletes the orphaned files that are still in a folder of an object store.
+
+    Iceberg only logs that it could not delete a file. Raises CatalogError if this can't be done either.
+    """
+    stored = list_store_files(session.reader, folder) if orphans else None
+    remaining = sorted({path for path, _ in stored or ()}.intersection(orphans))
+    if not remaining:
+        return
+    files = session.reader.load_table(table.schema, table.name).io
+
+    def remove_files() -> None:
+        for path in remaining:
+            with suppress(FileNotFoundError):
+                files.delete(path)
+
+    session.reader.perform_change("expiry.orphans", f"delete orphaned files of {table}", remove_files)
 
 
 def _get_millis(session: TableSession) -> int:

@@ -28,6 +28,13 @@ FILE = "file:/warehouse/dwd/orders/data/a.parquet"
             "damaged",
             None,
         ),
+        (
+            "(software.amazon.awssdk.services.s3.model.AccessDeniedException) User: x is not authorized to perform: "
+            f"s3:GetObject on resource: {FILE}",
+            CatalogError,
+            "A right is missing: s3:GetObject",
+            None,
+        ),
         ("(java.io.IOException) No space left on device", CatalogError, "full", None),
         ("(org.sqlite.SQLiteException) [SQLITE_FULL] database or disk is full", CatalogError, "full", None),
     ],

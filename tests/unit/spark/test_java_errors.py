@@ -52,6 +52,13 @@ def kind_of(error: Exception) -> FailureKind | None:
         (Sent("(org.sqlite.SQLiteException) [SQLITE_FULL] Insertion failed because database is full"), "unwritable"),
         (Sent("(java.io.IOException) No space left on device"), "unwritable"),
         (Sent("(org.apache.hadoop.fs.FSError) java.io.IOException: No space left on device"), "unwritable"),
+        (Sent("(org.postgresql.util.PSQLException) ERROR: permission denied for table iceberg_tables"), "refused"),
+        (
+            Sent("(software.amazon.awssdk.services.s3.model.S3Exception) Forbidden (Service: S3, Status Code: 403)"),
+            "refused",
+        ),
+        (Sent("(a.AccessDeniedException) User: x is not authorized to perform: glue:UpdateTable"), "refused"),
+        (Sent("(java.lang.NumberFormatException) permission denied for table iceberg_tables"), None),
         (Sent("(org.sqlite.SQLiteException) [SQLITE_BUSY] The database file is locked"), "locked"),
         (PySparkException("already exists"), None),
     ],

@@ -1,4 +1,4 @@
-"""Explains errors of Spark that mean that a file of a table is missing or damaged, or that the disk is full."""
+"""Explains errors of Spark: a file of a table is missing or damaged, a right is missing, or the disk is full."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from arctic_runtime.catalog.damaged_files import REMEDY
+from arctic_runtime.catalog_kinds.missing_rights import to_rights_error
 from arctic_runtime.errors import ArcticError, CatalogError, CorruptState
-from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS, JavaException, walk_java_exceptions
+from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS, JavaException, find_refusal, walk_java_exceptions
 
 _FILE = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?/[^\s'\",;]+?\.(?:metadata\.json|parquet|avro|puffin|orc)(?:\.gz)?")
 _MISSING = re.compile("NotFoundException|FileNotFoundException|NoSuchFileException|NoSuchKeyException")
@@ -31,8 +32,8 @@ _FULL = ("No space left on device", "Disk quota exceeded", "SQLITE_FULL")
 def explain_damaged_files(table: object) -> Iterator[None]:
     """Converts errors of Spark within the block, in which rows of `table` or of its sources are read and written.
 
-    Raises CorruptState if a file is missing or damaged, and CatalogError if the disk is full. Other errors pass
-    unchanged.
+    Raises CorruptState if a file is missing or damaged, and CatalogError if the user lacks a right or the disk is full.
+    Other errors pass unchanged.
     """
     try:
         yield
@@ -44,10 +45,13 @@ def explain_damaged_files(table: object) -> Iterator[None]:
 
 
 def to_damage(error: Exception, table: str) -> ArcticError | None:
-    """Returns the error to raise instead of `error` if a file is missing or damaged, or the disk is full; else None.
+    """Returns the error to raise instead of `error`; None if it has no other meaning.
 
-    `table` is the table for which Spark worked; the file may belong to one that it reads.
+    It has one if a file is missing or damaged, the user lacks a right, or the disk is full. `table` is the table for
+    which Spark worked; the file may belong to one that it reads.
     """
+    if (refusal := find_refusal(error)) is not None:
+        return to_rights_error(refusal, f"Spark worked for {table}")
     exceptions = list(walk_java_exceptions(error)) if isinstance(error, SPARK_ERRORS) else []
     if full := next((one for one in exceptions if any(sign in one.message for sign in _FULL)), None):
         return CatalogError(

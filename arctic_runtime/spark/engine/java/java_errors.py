@@ -1,4 +1,4 @@
-"""Classifies errors that come from Java: a locked catalog, a commit conflict, a warehouse that can't be written.
+"""Classifies errors that come from Java: a locked catalog, a commit conflict, a right that is missing, a full disk.
 
 An error is classified by the classes of its Java exceptions and the first line of their messages, never by its whole
 text: that may quote rows, and a value may contain `already exists`, too.
@@ -7,7 +7,7 @@ text: that may quote rows, and a value may contain `already exists`, too.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -15,6 +15,7 @@ from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from arctic_runtime.catalog_kinds.missing_rights import find_missing_right
 from arctic_runtime.effects import Engine, Failure, FailureKind
 
 # Errors of Iceberg that Spark does not convert are raised as Py4JJavaError.
@@ -101,6 +102,9 @@ _RULES = (
         ),
     ),
 )
+_REFUSAL = re.compile("AccessDenied.*|ForbiddenException|(?:S3|Glue)Exception|.*SQL.*Exception")
+"""Java's exceptions by which S3, Glue or a database refuses a user, among other things."""
+
 _NETWORK = re.compile(
     "(?:Connect|Socket|SocketTimeout|NoHttpResponse|ConnectionClosed|HttpHostConnect|ConnectTimeout|UnknownHost|SSL"
     "|TruncatedChunk|MalformedChunkCoding|CommitStateUnknown|ServiceUnavailable)Exception"
@@ -128,6 +132,8 @@ def classify_failure(error: Exception) -> Failure | None:
         is_conflict = condition in _CONFLICTS_OF_SPARK
         return Failure("conflict", _get_first_line(str(error))) if is_conflict else None
     exceptions = [one for one in walk_java_exceptions(error) if not one.name.startswith(_SPARK_PACKAGE)]
+    if (refusal := _find_refusal(exceptions)) is not None:
+        return Failure("refused", refusal)
     for rule in _RULES:
         if any(rule.matches_exception(one) for one in exceptions):
             return Failure(rule.kind, _get_first_line(_get_text(error)))
@@ -136,6 +142,16 @@ def classify_failure(error: Exception) -> Failure | None:
 
 SPARK = Engine(SPARK_ERRORS, classify_failure)
 """The errors of Spark, embedded or over Spark Connect, and their classification."""
+
+
+def find_refusal(error: Exception) -> str | None:
+    """Returns the message by which S3, Glue or a database refused the user for want of a right; None if none did."""
+    return _find_refusal(walk_java_exceptions(error)) if isinstance(error, SPARK_ERRORS) else None
+
+
+def _find_refusal(exceptions: Iterable[JavaException]) -> str | None:
+    refusals = (one.message for one in exceptions if _REFUSAL.fullmatch(one.simple_name))
+    return next((message for message in refusals if find_missing_right(message) is not None), None)
 
 
 def was_too_large_to_broadcast(error: Exception) -> bool:
