@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
@@ -11,25 +11,32 @@ from unittest import mock
 
 from arctic_runtime.catalog.branch.database_pointers import DatabasePointers
 from arctic_runtime.catalog.branch.pointers import PointerChange
+from arctic_runtime.ingest.dead_letters.window import CommitWindow
 from arctic_runtime.ingest.job.batch_writer import BatchWriter
 from arctic_runtime.ingest.writing import keyed
+from arctic_runtime.ingest.writing.table_writer import TableWriter
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.files.expiry import DropTags, ExpireSnapshots, ExpiryPlan
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.model.version import Window
 from arctic_runtime.spark.maintenance import expiry
 from arctic_runtime.spark.tables import commit
 from arctic_runtime.spark.tables.context import Appended, Context
+from tests.simulation import dead_letters, runtime
 from tests.simulation import spark as modelled
 from tests.simulation.builds import Database
 from tests.simulation.lake import Catalog, Name, Ref
+from tests.simulation.rows import diff_rows
 from tests.simulation.threads import read_wall_clock
 from tests.simulation.world import World
 
 Plant = Callable[[World], Any]
 
 _publish = modelled.publish_changes
+_read_events = runtime.read_events
 _write_batch = BatchWriter.write_batch
+_write_events = TableWriter.write_events
 
 
 @contextmanager
@@ -100,10 +107,7 @@ def claim_freshness_before_commit(_: World) -> Iterator[None]:
 @contextmanager
 def forget_positions(_: World) -> Iterator[None]:
     """A table applies events that it has already, although others came after them."""
-    with ExitStack() as stack:
-        from tests.simulation import runtime
-
-        stack.enter_context(mock.patch.object(runtime, "is_known", return_value=True))
+    with mock.patch.object(runtime, "is_known", return_value=True):
         yield
 
 
@@ -128,6 +132,52 @@ def publish_over_others(_: World) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def keep_dead_letters_after_rows(_: World) -> Iterator[None]:
+    """Ingestion keeps the events that can't be applied after it has committed the others."""
+
+    def write_events(self: Any, part: Any, mode: Any, keep: Any) -> Any:
+        letters: list[Any] = []
+        result = _write_events(self, part, mode, letters.append)
+        for own in letters:
+            keep(own)
+        return result
+
+    with mock.patch.object(TableWriter, "write_events", write_events):
+        yield
+
+
+@contextmanager
+def replay_over_newer_rows(_: World) -> Iterator[None]:
+    """A replay applies each dead letter, although its row has changed since."""
+    window = CommitWindow(2**62, None, is_own=False, is_known=True)
+    with mock.patch.object(dead_letters, "find_commit_window", return_value=window):
+        yield
+
+
+@contextmanager
+def drop_changes_of_nothing(_: World) -> Iterator[None]:
+    """Beside dead letters, an event that changes nothing leaves no change row."""
+
+    def diff_changed(old: Any, new: Any, _: Any = ()) -> Any:
+        return diff_rows(old, new)
+
+    with mock.patch.object(runtime, "diff_rows", diff_changed):
+        yield
+
+
+@contextmanager
+def read_events_again(_: World) -> Iterator[None]:
+    """A run of a model of change events reads the last commit that the run before it has read again."""
+
+    def read(lake: Catalog, source: TableName, window: Window) -> Any:
+        start = window.start and replace(window.start, sequence=window.start.sequence - 1)
+        return _read_events(lake, source, replace(window, start=start))
+
+    with mock.patch.object(runtime, "read_events", read):
+        yield
+
+
 BUGS: Mapping[str, Plant] = {
     "offsets-before-rows": commit_offsets_before_rows,
     "publish-without-comparison": publish_without_comparison,
@@ -136,4 +186,8 @@ BUGS: Mapping[str, Plant] = {
     "known-events-again": forget_positions,
     "builds-in-steps": publish_one_after_another,
     "builds-over-others": publish_over_others,
+    "dead-letters-after-rows": keep_dead_letters_after_rows,
+    "replay-over-newer-rows": replay_over_newer_rows,
+    "no-change-no-row": drop_changes_of_nothing,
+    "events-twice": read_events_again,
 }

@@ -7,7 +7,8 @@ not by their SQL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
@@ -15,15 +16,16 @@ from arctic_runtime.catalog.observation.table_facts import observe_lineage
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.plan.freshness import FreshnessPlan
+from tests.simulation.dead_letters import Letter
 from tests.simulation.lake import Catalog, Metadata, Pointers, Snapshot
 from tests.simulation.rows import Rows, Unreadable, read_as_readers
 from tests.simulation.runtime import Reader
-from tests.simulation.source import CUSTOMERS, FORGOTTEN_AMOUNT, FORGOTTEN_KEY, ORDERS
-from tests.simulation.world import INGESTED, ODS_CUSTOMERS, ODS_ORDERS, OPEN, PAID, READS, REGIONS, World
+from tests.simulation.source import CUSTOMERS, FORGOTTEN_AMOUNT, FORGOTTEN_KEY, ORDERS, EventId, Position, SourceEvent
+from tests.simulation.spark import EVENTS
+from tests.simulation.world import INGESTED, ODS_CUSTOMERS, ODS_ORDERS, OPEN, PAID, READS, REGIONS, TALLY, World
 
 SOURCE_TABLES = {table: name for name, table in INGESTED.items()}
-ALL = (*INGESTED.values(), *READS)
-SCHEMAS = frozenset(table.schema for table in ALL)
+SCHEMAS = frozenset(table.schema for table in (*INGESTED.values(), *READS))
 SERVICE = ("ods", "arctic__service")
 
 
@@ -54,11 +56,24 @@ def group_customers(tables: Mapping[TableName, Rows]) -> Rows:
     return {(customer,): (customer, *sums) for customer, sums in customers.items()}
 
 
+def tally_customers(tables: Mapping[TableName, Rows]) -> Rows:
+    """The sums that follow from the rows; a customer who has no order any more is left out."""
+    customers: dict[int, tuple[int, int]] = {}
+    for _, customer, amount, _ in tables[ODS_ORDERS].values():
+        count, total = customers.get(customer, (0, 0))
+        customers[customer] = (count + 1, total + amount)
+    return {(customer,): (customer, *sums) for customer, sums in customers.items()}
+
+
 RESULTS: Mapping[TableName, Callable[[Mapping[TableName, Rows]], Rows]] = {
     PAID: join_paid,
     REGIONS: group_regions,
     OPEN: group_customers,
+    TALLY: tally_customers,
 }
+
+
+Variant = tuple[tuple[EventId, ...], tuple[EventId, ...]]
 
 
 @dataclass(frozen=True)
@@ -66,7 +81,7 @@ class Truth:
     """The rows that a version of a table must have, and the last transaction of each source table that is in them."""
 
     rows: Rows
-    positions: Mapping[str, frozenset[int]]
+    positions: Mapping[str, frozenset[Position]]
     is_followed: bool = True
     """Whether only incremental runs made it; a query that is computed in full reads newer rows than its pass."""
 
@@ -80,11 +95,15 @@ class Checks:
     false_claims: int = 0
     looks: int = 0
     _truths: dict[tuple[str, int], Truth] = field(default_factory=dict)
-    _states: dict[tuple[TableName, int, int, bool], Rows] = field(default_factory=dict)
+    _states: dict[tuple[TableName, Position, Position, bool], Rows] = field(default_factory=dict)
+    _events: dict[tuple[str, int], set[EventId]] = field(default_factory=dict)
+    _variants: dict[str, set[Variant]] = field(default_factory=lambda: {name: {((), ())} for name in INGESTED})
+    """The events that versions of a table have skipped, or have early, besides those up to their positions."""
 
     def __post_init__(self) -> None:
         self.reader = Reader(self.world.profile, self.world.lake, lambda _: None)
         self.world.on_forgotten = self.check_forgotten
+        self.all = (*INGESTED.values(), *self.world.reads)
 
     def report(self, text: str) -> None:
         self.world.note(f"VIOLATION: {text}")
@@ -98,7 +117,7 @@ class Checks:
         lake = self.world.lake
         pointers = dict(lake.pointers)
         shown: dict[TableName, Truth] = {}
-        for table in ALL:
+        for table in self.all:
             truth = self._check_table(lake, pointers, table)
             if truth is not None:
                 shown[table] = truth
@@ -106,6 +125,8 @@ class Checks:
             self._check_together(shown)
         if self.world.is_forgotten:
             self._check_heads(pointers)
+        if self.world.has_flaws:
+            self.check_letters()
         self._check_claims(shown)
 
     def _check_heads(self, pointers: Pointers) -> None:
@@ -118,11 +139,11 @@ class Checks:
 
     def _check_together(self, shown: Mapping[TableName, Truth]) -> None:
         """All models that builds publish at once show one state of the sources, and either all or none are there."""
-        models = {table: shown[table] for table in READS if table in shown}
-        if models and len(models) < len(READS):
-            missing = ", ".join(str(table) for table in READS if table not in models)
+        models = {table: shown[table] for table in self.world.reads if table in shown}
+        if models and len(models) < len(self.world.reads):
+            missing = ", ".join(str(table) for table in self.world.reads if table not in models)
             self.report(f"a reader sees a part of a build: {missing} is missing")
-        positions: dict[str, set[int]] = {}
+        positions: dict[str, set[Position]] = {}
         for truth in models.values():
             for name, numbers in truth.positions.items():
                 positions.setdefault(name, set()).update(numbers)
@@ -133,10 +154,7 @@ class Checks:
 
     def _is_one_state(self, models: Mapping[TableName, Truth]) -> bool:
         """Whether all of these models have the rows that follow from one transaction of each source table."""
-        source = self.world.source
-        choices = {
-            name: sorted({source.find_same(name, number) for number in range(source.last + 1)}) for name in INGESTED
-        }
+        choices = {name: self._list_positions(name, 0) for name in INGESTED}
         return any(
             all(self._compute_state(table, orders, customers) == truth.rows for table, truth in models.items())
             for orders in reversed(choices[ORDERS])
@@ -153,7 +171,7 @@ class Checks:
             return None
         if seen is None:
             return None
-        rows, sequence = seen
+        rows, sequence = drop_empty_sums(table, seen[0]), seen[1]
         changes = pointers[table.schema, table.changes.name].what
         assert isinstance(changes, Metadata)
         truth = self.find_truth(table, changes.table_uuid, sequence)
@@ -171,11 +189,7 @@ class Checks:
 
         A version of a model may be right for several: a run that changes no row makes no version that others read.
         """
-        source = self.world.source
-        choices = {
-            name: sorted({source.find_same(name, number) for number in range(least.get(name, 0), source.last + 1)})
-            for name in INGESTED
-        }
+        choices = {name: self._list_positions(name, least.get(name, 0)) for name in INGESTED}
         return any(
             self._compute_state(table, orders, customers, erased) == rows
             for erased in ((False, True) if self.world.forgets else (False,))
@@ -183,14 +197,24 @@ class Checks:
             for customers in reversed(choices[CUSTOMERS])
         )
 
-    def _compute_state(self, table: TableName, orders: int, customers: int, erased: bool = False) -> Rows:
+    def _list_positions(self, name: str, least: int) -> list[Position]:
+        """Lists the states that a table may show after at least so many transactions."""
+        source = self.world.source
+        positions = {
+            Position(number, tuple(one for one in skipped if one[0] <= number), early)
+            for skipped, early in self._variants[name]
+            for number in range(least, source.last + 1)
+        }
+        return sorted({source.find_same(name, position) for position in positions})
+
+    def _compute_state(self, table: TableName, orders: Position, customers: Position, erased: bool = False) -> Rows:
         """Computes a table after a transaction of each source table; without the forgotten order if it is `erased`."""
         known = self._states.get((table, orders, customers, erased))
         if known is None:
             source = self.world.source
             if table in SOURCE_TABLES:
                 name = SOURCE_TABLES[table]
-                known = source.rows_after(name, {ORDERS: orders, CUSTOMERS: customers}[name])
+                known = source.rows_at(name, {ORDERS: orders, CUSTOMERS: customers}[name])
                 known = drop_forgotten(known) if erased and name == ORDERS else known
             else:
                 known = RESULTS[table](
@@ -210,24 +234,111 @@ class Checks:
         run = self._find_run(uuid, sequence)
         if table in SOURCE_TABLES:
             name = SOURCE_TABLES[table]
-            number = int(run.position or 0) if run else 0
-            rows = self.world.source.rows_after(name, number)
+            position = self._find_position(name, uuid, sequence, int(run.position or 0) if run else 0)
+            rows = self.world.source.rows_at(name, position)
             if self._is_erased(table, uuid, sequence):
                 rows = drop_forgotten(rows)
-            return Truth(rows, {name: frozenset([self.world.source.find_same(name, number)])})
+            return Truth(rows, {name: frozenset([self.world.source.find_same(name, position)])})
         if run is None or run.offsets is None:
             return Truth({}, {})
         truths = {
             upstream: self.find_truth(upstream, run.offsets[str(upstream)].table, run.offsets[str(upstream)].sequence)
             for upstream in READS[table]
         }
-        positions: dict[str, frozenset[int]] = {}
+        positions: dict[str, frozenset[Position]] = {}
         for truth in truths.values():
             for name, numbers in truth.positions.items():
                 positions[name] = positions.get(name, frozenset()) | numbers
         rows = RESULTS[table]({upstream: truth.rows for upstream, truth in truths.items()})
         is_followed = run.mode == "incremental" and all(truth.is_followed for truth in truths.values())
         return Truth(rows, positions, is_followed)
+
+    def _find_position(self, name: str, uuid: str, sequence: int, number: int) -> Position:
+        """The events that a version of an ingested table has; each other one is among its dead letters."""
+        if not self.world.has_flaws:
+            return Position(number)
+        events, has = self.world.source.list_events(name), self._list_events(uuid, sequence)
+        made = self.world.lake.made[uuid, sequence].snapshot_id
+        kept = next((rows for at, rows in reversed(self.world.lake.letters) if at < made), ())
+        self._check_lost(name, number, has, kept)
+        self._check_repeated(name, uuid, sequence)
+        skipped = tuple(event.id for event in events if event.position <= number and event.id not in has)
+        early = tuple(
+            event.id
+            for event in events
+            if event.position > number and event.id in has and not self._is_overwritten(event, events, uuid, sequence)
+        )
+        later = tuple(event.id for event in events if event.flaw and event.position > number and event.id not in has)
+        self._variants[name].add(((*skipped, *later), early))
+        return Position(number, skipped, early)
+
+    def _is_overwritten(self, early: SourceEvent, all_events: Sequence[SourceEvent], uuid: str, sequence: int) -> bool:
+        """Whether a batch that was read again has changed a row after a replay did; the event comes again after it."""
+        keys = {event.id: event.key for event in all_events}
+        for one in self._walk(uuid, sequence):
+            events = set(read_events(one))
+            if early.id in events:
+                return False
+            if early.key in map(keys.__getitem__, events):
+                return True
+        return False
+
+    def _check_lost(self, name: str, number: int, has: Collection[EventId], kept: Iterable[Letter]) -> None:
+        """Each event up to a position is in the table or a dead letter, or newer ones have replaced its row."""
+        letters = {letter.payload.id for letter in kept if letter.table == name}
+        newest: dict[int, EventId] = {}
+        for event in self.world.source.list_events(name):
+            if event.id in has:
+                newest[event.key] = event.id
+        for event in self.world.source.list_events(name):
+            is_superseded = newest.get(event.key, (0, 0)) > event.id
+            if event.position <= number and event.id not in has and event.id not in letters and not is_superseded:
+                self.report(f"{name} has lost event {event.id} of transaction {event.position}: it is no dead letter")
+
+    def _check_repeated(self, name: str, uuid: str, sequence: int) -> None:
+        """No event is in two commits of batches, or in two of replays."""
+        seen: Counter[tuple[bool, EventId]] = Counter()
+        for one in self._walk(uuid, sequence):
+            is_replay = RunSummary.decode(one.summary.additional_properties).reason == "REPLAYED"
+            seen.update((is_replay, event) for event in read_events(one))
+        for (is_replay, event), count in seen.items():
+            if count > 1:
+                self.report(f"{name} has event {event} from {count} {'replays' if is_replay else 'batches'}")
+
+    def check_letters(self) -> None:
+        """No event is twice among the dead letters, and none that was acknowledged is lost."""
+        letters = self.world.list_letters()
+        counts = Counter((letter.table, letter.payload.id) for letter in letters)
+        for (name, event), count in counts.items():
+            if count > 1:
+                self.report(f"event {event} of {name} is {count} times among the dead letters")
+        for name, table in INGESTED.items():
+            if self.world.lake.find_table((table.schema, table.changes.name)) is not None:
+                self._check_lost(name, self.world.source.acknowledged, self._find_events(name), letters)
+
+    def check_letters_at_end(self) -> None:
+        """Each event is in its table or among the dead letters, but not in both."""
+        for letter in self.world.list_letters():
+            self.world.counts["dead letters stuck"] += 1
+            if letter.payload.id in self._find_events(letter.table):
+                self.report(f"event {letter.payload.id} of {letter.table} was applied, and is a dead letter")
+
+    def _find_events(self, name: str) -> set[EventId]:
+        """The events that an ingested table has."""
+        table = INGESTED[name]
+        changes = self.world.lake.find_table((table.schema, table.changes.name))
+        head = changes.find(changes.current_snapshot_id) if changes is not None else None
+        if changes is None or head is None:
+            return set()
+        return self._list_events(changes.table_uuid, head.sequence_number)
+
+    def _list_events(self, uuid: str, sequence: int) -> set[EventId]:
+        """The events that a version of an ingested table has."""
+        known = self._events.get((uuid, sequence))
+        if known is None:
+            known = {event for one in self._walk(uuid, sequence) for event in read_events(one)}
+            self._events[uuid, sequence] = known
+        return known
 
     def _is_erased(self, table: TableName, uuid: str, sequence: int) -> bool:
         """Whether the order that is forgotten was deleted from a version of its table by the forgetting."""
@@ -272,9 +383,9 @@ class Checks:
 
     def _check_claims(self, shown: Mapping[TableName, Truth]) -> None:
         now = datetime.fromtimestamp(self.world.kernel.now, timezone.utc)
-        facts = observe_lineage(self.reader, ALL, self.world.models)
+        facts = observe_lineage(self.reader, self.all, self.world.models)
         plan = FreshnessPlan(facts, now, self.reader.thresholds.ingest.confirmed_seconds)
-        for table in ALL:
+        for table in self.all:
             if str(table) in facts and table in shown:
                 self._check_claim(table, plan.get_freshness(str(table)).as_of, shown[table], "the catalog")
         for service in self.world.live.values():
@@ -300,7 +411,8 @@ class Checks:
         lacking = {
             name: found
             for name, numbers in truth.positions.items()
-            if (found := source.find_lacking(name, min(numbers), until)) is not None
+            for number in numbers
+            if (found := source.find_lacking(name, number, until)) is not None
         }
         least = {name: source.count_before(until) for name in truth.positions}
         if lacking and not self._is_state(table, truth.rows, least):
@@ -322,7 +434,7 @@ class Checks:
             number = int(run.position or 0) if run else 0
             until = self.world.source.acknowledged
             for one in self.world.source.transactions[number:until]:
-                if any(change.table == name for change in one.changes):
+                if any(change.table == name and not change.flaw for change in one.changes):
                     self.report(f"{table} lacks transaction {one.number}, which was acknowledged")
 
     def is_converged(self) -> bool:
@@ -336,17 +448,22 @@ class Checks:
 
     def _list_late(self) -> Iterator[str]:
         """Describes the tables that do not show all transactions."""
-        last = len(self.world.source.transactions)
-        rows = {table: self.world.source.rows_after(name, last) for name, table in INGESTED.items()}
-        for table in READS:
+        rows = {}
+        for name, table in INGESTED.items():
+            stuck = sorted({letter.payload.id for letter in self.world.list_letters() if letter.table == name})
+            position = Position(
+                self.world.source.last, tuple(one for one in stuck if one not in self._find_events(name))
+            )
+            rows[table] = self.world.source.rows_at(name, position)
+        for table in self.world.reads:
             rows[table] = RESULTS[table](rows)
-        for table in ALL:
+        for table in self.all:
             try:
                 seen = read_as_readers(self.world.lake, self.world.lake.pointers, table.schema, table.name)
             except Unreadable as error:
                 yield f"a reader could not read {error}"
                 continue
-            shown = seen[0] if seen else {}
+            shown = drop_empty_sums(table, seen[0]) if seen else {}
             is_empty = seen is None and not rows[table]
             if not is_empty and shown != rows[table]:
                 yield f"{table} is not up to date ({difference(shown, rows[table])})"
@@ -386,6 +503,18 @@ class Checks:
         for pointer in self.world.lake.pointers.values():
             if isinstance(pointer.what, Metadata):
                 yield from (path for one in pointer.what.snapshots for path in one.files)
+
+
+def read_events(snapshot: Snapshot) -> Iterator[EventId]:
+    """Yields the ids of the events that a commit to an ingested table has."""
+    for text in (snapshot.summary[EVENTS] or "").split():
+        number, _, place = text.partition(".")
+        yield int(number), int(place)
+
+
+def drop_empty_sums(table: TableName, rows: Rows) -> Rows:
+    """Leaves out the sums over no rows, which a model of change events keeps."""
+    return {key: row for key, row in rows.items() if table != TALLY or row[1:] != (0, 0)}
 
 
 def drop_forgotten(rows: Rows) -> Rows:

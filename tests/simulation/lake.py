@@ -192,6 +192,9 @@ class Catalog:
         self.records: dict[str, bytes] = {}
         """Records of publications, by their address."""
 
+        self.letters: list[tuple[int, tuple[Any, ...]]] = []
+        """The dead letters after each change of these, with the number of its snapshot, oldest first."""
+
         self.namespaces: dict[str, dict[str, str]] = {name: {} for name in ("ods", "dwd", "dws")}
         self.commits = 0
         self._loaded: dict[int, Table] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from arctic_runtime.model.properties import KIND, MERGED, PINNED_BASE, PINNED_HEAD, PINNED_MERGED
@@ -16,16 +16,41 @@ Change = tuple[str, "Row | None", "Row | None"]
 """The action, the row after it, and the row before; a deleted row has none after it."""
 
 
-def diff_rows(old: Rows, new: Rows) -> list[Change]:
-    """Computes the change rows that turn the rows `old` into `new`."""
+class Marked(tuple[Any, ...]):
+    """A change row that has in `arrival` the number of its event, by which dead letters are put in order."""
+
+    arrival: int | None = None
+
+
+class Folded(list[Any]):
+    """Change rows with the ids of the events that were folded to them."""
+
+    events: tuple[tuple[int, int], ...] = ()
+
+
+def mark_rows(changes: Iterable[Change], arrivals: Mapping[Row, int], events: Iterable[tuple[int, int]]) -> Folded:
+    """Gives each change row the number that `arrivals` has for its key, if any."""
+    marked = Folded(Marked(change) for change in changes)
+    marked.events = tuple(events)
+    for change in marked:
+        change.arrival = arrivals.get((change[1] or change[2])[:1])
+    return marked
+
+
+def diff_rows(old: Rows, new: Rows, kept: Iterable[Row] = ()) -> list[Change]:
+    """Computes the change rows that turn the rows `old` into `new`.
+
+    The keys `kept` have change rows also if nothing changes; that of a row which is not there has only its key.
+    """
     changes: list[Change] = []
-    for key in sorted({*old, *new}, key=repr):
+    keys = set(kept)
+    for key in sorted({*old, *new, *keys}, key=repr):
         before, after = old.get(key), new.get(key)
-        if before is None:
+        if after is None:
+            changes.append(("delete", None, before or key))
+        elif before is None:
             changes.append(("insert", after, None))
-        elif after is None:
-            changes.append(("delete", None, before))
-        elif before != after:
+        elif before != after or key in keys:
             changes.append(("update", after, before))
     return changes
 

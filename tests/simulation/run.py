@@ -15,18 +15,21 @@ from arctic_runtime.errors import ArcticError
 from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.spark.maintenance.expiry import expire_versions, find_orphan_files
 from arctic_runtime.spark.tables.table_session import TableSession
-from tests.simulation import builds, forgetting
+from tests.simulation import builds, dead_letters, forgetting
 from tests.simulation.checks import Checks
 from tests.simulation.faults import draw_number
 from tests.simulation.kernel import EPOCH, Process
 from tests.simulation.patches import simulate_runtime
 from tests.simulation.runtime import Pool, Reader, replace_parts
 from tests.simulation.source import CUSTOMERS, ORDERS, SourceChange
-from tests.simulation.world import READERS, Project, World, hook
+from tests.simulation.world import Project, World, hook
 
 DAY = 86_400.0
 RECOVERY_POLLS = 20
 """Polls after the last fault within which all tables are up to date; a lease is that of a dead process for three."""
+
+REPLAY_POLLS = 60
+"""Further polls within which all dead letters are applied."""
 
 FORGET_POLLS = 60
 """Further polls within which an attempt to forget is brought to its end; each commits to all tables."""
@@ -53,7 +56,10 @@ def prepare() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     gc.disable()  # Collections take a fifth of the time; every tenth seed collects.
     try:
-        with replace_parts(*builds.REPLACEMENTS, *forgetting.REPLACEMENTS), simulate_runtime():
+        with (
+            replace_parts(*builds.REPLACEMENTS, *forgetting.REPLACEMENTS, *dead_letters.REPLACEMENTS),
+            simulate_runtime(),
+        ):
             yield
     finally:
         gc.enable()
@@ -98,16 +104,23 @@ def _run_phases(world: World, checks: Checks) -> None:
     world.note("no more faults")
     for process in [*world.services.values(), *world.jobs.values()]:
         process.paused_until = 0.0
+    latest = end + REPLAY_POLLS * poll
+    _run_watched(world, checks, end + 3 * poll)
+    while not checks.problems and not world.is_mended and world.kernel.now < latest:
+        _run_watched(world, checks, world.kernel.now + poll)
+    if not world.is_mended:
+        checks.report(f"dead letters were not applied {REPLAY_POLLS} polls later: {world.list_letters()}")
     # Each batch waits for its trigger, so a source with many transactions takes longer to catch up with.
     batches = world.source.last / world.plan.batch_size
-    latest = end + RECOVERY_POLLS * poll + batches * world.plan.trigger_seconds
-    _run_watched(world, checks, end + 3 * poll)
+    latest = RECOVERY_POLLS * poll + batches * world.plan.trigger_seconds
+    latest += world.kernel.now if world.has_flaws else end
     while not checks.problems and not checks.is_converged() and world.kernel.now < latest:
         _run_watched(world, checks, min(latest, world.kernel.now + poll))
     latest += FORGET_POLLS * poll
     while not checks.problems and world.is_forgetting and world.kernel.now < latest:
         _run_watched(world, checks, world.kernel.now + poll)
     checks.check_acknowledged()
+    checks.check_letters_at_end()
     checks.check_converged(f"{RECOVERY_POLLS} polls after the last fault")
     if world.is_forgetting:
         checks.report(f"the forgetting was not finished {FORGET_POLLS} polls later")
@@ -213,7 +226,7 @@ def _sweep(world: World) -> None:
             continue
         later = datetime.fromtimestamp(world.kernel.now + 2 * DAY, timezone.utc)
         session = TableSession(model, reader, pool.take_session, later)
-        expire_versions(session, READERS.get(model.table, ()))
+        expire_versions(session, world.readers.get(model.table, ()))
         find_orphan_files(session, int(DAY), remove=True)
 
 

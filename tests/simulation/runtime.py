@@ -33,6 +33,8 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import KIND
 from arctic_runtime.model.sources.ingestion import time_of
 from arctic_runtime.model.step import AppendChanges
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Window
 from arctic_runtime.operations.inspect import Status
 from arctic_runtime.plan.refresh.decide import Decision
 from arctic_runtime.plan.refresh.increment import Upstreams
@@ -44,8 +46,9 @@ from arctic_runtime.spark.tables import steps, views
 from arctic_runtime.spark.tables.context import Appended, Context
 from tests.simulation import spark as modelled
 from tests.simulation.compute import Engine
-from tests.simulation.lake import FILE_BYTES, Catalog, Name, Pyiceberg, list_added_files
-from tests.simulation.rows import diff_rows, fold_until
+from tests.simulation.lake import FILE_BYTES, Catalog, Name, Pyiceberg, Row, list_added_files
+from tests.simulation.rows import Change, Rows, diff_rows, fold_until, mark_rows, read_changes
+from tests.simulation.source import Unfit, fold_events, is_fit
 from tests.simulation.threads import read_wall_clock
 
 ENGINE = Engine()
@@ -126,10 +129,35 @@ class SimulatedRefresh(Refresh):
         assert changes.head is not None
         table = lake.get_table((self.model.table.schema, self.model.table.changes.name))
         old = fold_until(lake, table, changes.head.sequence)
-        rows = ENGINE.compute(lake, self.model, decision, old)
+        compute = compute_from_events if self.model.config.input == "changes" else ENGINE.compute
+        rows = compute(lake, self.model, decision, old)
         step = AppendChanges(self.model.table.changes, changes.head.snapshot, decision.mode, decision.reason)
         summary = self._build_summary(context, decision, upstreams).with_entries_from(self._recorded)
         return modelled.publish_changes(ChangeSet(step, rows, shape, summary), context)  # type: ignore[arg-type]
+
+
+def compute_from_events(lake: Catalog, model: Model, decision: Decision, old: Rows) -> list[Change]:
+    """Adds the new rows of orders to the sums of their customers, and takes the old ones back."""
+    sums = {} if decision.mode in ("create", "full") else dict(old)
+    for name, window in decision.windows.items():
+        for sign, (_, customer, amount, _) in read_events(lake, TableName(*name.split(".")), window):
+            count, total = sums[(customer,)][1:] if (customer,) in sums else (0, 0)
+            sums[(customer,)] = (customer, count + sign, total + sign * amount)
+    return diff_rows(old, sums)
+
+
+def read_events(lake: Catalog, source: TableName, window: Window) -> Iterator[tuple[int, Row]]:
+    """Yields the rows that the changes of a window add, with the sign 1, and those that they take back, with -1."""
+    table = lake.get_table((source.schema, source.changes.name))
+    end = window.end.snapshot if table.find(window.end.snapshot) is not None else table.current_snapshot_id
+    assert end is not None
+    after = window.start.sequence if window.start is not None else 0
+    for _, new, before in read_changes(lake, table, end, after, window.end.sequence):
+        # The delete of a row that was not there has only its key.
+        if before is not None and len(before) > 1:
+            yield -1, before
+        if new is not None:
+            yield 1, new
 
 
 def is_known(start: SourcePosition, known: SourcePosition | None) -> bool:
@@ -138,7 +166,7 @@ def is_known(start: SourcePosition, known: SourcePosition | None) -> bool:
 
 
 class SimulatedPipeline:
-    """Publishes one part of a batch: leaves out known events, folds the others in Python, and commits them."""
+    """Publishes one part of a batch: leaves out known events, keeps dead letters, folds the others and commits them."""
 
     def __init__(
         self, target: TableTarget, part: EventPart, schema: Any, mode: WriteMode, known: SourcePosition | None
@@ -158,9 +186,14 @@ class SimulatedPipeline:
         new = read
         if not is_known(start, self._known) and start.position is not None:
             new = self._mode.after(self._part.events, start.position).events
+        arrivals = {event.id: arrival for arrival, event in enumerate(read)}
+        unfit = [(arrivals[event.id], event) for event in new if not is_fit(event)]
+        sound = [event for event in new if is_fit(event)]
         name, replayed = self._target.table.name, len(read) - len(new)
-        if not new and state.log is not None:
-            return TableResult(name, {}, len(read), 0, replayed, 0, None), None
+        if unfit:
+            keep(Unfit(unfit, state.log.head if state.log else None))
+        if not sound and (unfit or state.log is not None):
+            return TableResult(name, {}, len(read), 0, replayed, len(unfit), None), None
         storage._check_position(state, start)
         columns = tuple(Column(column.name, column.type) for column in self._schema.columns)
         context, shape = storage.prepare_commit(state, columns)
@@ -169,18 +202,17 @@ class SimulatedPipeline:
         assert changes.head is not None
         table = lake.get_table((storage.session.model.table.schema, storage.session.model.table.changes.name))
         old = fold_until(lake, table, changes.head.sequence)
-        rows = dict(old)
-        for event in new:
-            rows.pop((event.key,), None)
-            if event.row is not None:
-                rows[(event.key,)] = event.row
-        newest = min(max((event.at for event in new), default=0.0), read_wall_clock())
+        # The runtime stores the order of events only beside dead letters.
+        ordered: dict[Row, int] = {(event.key,): arrivals[event.id] for event in sound} if unfit else {}
+        has_letters = unfit or self._mode.has_dead_letters
+        kept: set[Row] = {(event.key,) for event in sound} if has_letters else set()
+        rows = mark_rows(diff_rows(old, fold_events(old, sound), kept), ordered, (event.id for event in sound))
+        newest = min(max((event.at for event in sound), default=0.0), read_wall_clock())
         assert self._part.position is not None
         end = SourcePosition(self._part.position)
-        times = SourceTimes(time_of(round(newest * 1000)) if new else None, self._mode.shown)
-        written = ChangeRows(diff_rows(old, rows), shape)  # type: ignore[arg-type]
-        counts, _ = storage.publish_changes(context, written, CommitNote(end, times=times))
-        return TableResult(name, counts, len(read), len(new), replayed, 0, times.newest), end
+        times = SourceTimes(time_of(round(newest * 1000)) if sound else None, self._mode.shown)
+        counts, _ = storage.publish_changes(context, ChangeRows(rows, shape), CommitNote(end, times=times))  # type: ignore[arg-type]
+        return TableResult(name, counts, len(read), len(sound), replayed, len(unfit), times.newest), end
 
 
 def create_dead_letters(table: Any) -> None:

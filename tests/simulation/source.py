@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from random import Random
 from typing import Any
@@ -34,9 +34,12 @@ SCHEMAS = {
 
 @dataclass(frozen=True)
 class SourceChange:
+    """A change of one row; with a `flaw` its event can't be applied until what is wrong by that name is mended."""
+
     table: str
     key: int
     row: Row | None
+    flaw: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,54 @@ class Transaction:
     changes: tuple[SourceChange, ...]
 
 
+EventId = tuple[int, int]
+"""Number of an event's transaction, and its place among the changes of that."""
+
+
 @dataclass(frozen=True)
 class SourceEvent:
     position: int
     at: float
     key: int
     row: Row | None
+    id: EventId = (0, 0)
+    flaw: str = ""
+
+
+@dataclass(frozen=True, order=True)
+class Position:
+    """The events that a version of a table has: those up to a transaction but for `skipped` ones, and `early` ones."""
+
+    number: int
+    skipped: tuple[EventId, ...] = ()
+    early: tuple[EventId, ...] = ()
+
+    def __str__(self) -> str:
+        skipped = f" without {list(self.skipped)}" if self.skipped else ""
+        return f"{self.number}{skipped}{f' with {list(self.early)}' if self.early else ''}"
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """The events of a part of a batch that can't be applied, each with its number in the part."""
+
+    events: Sequence[tuple[int, SourceEvent]]
+    version_before: Any
+
+
+def is_fit(event: SourceEvent) -> bool:
+    """Whether an event can be decoded, by what is mended at this time."""
+    return not event.flaw or event.flaw in Current.mended
+
+
+def fold_events(rows: Rows, events: Iterable[SourceEvent]) -> Rows:
+    """Folds events to rows, in their order."""
+    new = dict(rows)
+    for event in events:
+        new.pop((event.key,), None)
+        if event.row is not None:
+            new[(event.key,)] = event.row
+    return new
 
 
 class Source:
@@ -63,6 +108,7 @@ class Source:
         self.transactions = list(transactions)
         self.acknowledged = 0
         self._states: list[dict[str, Rows]] = [{table: {} for table in COLUMNS}]
+        self._folded: dict[tuple[str, Position], Rows] = {}
         for transaction in self.transactions:
             self._fold(transaction)
 
@@ -84,11 +130,37 @@ class Source:
     def rows_after(self, table: str, number: int) -> Rows:
         return self._states[number][table]
 
-    def find_same(self, table: str, number: int) -> int:
-        """The first transaction since which the rows of a table have been the same as after this one."""
-        while number and self._states[number][table] == self._states[number - 1][table]:
+    def list_events(self, table: str) -> list[SourceEvent]:
+        """Lists the events of a table in their order."""
+        return [
+            SourceEvent(one.number, one.at, change.key, change.row, (one.number, place), change.flaw)
+            for one in self.transactions
+            for place, change in enumerate(one.changes)
+            if change.table == table
+        ]
+
+    def rows_at(self, table: str, at: Position) -> Rows:
+        """The rows of a table that has just these events."""
+        if not at.skipped and not at.early:
+            return self._states[at.number][table]
+        known = self._folded.get((table, at))
+        if known is None:
+            own = (
+                event
+                for event in self.list_events(table)
+                if event.id in at.early or (event.position <= at.number and event.id not in at.skipped)
+            )
+            known = self._folded[table, at] = fold_events({}, own)
+        return known
+
+    def find_same(self, table: str, at: Position) -> Position:
+        """The first transaction since which the rows of a table have been the same, without events of no effect."""
+        rows, number = self.rows_at(table, at), at.number
+        skipped = tuple(one for one in at.skipped if self.rows_at(table, _add_event(at, one)) != rows)
+        at = Position(number, skipped, at.early)
+        while number and self.rows_at(table, Position(number - 1, skipped, at.early)) == rows:
             number -= 1
-        return number
+        return Position(number, tuple(one for one in skipped if one[0] <= number), at.early)
 
     @property
     def last(self) -> int:
@@ -102,14 +174,43 @@ class Source:
         """Transactions after a place in the log that were committed by now."""
         return [one for one in self.transactions[after:] if one.at <= now]
 
-    def find_lacking(self, table: str, number: int, until: float) -> Transaction | None:
-        """The first transaction that changed a table before the time `until` and is not among the first `number`."""
-        for one in self.transactions[number:]:
+    def find_lacking(self, table: str, at: Position, until: float) -> Transaction | None:
+        """The first transaction that changed a table before the time `until` and that these events do not include.
+
+        Events with a flaw do not count.
+        """
+        flawed = tuple(event.id for event in self.list_events(table) if event.flaw and event.id not in at.early)
+        before = self.rows_at(table, at)
+        for one in self.transactions[at.number :]:
             if one.at >= until:
                 return None
-            if self._states[one.number][table] != self._states[one.number - 1][table]:
+            skipped = tuple(sorted({*at.skipped, *(own for own in flawed if own[0] > at.number)}))
+            if self.rows_at(table, Position(one.number, skipped, at.early)) != before:
                 return one
         return None
+
+
+def _add_event(at: Position, event: EventId) -> Position:
+    return Position(at.number, tuple(one for one in at.skipped if one != event), at.early)
+
+
+FLAWS = ("cents", "names")
+"""What may be wrong with events until it is mended."""
+
+
+def add_flaws(transactions: Sequence[Transaction], draw: Callable[..., float], share: float) -> list[Transaction]:
+    """Gives a share of the changes a flaw, except those of the first transaction, which makes the tables."""
+
+    def mark(one: Transaction, place: int, change: SourceChange) -> SourceChange:
+        drawn = draw("flaw", one.number, place)
+        return replace(change, flaw=FLAWS[drawn < share / 2]) if drawn < share else change
+
+    return [
+        replace(one, changes=tuple(mark(one, place, change) for place, change in enumerate(one.changes)))
+        if one.number > 1
+        else one
+        for one in transactions
+    ]
 
 
 def draw_transactions(random: Random, seconds: float) -> list[Transaction]:
@@ -202,8 +303,9 @@ class Transport:
     def _build_batch(self, transactions: Sequence[Transaction], caught_up: Any) -> Batch:
         events: dict[str, list[SourceEvent]] = {}
         for one in transactions:
-            for change in one.changes:
-                events.setdefault(change.table, []).append(SourceEvent(one.number, one.at, change.key, change.row))
+            for place, change in enumerate(one.changes):
+                event = SourceEvent(one.number, one.at, change.key, change.row, (one.number, place), change.flaw)
+                events.setdefault(change.table, []).append(event)
         tables = tuple(TableEvents(table, SCHEMAS[table], own) for table, own in sorted(events.items()))  # type: ignore[arg-type]
         return Batch(tables, str(transactions[-1].number), sum(map(len, events.values())), caught_up=caught_up)
 

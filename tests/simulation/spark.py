@@ -28,6 +28,9 @@ from arctic_runtime.spark.tables.create import build_base_properties, build_tabl
 from tests.simulation.lake import Catalog, Name, Refused, View
 from tests.simulation.rows import apply_changes, fold_until, read_base, read_changes
 
+EVENTS = "simulated.events"
+"""Entry of a commit's summary with the ids of the source's events that are in it."""
+
 _SUMMARY = "snapshot-property."
 _SETTING = f"spark.sql.iceberg.{_SUMMARY}"
 _NAME = r"(`[^`]+`(?:\.`[^`]+`)*)"
@@ -276,7 +279,9 @@ def publish_changes(changes: ChangeSet, context: Context, *_: object) -> Appende
     def write(branch: tuple[str, ...]) -> Appended:
         def append() -> None:
             files = (lake.write_file(_pair(step.table), rows),) if rows else ()
-            context.spark.commit(branch, "append", files, changes.summary.encode())
+            events = getattr(changes.rows, "events", ())
+            noted = {EVENTS: " ".join(f"{number}.{place}" for number, place in events)} if events else {}
+            context.spark.commit(branch, "append", files, {**changes.summary.encode(), **noted})
 
         perform_effect("commit.append", append, f"append changes to {step.table}", SPARK)
         counts = {action: sum(row[0] == action for row in rows) for action in ("insert", "update", "delete", "upsert")}

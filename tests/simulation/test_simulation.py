@@ -41,6 +41,8 @@ def test_seeds_lose_nothing_and_claim_nothing_false(first: int) -> None:
     assert sum(summary["faults"].values()) > 200
     assert summary["counts"]["builds published"] > 10
     assert summary["counts"]["forgettings"] > 2
+    assert summary["counts"]["dead letters applied"] > 5
+    assert summary["counts"]["dead letters superseded"] > 0
 
 
 @pytest.mark.slow

@@ -24,6 +24,8 @@ class Current:
     kernel: Kernel
     tokens: Callable[[], str]
     alive: Callable[[str, int], bool]
+    mended: set[str]
+    """What was wrong with events, and is mended by now."""
 
 
 def get_process() -> Process | None:

@@ -1,7 +1,9 @@
 """One run: a source, a catalog, services that keep a project's tables fresh, faults, and readers who look at all of it.
 
-The project has two ingested tables, a model of their join, a model of its groups, and one that reads an ingested table
-and the join. One or two services ingest, refresh and maintain them; each is a process that starts again after it died.
+The project has two ingested tables, a model of their join, a model of its groups, one that reads an ingested table and
+the join, and in some seeds one of change events. One or two services ingest, refresh and maintain them; each is a
+process that starts again after it died. In some seeds builds make the models, an order is forgotten, or events can't be
+applied at first and dead letters are applied again.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from arctic_runtime.service.service import Service, ServiceWork
 from arctic_runtime.service.warehouse import Warehouse
 from arctic_runtime.thresholds import Thresholds
 from tests.simulation.builds import SimulatedBranch, run_build
+from tests.simulation.dead_letters import UNFIT, Letter, run_replay
 from tests.simulation.faults import Faults, Kind, draw_number
 from tests.simulation.forgetting import run_forget
 from tests.simulation.kernel import EPOCH, Kernel, Process
@@ -45,19 +48,24 @@ from tests.simulation.lake import Catalog, FileGone
 from tests.simulation.runtime import RESULT_COLUMNS, Pool, Reader
 from tests.simulation.source import (
     CUSTOMERS,
+    FLAWS,
     FORGOTTEN_AMOUNT,
     FORGOTTEN_KEY,
     ORDERS,
     Source,
     Transport,
+    add_flaws,
     add_forgotten_order,
     draw_transactions,
+    is_fit,
 )
 from tests.simulation.spark import SparkRefused
 from tests.simulation.threads import Current, get_process
 
 ODS_ORDERS, ODS_CUSTOMERS = TableName("lake", "ods", "orders"), TableName("lake", "ods", "customers")
-PAID, REGIONS, OPEN = (TableName("lake", *own) for own in (("dwd", "paid"), ("dws", "regions"), ("dws", "totals")))
+PAID, REGIONS, OPEN, TALLY = (
+    TableName("lake", *own) for own in (("dwd", "paid"), ("dws", "regions"), ("dws", "totals"), ("dws", "tally"))
+)
 DEAD = TableName("lake", "ods", "shop__dead_letters")
 INGESTED = {ORDERS: ODS_ORDERS, CUSTOMERS: ODS_CUSTOMERS}
 QUERIES = {
@@ -66,20 +74,32 @@ QUERIES = {
     REGIONS: "select region, count(*) as n, sum(amount) as amount from lake.dwd.paid group by region",
     OPEN: "select o.customer as customer, count(*) as n, sum(p.amount) as paid from lake.ods.orders o "
     "left join lake.dwd.paid p on o.id = p.id group by o.customer",
+    TALLY: "select customer, 1 as n, amount from `changes(lake.ods.orders)`",
 }
-READS = {PAID: (ODS_ORDERS, ODS_CUSTOMERS), REGIONS: (PAID,), OPEN: (ODS_ORDERS, PAID)}
+READS: Mapping[TableName, tuple[TableName, ...]] = {
+    PAID: (ODS_ORDERS, ODS_CUSTOMERS),
+    REGIONS: (PAID,),
+    OPEN: (ODS_ORDERS, PAID),
+    TALLY: (ODS_ORDERS,),
+}
 RESULT_COLUMNS.update(
     {
         PAID: (Column("id", "bigint"), Column("region", "string"), Column("amount", "bigint")),
         REGIONS: (Column("region", "string"), Column("n", "bigint"), Column("amount", "bigint")),
         OPEN: (Column("customer", "bigint"), Column("n", "bigint"), Column("paid", "bigint")),
+        TALLY: (Column("customer", "bigint"), Column("n", "bigint"), Column("amount", "bigint")),
     }
 )
 BuildKind = Literal["none", "at once", "in steps", "beside"]
 """How builds run: not at all; alone, published in one transaction or in steps; or beside services that follow too."""
 
 BUILD_SHARES: Mapping[BuildKind, float] = {"at once": 0.12, "in steps": 0.08, "beside": 0.05}
-FORGET_SHARE = 0.25
+FORGET_SHARE = 0.6
+TALLY_SHARE = 0.5
+"""Share of the seeds with a model of change events; nothing is forgotten in these."""
+
+FLAW_SHARE, FLAWED_CHANGES = 0.35, 0.25
+"""Shares of the seeds with events that can't be applied at first, and of such changes in these."""
 PYICEBERG_EFFECTS = ("service.", "namespace.", "build.")
 """Effects that go through pyiceberg, here to a server that knows no locks; all others go through Spark."""
 
@@ -141,7 +161,7 @@ class Project:
 
     def __init__(self, world: World, reader: Reader, pool: Pool) -> None:
         self._world = world
-        self._refresh = Refresher(reader, pool, lambda table: READERS.get(table, ()))  # type: ignore[arg-type]
+        self._refresh = Refresher(reader, pool, lambda table: world.readers.get(table, ()))  # type: ignore[arg-type]
 
     def prepare_thread(self) -> None:
         """A thread needs nothing."""
@@ -162,7 +182,7 @@ class Project:
         return self._world.models
 
     def list_maintained(self) -> Sequence[Maintained]:
-        return [Maintained(model, READERS.get(model.table, ())) for model in self._world.models]
+        return [Maintained(model, self._world.readers.get(model.table, ())) for model in self._world.models]
 
     def list_expected_tables(self) -> Collection[TableName]:
         return tuple(INGESTED.values())
@@ -178,12 +198,6 @@ class Project:
 
     def test_table(self, table: TableName) -> Any:
         raise AssertionError(table)
-
-
-READERS = {
-    table: tuple(reader for reader, tables in READS.items() if table in tables)
-    for table in (*INGESTED.values(), *READS)
-}
 
 
 @dataclass
@@ -247,8 +261,19 @@ class World:
         drawn = draw_transactions(random, self.plan.seconds * 0.8)
         kept = [one for one in drawn if f"transaction {one.number}" not in self.skip]
         self.transactions = [one.number for one in kept]
+        self.has_flaws = draw_number(self.seed, "flaws") < FLAW_SHARE
+        if self.has_flaws:
+            kept = add_flaws(kept, lambda *parts: draw_number(self.seed, *parts), FLAWED_CHANGES)
         self.builds = self._draw_builds()
-        self.forgets = not self.only_builds and draw_number(self.seed, "forget") < FORGET_SHARE
+        self.has_tally = draw_number(self.seed, "tally") < TALLY_SHARE
+        self.reads = {table: read for table, read in READS.items() if table != TALLY or self.has_tally}
+        self.readers = {
+            table: tuple(reader for reader, tables in self.reads.items() if table in tables)
+            for table in (*INGESTED.values(), *self.reads)
+        }
+        # Beside dead letters, the delete of a row that was forgotten keeps its key.
+        can_forget = not self.only_builds and not self.has_flaws and not self.has_tally
+        self.forgets = can_forget and draw_number(self.seed, "forget") < FORGET_SHARE
         if self.forgets and "forget" not in self.skip:
             kept = add_forgotten_order(kept, self.plan.seconds)
         self.source = Source([replace(one, number=number) for number, one in enumerate(kept, 1)])
@@ -265,6 +290,9 @@ class World:
         self.jobs: dict[str, Process] = {}
         self._actions: dict[str, Callable[[], None]] = {}
         self._build_models()
+        self.mended: set[str] = set()
+        self._is_held = False
+        Current.mended = self.mended
         Current.kernel, Current.tokens, Current.alive = self.kernel, self._next_token, self._is_alive
 
     def _draw_builds(self) -> BuildKind:
@@ -330,7 +358,8 @@ class World:
         tables = tuple(
             IngestedTable(table.name, name, table, settings, {}, "safe", True) for name, table in INGESTED.items()
         )
-        self.ingest_source = IngestSource("shop", "postgresql", {}, tables, DEAD, plan.trigger_seconds)
+        most = (None, 0, 1)[int(draw_number(self.seed, "most dead letters") * 3)]
+        self.ingest_source = IngestSource("shop", "postgresql", {}, tables, DEAD, plan.trigger_seconds, most)
         changes = ChangeSource("shop", DEAD, plan.trigger_seconds)
         ingested = [replace(table.to_model(("id",)), source=changes) for table in tables]
         made = [
@@ -339,14 +368,16 @@ class World:
                 QUERIES[table],
                 ModelConfig(
                     (RESULT_COLUMNS[table][0].name,),
+                    input="changes" if table == TALLY else "state",
+                    merge_columns={"n": "sum", "amount": "sum"} if table == TALLY else {},
                     hash_key=RESULT_COLUMNS[table][0].name,
                     merge=plan.merge,  # type: ignore[arg-type]
                     retention=retention,
                     compaction=compaction,
-                    refresh=("auto", "strict")[self.seed % 2],  # type: ignore[arg-type]
+                    refresh="auto" if table == TALLY else ("auto", "strict")[self.seed % 2],  # type: ignore[arg-type]
                 ),
             )
-            for table in READS
+            for table in self.reads
         ]
         self.models: list[Model] = [*ingested, *made]
 
@@ -387,13 +418,16 @@ class World:
             self.start_job("builds", self._repeat_builds)
         if self.forgets and not self.is_forgotten:
             self.start_job("forget", self._forget_order)
+        if self.has_flaws:
+            self.start_job("replay", self._replay_dead_letters, "host0")
 
-    def start_job(self, name: str, action: Callable[[Process], None]) -> None:
+    def start_job(self, name: str, action: Callable[[Process], None], host: str = "") -> None:
         """Starts a process that runs a command again and again, and is started again after it died."""
-        self.hosts[name] += 1
-        process = Process(f"{name}.{self.hosts[name]}", name, self.hosts[name], self.kernel.now)
+        host = host or name
+        self.hosts[host] += 1
+        process = Process(f"{name}.{self.hosts[host]}", host, self.hosts[host], self.kernel.now)
         self.jobs[name] = process
-        self._actions[process.name] = lambda: self.start_job(name, action)
+        self._actions[process.name] = lambda: self.start_job(name, action, host)
         self.kernel.start(process, lambda: action(process), "main")
 
     def _repeat_builds(self, process: Process) -> None:
@@ -402,7 +436,7 @@ class World:
             self.kernel.sleep(poll * (0.2 + draw_number(self.seed, "build", self.kernel.steps)))
             branch = SimulatedBranch(self.profile, self.lake, self._look, in_steps=self.builds == "in steps")
             try:
-                published = run_build(branch, self.list_followed(), READERS)
+                published = run_build(branch, self.list_followed(), self.readers)
             except (ArcticError, PySparkException, FileGone) as error:
                 self.note(f"{process.name}: build failed: {str(error).splitlines()[0]}")
                 self.counts["builds failed"] += 1
@@ -411,6 +445,64 @@ class World:
                 if published:
                     self.counts["builds published"] += 1
                     self.note(f"{process.name}: build published {published}")
+
+    def _replay_dead_letters(self, process: Process) -> None:
+        """Mends what was wrong with events at the times of the seed, and then applies the dead letters again.
+
+        Somebody ends the services for that, in half of the seeds; in the others it waits until none ingests.
+        """
+        reader = Reader(self.profile, self.lake, self._look)
+        ends_services = draw_number(self.seed, "ends services") < 0.5
+        while True:
+            self.kernel.sleep(self.plan.poll_seconds * (0.2 + draw_number(self.seed, "replay", self.kernel.steps)))
+            self._mend_flaws()
+            if not self.has_open_letters:
+                continue
+            self._is_held = ends_services or self.faults.is_closed
+            try:
+                for number in list(self.services) if self._is_held else ():
+                    self.kill_service(number)
+                # The lease of a process on another machine has to run out first.
+                while not self._replay_once(process, reader) and self._is_held:
+                    self.kernel.sleep(self.plan.poll_seconds)
+            finally:
+                self._is_held = False
+
+    def _replay_once(self, process: Process, reader: Reader) -> bool:
+        try:
+            replayed = run_replay(reader, self.ingest_source, self.form)
+        except (ArcticError, PySparkException, FileGone) as error:
+            self.note(f"{process.name}: replay failed: {str(error).splitlines()[0]}")
+            self.counts["replays failed"] += 1
+            return False
+        self.counts["replays"] += 1
+        for done in replayed:
+            self.counts["dead letters applied"] += done.applied
+            self.counts["dead letters superseded"] += done.superseded
+            self.counts["dead letters left"] += done.dead
+            self.note(f"{process.name}: {done}")
+        return True
+
+    def _mend_flaws(self) -> None:
+        for flaw in FLAWS:
+            at = EPOCH + self.plan.seconds * (0.15 + 0.7 * draw_number(self.seed, "mend", flaw))
+            if flaw not in self.mended and (self.faults.is_closed or self.kernel.now >= at):
+                self.note(f"{flaw} are mended")
+                self.mended.add(flaw)
+
+    def list_letters(self) -> tuple[Letter, ...]:
+        """Lists the dead letters in the table."""
+        return self.lake.letters[-1][1] if self.lake.letters else ()
+
+    @property
+    def has_open_letters(self) -> bool:
+        """Whether there are dead letters that a replay can apply, as far as is known."""
+        return any(is_fit(letter.payload) and letter.reason == UNFIT for letter in self.list_letters())
+
+    @property
+    def is_mended(self) -> bool:
+        """Whether nothing is wrong with any event, and no dead letter is left that a replay can apply."""
+        return not self.has_flaws or (len(self.mended) == len(FLAWS) and not self.has_open_letters)
 
     def _forget_order(self, process: Process) -> None:
         """Forgets an order once it was ingested, again and again until there is a certificate that nothing is left."""
@@ -445,7 +537,7 @@ class World:
 
         A model whose first run is under way is not known to a forgetting.
         """
-        if any((table.schema, table.name) not in self.lake.pointers for table in READS):
+        if any((table.schema, table.name) not in self.lake.pointers for table in self.reads):
             return False
         table = self.lake.find_table((ODS_ORDERS.schema, ODS_ORDERS.changes.name))
         head = table.find(table.current_snapshot_id) if table is not None else None
@@ -499,6 +591,8 @@ class World:
 
         def restart() -> None:
             self.kernel.sleep(self.faults.delay("restart", self.kernel.steps) * 10)
+            while self._is_held and not self.jobs["replay"].is_dead:
+                self.kernel.sleep(self.plan.poll_seconds / 4)
             start()
 
         self.kernel.start(supervisor, restart, "restart")
@@ -537,7 +631,8 @@ class World:
         self.clock_error = max(self.clock_error, seconds)
 
     def _is_alive(self, host: str, pid: int) -> bool:
-        return any(own.host == host and own.pid == pid and not own.is_dead for own in self.services.values())
+        processes = [*self.services.values(), *self.jobs.values()]
+        return any(own.host == host and own.pid == pid and not own.is_dead for own in processes)
 
     def _next_token(self) -> str:
         self._tokens += 1

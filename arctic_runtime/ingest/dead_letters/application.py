@@ -23,7 +23,13 @@ from arctic_runtime.ingest.formats.event_format import EventFormat, SourceSchema
 from arctic_runtime.ingest.transports.transport import ARRIVAL
 from arctic_runtime.ingest.writing.decoding.decode_events import ABSENT, ORDER, PART
 from arctic_runtime.ingest.writing.decoding.event_frames import cache_rows
-from arctic_runtime.ingest.writing.fold import EventCounts, change_rows, count_events, select_row_events
+from arctic_runtime.ingest.writing.fold import (
+    EventCounts,
+    KeptForReplay,
+    change_rows,
+    count_events,
+    select_row_events,
+)
 from arctic_runtime.ingest.writing.keyed import ChangeRows, KeyedTable
 from arctic_runtime.ingest.writing.keyless import KeylessTable
 from arctic_runtime.ingest.writing.schema.source_columns import to_stored_columns
@@ -103,7 +109,7 @@ def _publish_pieces(
 def _fold_pieces(context: Context, known: DataFrame, shape: Shape) -> tuple[EventCounts, DataFrame]:
     applicable = _select_applicable(known)
     counts = count_events(applicable)
-    return counts, change_rows(context, applicable, counts, shape, stores_arrival=True)
+    return counts, change_rows(context, applicable, counts, shape, KeptForReplay(arrival=True, unchanged=True))
 
 
 def _order_pieces(pieces: DataFrame, has_order: bool) -> DataFrame:

@@ -230,7 +230,9 @@ def _relate_change_row(has_order: bool) -> Expression:
     """Builds the expression that relates a change row to a dead letter: `older`, `later`, `same` or `unknown`.
 
     `same` means that the change row is the result of this dead letter. `has_order` says whether the format orders
-    events.
+    events. If it does not, the rows of a batch with dead letters have the ARRIVAL of their events. So a row of the dead
+    letter's batch without one, or with that of the dead letter, is from a process that read the batch again after one
+    had died, when the event could be applied.
     """
     commit, kind, end, is_own = (F.col(column) for column in (_COMMIT, _KIND, _END, _IS_OWN))
     arrival, number = read_arrival(F.col(_SEQUENCE)), F.col("number")
@@ -241,7 +243,11 @@ def _relate_change_row(has_order: bool) -> Expression:
         .when(arrival < number, "older")
         .otherwise("unknown")
     )
-    in_batch = F.when(arrival > F.col("place"), "later").when(arrival < F.col("place"), "older").otherwise("unknown")
+    in_batch = (
+        F.when(arrival > F.col("place"), "later")
+        .when(arrival < F.col("place"), "older")
+        .otherwise("unknown" if has_order else "same")
+    )
     return (
         F.when(kind == "snapshot", "older")
         .when(kind == "replay", among_dead)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 
@@ -42,6 +42,7 @@ class BatchWriter:
 
         Returns the results of the commits.
         """
+        mode = replace(mode, has_dead_letters=self.dead_letters.count_dead_letters() > 0)
         parts = self._group_by_table(batch)
         return self._run_all(partial(self._write_table, name, events, batch, mode) for name, events in parts.items())
 

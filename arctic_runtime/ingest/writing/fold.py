@@ -88,6 +88,22 @@ class EventCounts:
     """Time of the newest change at the source, in UTC and not in the future; None if no event has a time."""
 
 
+@dataclass(frozen=True)
+class KeptForReplay:
+    """Options of change rows by which a later replay of dead letters recognises newer changes of a row.
+
+    With `arrival`, the column `_seq` contains the ARRIVAL of the row's event, which `read_arrival` reads. With
+    `unchanged`, events that change nothing have change rows too: a delete of a row that does not exist, with a null
+    `_before`, and an update to the same values.
+    """
+
+    arrival: bool = False
+    unchanged: bool = False
+
+
+NOTHING_KEPT = KeptForReplay()
+
+
 def count_events(decoded: DataFrame) -> EventCounts:
     sound = F.col(REASON).isNull()
     truncates = sound & (F.col(CHANGE) == "truncate")
@@ -106,25 +122,28 @@ def count_events(decoded: DataFrame) -> EventCounts:
 
 
 def change_rows(
-    context: Context, decoded: DataFrame, counted: EventCounts, shape: Shape, stores_arrival: bool = False
+    context: Context,
+    decoded: DataFrame,
+    counted: EventCounts,
+    shape: Shape,
+    kept: KeptForReplay = NOTHING_KEPT,
 ) -> DataFrame:
     """Computes the change rows that bring a table from its state in `context` to the state after all `decoded` events.
 
-    `counted` are the counts of `decoded`, and `shape` has the table's columns. If `stores_arrival`, the column `_seq`
-    of each change row contains the ARRIVAL of its event, which `read_arrival` reads; a replay of dead letters compares
-    it with the numbers of dead letters. Otherwise `_seq` is 0, or -1 if the event lacks a value. Rows that break the
+    `counted` are the counts of `decoded`, and `shape` has the table's columns. `kept` says what the rows keep for a
+    later replay of dead letters. Without an arrival, `_seq` is 0, or -1 if the event lacks a value. Rows that break the
     primary key or the contract, or that lack a value which the table does not have either, get one of the actions
     `FLAWS`.
     """
     emptied_at = counted.truncated_at
-    model, is_partial = _configure_folding(context.model), counted.partial > 0 or stores_arrival
+    model, is_partial = _configure_folding(context.model), counted.partial > 0 or kept.arrival
     events = _select_ordered_rows(
         decoded if emptied_at is None else decoded.where(F.col(ARRIVAL) > emptied_at), counted
     )
     rules: EventRules
     if is_partial:
         rules = MergeFunctions(model, shape, shape.rest_positions, required=shape.rest_positions)
-        marked = _build_event_images(events, rules, stores_arrival)
+        marked = _build_event_images(events, rules, kept.arrival)
         net = (
             _fold_key_changes(context, marked, rules, emptied_at is not None)
             if counted.lacking
@@ -136,10 +155,11 @@ def change_rows(
     spark, state, thresholds = context.spark, context.state, context.thresholds.pruning
     if emptied_at is not None:
         old = read_current_rows(spark, context.model, state, thresholds)
-        return refresh_changes(net.withColumn("reset", F.lit(True)), old, shape, required=rules.required)
+        reset = net.withColumn("reset", F.lit(True))
+        return refresh_changes(reset, old, shape, required=rules.required, keeps_unchanged=kept.unchanged)
     only = _select_lookup_keys(context, events, counted.rows + counted.key_changes)
     stored = read_stored_rows(spark, context.model, state, thresholds, only)
-    return diff_events(net, stored, shape, partial(blend_rows, rules), rules.required)
+    return diff_events(net, stored, shape, partial(blend_rows, rules), rules.required, kept.unchanged)
 
 
 def _configure_folding(model: Model) -> Model:
@@ -221,7 +241,7 @@ def _build_event_images(events: DataFrame, rules: MergeFunctions, stores_arrival
     """Converts events to the columns that `EventRules` describes and that `find_chains` reads.
 
     These are the values of the table's columns (as `a0`, `a1`, …), a flag for each value that was sent, and the order.
-    `stores_arrival` is as in `change_rows`.
+    `stores_arrival` is as in `KeptForReplay.arrival`.
     """
     shape = rules.shape
     is_sent = {i: ~F.coalesce(F.array_contains(ABSENT, shape.columns[i].name), F.lit(False)) for i in rules.partial}

@@ -84,7 +84,7 @@ class KeyedTable:
         self._check_position(batch.state, batch.start)
         context, shape = self.prepare_commit(batch.state, to_stored_columns(batch.schema))
         save_columns(self.session, context.state, batch.schema)
-        rows = change_rows(context, batch.events, batch.counts, shape, batch.keeps_order)
+        rows = change_rows(context, batch.events, batch.counts, shape, batch.kept)
         # Events were just partitioned by key, into as many partitions as their size needs.
         changes = ChangeRows(rows, shape, is_gathered=batch.counts.truncated_at is None)
         return self.publish_changes(context, changes, CommitNote(batch.end, times=batch.times))[0]

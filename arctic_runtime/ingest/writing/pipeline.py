@@ -20,7 +20,7 @@ from arctic_runtime.ingest.transports.transport import ORIGIN, PAYLOAD
 from arctic_runtime.ingest.writing.decoding.decode_events import REASON, decode_events, is_change, is_read
 from arctic_runtime.ingest.writing.decoding.event_frames import cache_rows
 from arctic_runtime.ingest.writing.deduplication import find_new_events, take_all_events
-from arctic_runtime.ingest.writing.fold import count_events
+from arctic_runtime.ingest.writing.fold import KeptForReplay, count_events
 from arctic_runtime.ingest.writing.records import (
     DeadLetters,
     DecodedBatch,
@@ -92,9 +92,13 @@ class EventPipeline:
         wanted = is_change() if self.mode.includes_snapshot_rows else is_change() & ~is_read()
         with cache_rows(decoding, wanted) as decoded:
             counts = count_events(decoded)
-            keeps_order = bool(counts.dead or self.part.before) and not form.order
+            has_dead_letters = bool(counts.dead or self.part.before)
+            kept = KeptForReplay(
+                arrival=has_dead_letters and not form.order,
+                unchanged=has_dead_letters or self.mode.has_dead_letters,
+            )
             end = new.find_end(self.part.position)
-            yield DecodedBatch(state, self.schema, decoded, counts, new.start, end, self.mode.shown, keeps_order)
+            yield DecodedBatch(state, self.schema, decoded, counts, new.start, end, self.mode.shown, kept)
 
     def _keep_dead_letters(self, batch: DecodedBatch, keep: KeepDeadLetters) -> None:
         truncated_at = batch.counts.truncated_at

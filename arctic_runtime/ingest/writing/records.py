@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.transports.transport import TableEvents
-from arctic_runtime.ingest.writing.fold import EventCounts
+from arctic_runtime.ingest.writing.fold import NOTHING_KEPT, EventCounts, KeptForReplay
 from arctic_runtime.ingest.writing.source_position import SourcePosition, SourceTimes
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.version import Version
@@ -64,13 +64,14 @@ class WriteMode:
     `after` selects the events after a position, to leave out those that a table has. If `includes_snapshot_rows` is
     False, rows of a snapshot are left out, since they were stored apart. If `is_load`, rows of a snapshot are inserted
     as they arrive. `shown` is the time at the source whose state the tables have before the batch, None if it is not
-    known.
+    known. `has_dead_letters` is whether the source had dead letters before the batch.
     """
 
     after: EventsAfter
     includes_snapshot_rows: bool = True
     is_load: bool = False
     shown: datetime.datetime | None = None
+    has_dead_letters: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,9 +118,8 @@ class NewEvents:
 class DecodedBatch:
     """Events that a table does not have yet, decoded and counted, with the table's state before the events.
 
-    The table has the source position `start` before and `end` after the events. `shown` is as in `WriteMode`. If
-    `keeps_order`, the column `_seq` of change rows contains the order of their events, so that a later replay of dead
-    letters can compare it.
+    The table has the source position `start` before and `end` after the events. `shown` is as in `WriteMode`.
+    `kept` says what change rows keep for a later replay of dead letters.
     """
 
     state: TableState
@@ -129,7 +129,7 @@ class DecodedBatch:
     start: SourcePosition
     end: SourcePosition
     shown: datetime.datetime | None
-    keeps_order: bool = False
+    kept: KeptForReplay = NOTHING_KEPT
 
     @property
     def times(self) -> SourceTimes:

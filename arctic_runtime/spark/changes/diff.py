@@ -8,6 +8,7 @@ such as a duplicate key; it takes the place of the action in the change row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
@@ -42,8 +43,19 @@ from arctic_runtime.spark.engine.statement import (
 from arctic_runtime.spark.tables.rows import marks
 from arctic_runtime.spark.tables.rows.frames import NULL, StoredRows, cast_as, combine_all
 
-_NO, _ONE = Sql("false"), Sql("1")
+_NO, _YES, _ONE = Sql("false"), Sql("true"), Sql("1")
 _HAS_AFTER, _HAS_BEFORE, _FLAW, _TS, _SEQ = "has_after", "has_before", "flaw", "ts", "seq"
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Change rows that are kept though they change nothing: deletes of missing rows, and updates to equal values."""
+
+    tombstones: bool = False
+    updates: bool = False
+
+
+_NOTHING_KEPT = _Kept()
 
 
 def diff_states(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool = False) -> DataFrame:
@@ -182,6 +194,7 @@ def diff_events(
     shape: Shape,
     blend: Callable[[DataFrame], DataFrame] | None = None,
     required: Sequence[int] = (),
+    keeps_unchanged: bool = False,
 ) -> DataFrame:
     """Computes the change rows by which the net event of each key changes the stored row of the key.
 
@@ -189,17 +202,23 @@ def diff_events(
     in `net`. `blend` computes the new rows from net events joined with stored rows; if it is None, the net event is the
     new row. If no row of a key is stored, its events must have the columns at the positions `required`, or the new row
     is flawed. In a table whose events are ordered, the delete of a missing row is kept as a tombstone, with a null
-    `_before`, so that an older event of the key that arrives later is ignored.
+    `_before`, so that an older event of the key that arrives later is ignored. With `keeps_unchanged`, any table keeps
+    such deletes, and also updates to the values that the row has.
     """
     looked_up = _look_up(net, stored, shape)
     blended = blend(looked_up) if blend else looked_up
     completed = _keep_absent_columns(blended.withColumn(_HAS_AFTER, ~F.col("deleted")), shape)
-    keep_tombstones = Sql("true" if shape.is_ordered else "false")
-    return _emit_change_rows(completed, shape, _build_event_flaw(shape, required), keep_tombstones, has_all_keys=True)
+    kept = _Kept(tombstones=shape.is_ordered or keeps_unchanged, updates=keeps_unchanged)
+    return _emit_change_rows(completed, shape, _build_event_flaw(shape, required), kept, has_all_keys=True)
 
 
 def refresh_changes(
-    net: DataFrame, old: DataFrame | None, shape: Shape, mark: str | None = None, required: Sequence[int] = ()
+    net: DataFrame,
+    old: DataFrame | None,
+    shape: Shape,
+    mark: str | None = None,
+    required: Sequence[int] = (),
+    keeps_unchanged: bool = False,
 ) -> DataFrame:
     """Computes the change rows that turn all rows of the table, `old`, into those computed from all its events.
 
@@ -208,7 +227,7 @@ def refresh_changes(
     rows. Otherwise it works like `diff_events`.
     """
     if old is None:
-        return diff_events(net, StoredRows(), shape, required=required)
+        return diff_events(net, StoredRows(), shape, required=required, keeps_unchanged=keeps_unchanged)
     before = old.selectExpr(*build_images("b", shape, old.columns), _build_true(_HAS_BEFORE))
     joined = net.join(before, _on_key(shape), "full_outer").fillna(False, [_HAS_BEFORE])
     is_ordered = shape.is_ordered
@@ -218,7 +237,9 @@ def refresh_changes(
         _SEQ: F.coalesce(_SEQ, last.cast(shape.sequence_type)),
     }
     completed = _keep_absent_columns(joined.withColumns(defaults), shape)
-    return _emit_change_rows(completed, shape, _build_event_flaw(shape, required))
+    return _emit_change_rows(
+        completed, shape, _build_event_flaw(shape, required), _Kept(tombstones=keeps_unchanged, updates=keeps_unchanged)
+    )
 
 
 def emit_input_changes(net: DataFrame, shape: Shape) -> DataFrame:
@@ -279,13 +300,12 @@ def _build_event_flaw(shape: Shape, required: Sequence[int]) -> Sql:
 
 
 def _emit_change_rows(
-    joined: DataFrame, shape: Shape, flaw: Sql, keep_tombstones: Sql = _NO, has_all_keys: bool = False
+    joined: DataFrame, shape: Shape, flaw: Sql, kept: _Kept = _NOTHING_KEPT, has_all_keys: bool = False
 ) -> DataFrame:
     """Computes change rows from `joined`, whose columns are those of `emit_image_changes`, without `flaw`.
 
-    `flaw` is the SQL expression of a new row's flaw, null if the row is sound. Deletes of rows that do not exist are
-    kept if the condition `keep_tombstones` is true. `has_all_keys` promises that the key columns of a0… have values
-    even without a new row; using them preserves the rows' sort order by key.
+    `flaw` is the SQL expression of a new row's flaw, null if the row is sound. `has_all_keys` promises that the key
+    columns of a0… have values even without a new row; using them preserves the rows' sort order by key.
     """
     flags = {"after": quote_name(_HAS_AFTER), "before": quote_name(_HAS_BEFORE)}
     action = fill_statement(
@@ -293,8 +313,8 @@ def _emit_change_rows(
         "WHEN NOT {after} AND ({before} OR {tombstones}) THEN {delete} "
         "WHEN {after} AND {before} AND ({differs}) THEN {update} END AS {own}",
         flaw=flaw,
-        tombstones=keep_tombstones,
-        differs=_build_difference(shape),
+        tombstones=_YES if kept.tombstones else _NO,
+        differs=_YES if kept.updates else _build_difference(shape),
         insert=quote_text(INSERT),
         update=quote_text(UPDATE),
         delete=quote_text(DELETE),

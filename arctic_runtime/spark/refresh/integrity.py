@@ -106,8 +106,12 @@ def check_history(
     assert state.changes is not None
     limits, properties = reader.thresholds.reports, state.changes.properties
     forgotten = int(properties.get(FORGOTTEN, 0))
-    other_columns = max(find_last_with_other_columns(reader, model.table.changes), forgotten)
-    rules = _build_rules(shape, other_columns, max(read_trimmed_age(properties).sequence, forgotten))
+    # Ingestion keeps events that change nothing while the source has dead letters, which have to be put in order.
+    is_ingested = model.ingested_from is not None
+    unchanged = max(
+        find_last_with_other_columns(reader, model.table.changes), forgotten, 2**63 - 1 if is_ingested else 0
+    )
+    rules = _build_rules(shape, unchanged, max(read_trimmed_age(properties).sequence, forgotten))
     breaks = F.array_compact(F.array(*[F.when(rule, F.lit(check)) for check, rule in rules.items()]))
     changes = _add_previous(read_all_changes(spark, model, state), shape, state.changes.keeps_all)
     placed = changes.withColumn("__arctic_breaks", breaks)
@@ -134,10 +138,10 @@ def _add_previous(changes: DataFrame, shape: Shape, keeps_all: bool) -> DataFram
     )
 
 
-def _build_rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[str, Expression]:
+def _build_rules(shape: Shape, unchanged_until: int, trimmed: int) -> dict[str, Expression]:
     """Builds the conditions, by the name of each rule, that are true for change rows that break the rule.
 
-    Updates in commits up to the sequence number `other_columns_until` may have equal new and old rows, since columns in
+    Updates in commits up to the sequence number `unchanged_until` may have equal new and old rows, since columns in
     which they differed were dropped. In commits up to `trimmed`, the previous change row of a key may have been
     deleted, so change rows are not compared with it.
     """
@@ -164,7 +168,7 @@ def _build_rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[s
         "an update changes the row": (action == UPDATE)
         & has_before
         & unchanged
-        & (F.col("__arctic_place") > other_columns_until),
+        & (F.col("__arctic_place") > unchanged_until),
     }
 
 

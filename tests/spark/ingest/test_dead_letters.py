@@ -102,6 +102,24 @@ def test_events_that_fit_now_are_applied_unless_their_row_is_newer(lake: Warehou
 
 
 @pytest.mark.slow
+def test_a_later_event_that_changed_nothing_is_newer(lake: Warehouse) -> None:
+    """Row 1 gets the values that it has, 2 and 3 are deleted before they are there, and 4 is followed in its batch."""
+    source = orders(lake)
+    late = event("x", None, {"id": 4, "item": "old", "n": 4})
+    log = [
+        batch(put("c", 1, "old", 1), put("c", 4, "old", 4)),
+        batch(put("u", 1, "a", LARGE), put("c", 2, "a", LARGE), put("c", 3, "a", LARGE), event("d", {"id": 3}, None)),
+        batch(put("u", 1, "old", 1), event("d", {"id": 2}, None)),
+        batch(late, put("u", 4, "old", LARGE), put("u", 4, "old", 4)),
+    ]
+    ingest(lake, source, Replay(log))
+    mended = orders(lake, "bigint")
+    assert fates(replay_dead(lake, mended)) == (5, 0, 4, 1)
+    assert rows(lake) == {(1, "old", 1), (4, "old", 4)}
+    assert lake.broken(source.tables[0].to_model(("id",))) == []
+
+
+@pytest.mark.slow
 def test_a_replay_gives_signs_of_life_while_a_table_is_under_way(lake: Warehouse) -> None:
     source = orders(lake)
     ingest(lake, source, Replay([batch(put("c", 1, "a", LARGE))]))
@@ -198,6 +216,27 @@ def test_a_process_that_dies_at_any_effect_applies_dead_letters_once(lake: Wareh
     assert reasons(lake, source) == ["not the JSON of an event"]
     changes = lake.spark.table(lake.sql_name("orders__changes")).select("id", "item").collect()
     assert sorted(map(tuple, changes)) == [(1, "b"), (1, "old"), (2, "old"), (3, "c")]
+
+
+@pytest.mark.slow
+def test_a_dead_letter_of_a_batch_that_was_applied_when_it_was_read_again_goes(lake: Warehouse) -> None:
+    lake = lake.under(ingest={"lease_seconds": 0})
+    source, mended = orders(lake), orders(lake, "bigint")
+    log = [batch(put("c", 1, "old", 1)), batch(put("u", 1, "a", LARGE), put("c", 2, "a", LARGE), put("u", 2, "b", 2))]
+
+    def dying(name: str, action: Callable[[], Any]) -> Any:
+        action()
+        if name == "ingest.append_dead_letters":
+            raise Died(name)
+
+    with set_failpoint(dying), contextlib.suppress(Died):
+        ingest(lake, source, Replay(log))
+    assert len(reasons(lake, source)) == 2
+    ingest(lake, mended, Replay(log))
+    assert rows(lake) == {(1, "a", LARGE), (2, "b", 2)}
+    assert fates(replay_dead(lake, mended)) == (2, 2, 0, 0)
+    assert rows(lake) == {(1, "a", LARGE), (2, "b", 2)}
+    assert reasons(lake, source) == []
 
 
 @pytest.mark.slow
