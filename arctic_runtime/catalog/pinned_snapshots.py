@@ -60,9 +60,11 @@ class PinnedSnapshots:
     def observe_again(self, rewritten: Collection[TableName]) -> PinnedSnapshots:
         """Returns pins at the same versions, whose states are observed anew, since snapshots or files were replaced.
 
-        Tables in `rewritten`, whose rows are the same under new versions, are pinned at their newest ones.
+        Tables in `rewritten`, whose rows are the same under new versions, are pinned at their newest ones, and so are
+        those that were brought up to date since.
         """
-        versions = {**self.versions, **self.list_versions()}
+        pinned = {name: version for name, version in self.versions.items() if name not in self._rerun}
+        versions = {**pinned, **self.list_versions()}
         for table in rewritten:
             versions.pop(str(table), None)
         return PinnedSnapshots(self.time, versions)

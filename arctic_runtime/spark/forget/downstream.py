@@ -45,7 +45,7 @@ class DownstreamTables:
         self.reader = reader
         self.spark = spark
         self._now = now
-        self._pins = PinnedSnapshots()
+        self._round = self._pins = PinnedSnapshots()
         known = {model.table: model for model in models if not model.is_landing}
         self._known: Mapping[TableName, Model] = {**known, root.table: root}
         self._reads = {table: self._list_tables_read(model) for table, model in self._known.items()}
@@ -70,15 +70,19 @@ class DownstreamTables:
 
     def begin_round(self) -> None:
         """Lets the refreshes that follow read the newest versions of all sources, and all of them the same ones."""
-        self._pins = PinnedSnapshots()
+        self._round = self._pins = PinnedSnapshots()
 
     def continue_round(self, model: Model, purged: Collection[TableName]) -> None:
         """Lets a refresh of `model` read the same versions as those before, of tables whose files have changed.
 
-        If `model` reads only one table and this is in `purged`, it reads the version after the purge. With several
-        tables it could mix versions of what these show.
+        If `model` reads only one table and this is in `purged`, it alone reads the version after the purge. With
+        several tables it could mix versions of what these show, as could others with this version.
         """
-        self._pins = self._pins.observe_again(purged if len(self._reads[model.table]) == 1 else ())
+        self._pins = self._round = self._round.observe_again(())
+        reads = self._reads[model.table]
+        if len(reads) == 1 and reads <= set(purged):
+            self._pins = self._round.observe_again(reads)
+            self._round.invalidate_table(model.table)
 
     def open_refresh(self, model: Model, skipped: Mapping[TableName, ForgottenRows] | None = None) -> Refresh:
         """Returns a run of `model` that does not read the `skipped` rows of its upstreams; None skips nothing."""

@@ -39,6 +39,14 @@ def test_a_table_that_was_brought_up_to_date_since_is_no_longer_held_at_its_vers
     assert pins.get_first(UP, lambda: a_source(1, 2, 3)) == a_source(1, 2, 3)
 
 
+def test_a_table_that_was_brought_up_to_date_is_not_held_when_all_are_observed_again() -> None:
+    first = PinnedSnapshots()
+    first.get_first(UP, lambda: a_source(1, 2))
+    pins = first.observe_again(())
+    pins.invalidate_table(UP)
+    assert pins.observe_again(()).get_first(UP, lambda: a_source(1, 2, 3)) == a_source(1, 2, 3)
+
+
 def test_a_table_that_was_created_again_has_no_version_to_be_held_at() -> None:
     first = PinnedSnapshots()
     first.get_first(UP, lambda: a_source(3))
