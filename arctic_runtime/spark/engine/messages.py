@@ -25,9 +25,11 @@ def get_message(error: BaseException) -> str:
     """Returns the message of an error of Spark or Iceberg; adds the innermost cause if its message is not included.
 
     If Iceberg says only that commit times are out of order, adds an explanation and advice; if a right is missing, adds
-    its name and advice.
+    its name and advice. An ArcticError has its own.
     """
     message = _extract_message(error)
+    if isinstance(error, ArcticError):
+        return message
     if (right := find_missing_right(message)) is not None:
         return f"{message}\n  expected: the right {right.name}\n  what to do: {right.fix}"
     return f"{message}{_CLOCK_ADVICE}" if _CLOCK.search(message) else message

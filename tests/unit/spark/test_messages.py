@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from arctic_runtime.catalog_kinds.missing_rights import to_rights_error
 from arctic_runtime.spark.engine.messages import get_message
 
 NOT_FOUND = (
@@ -57,3 +58,11 @@ def test_a_clock_that_is_behind_is_reported_as_such() -> None:
     assert lines[0] == "[BUG] Expected sorted snapshot log entries."
     assert "the clock is more than a minute behind the newest commit" in lines[1]
     assert get_message(Exception("something else")) == "something else"
+
+
+def test_an_error_of_ours_has_its_own_advice_about_a_right() -> None:
+    refusal = "User: u is not authorized to perform: s3:PutObject on resource: b"
+    assert "what to do: allow s3:PutObject" in get_message(RuntimeError(refusal))
+    ours = to_rights_error(refusal, "write a file")
+    assert ours is not None
+    assert get_message(ours) == str(ours)
