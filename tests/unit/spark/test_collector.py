@@ -20,7 +20,7 @@ def test_a_collector_that_the_profile_chooses_is_the_only_one(option: str) -> No
 @pytest.mark.parametrize(("memory", "new"), [("4g", 512 << 20), ("2048m", 256 << 20), ("1G", 128 << 20)])
 def test_a_spark_that_runs_for_days_gives_memory_back(memory: str, new: int) -> None:
     options = choose_collector_options({"spark.driver.memory": memory}, LASTING)
-    assert {"-XX:+UseParallelGC", "-XX:MaxHeapFreeRatio=70"} < set(options)
+    assert {"-XX:+UseParallelGC", "-XX:MaxHeapFreeRatio=60"} < set(options)
     assert [option for option in options if option.startswith(("-Xmn", "-Xms"))] == [f"-Xmn{new}", f"-Xms{2 * new}"]
-    assert LASTING_SETTINGS["spark.cleaner.periodicGC.interval"] == "2min"
+    assert LASTING_SETTINGS["spark.cleaner.periodicGC.interval"] == "1min"
     assert len([name for name in LASTING_SETTINGS if name.endswith(".maxThreadThreshold")]) == 3

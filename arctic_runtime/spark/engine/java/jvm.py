@@ -73,13 +73,13 @@ A broken message of Kafka, which is a dead letter, could end Java otherwise."""
 _SMALL_HEAP = (
     "-XX:+UseAdaptiveSizePolicyWithSystemGC",
     "-XX:MinHeapFreeRatio=50",
-    "-XX:MaxHeapFreeRatio=70",
+    "-XX:MaxHeapFreeRatio=60",
     "-XX:-UsePSAdaptiveSurvivorSizePolicy",
     "-XX:SoftRefLRUPolicyMSPerMB=50",
 )
 """Options that keep the heap of a Spark small that runs for days; it requests a full collection now and then.
 
-After a full collection, free space of the old generation beyond 70% is returned to the system, and soft caches are
+After a full collection, free space of the old generation beyond 60% is returned to the system, and soft caches are
 dropped if they were not used for some minutes. With less than 50% free, Java would run a full collection each time that
 the young generation is full. The survivor space stays an eighth of the young generation: Java would shrink it, and move
 garbage of the next busy moment to the old generation.
@@ -89,14 +89,16 @@ _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 """Exponents of two by the units of memory sizes in Spark's settings, such as 20 for `m`."""
 
 LASTING_SETTINGS: Mapping[str, str] = {
-    "spark.cleaner.periodicGC.interval": "2min",
+    "spark.cleaner.periodicGC.interval": "1min",
     "spark.sql.shuffleExchange.maxThreadThreshold": "64",
     "spark.sql.resultQueryStage.maxThreadThreshold": "64",
     "spark.sql.broadcastExchange.maxThreadThreshold": "64",
 }
 """Settings of a Spark that runs for days: how often it requests a full garbage collection, and how many threads it has.
 
-The collection also removes broadcasts and shuffles of finished queries. A pool starts another thread for each task,
+The collection also removes broadcasts and shuffles of finished queries. A broadcast is kept until the collection after
+the one that finds it unused, and has a megabyte for however few rows. A busy service makes six of them a second, so that
+the heap follows the interval. A pool starts another thread for each task,
 though others are idle, until it has its most; by default that is 1,024 threads for two of these pools. A thread that
 waits for another of the same pool belongs to a query that runs, and there are fewer queries than threads by far.
 """
