@@ -97,10 +97,10 @@ LASTING_SETTINGS: Mapping[str, str] = {
 """Settings of a Spark that runs for days: how often it requests a full garbage collection, and how many threads it has.
 
 The collection also removes broadcasts and shuffles of finished queries. A broadcast is kept until the collection after
-the one that finds it unused, and has a megabyte for however few rows. A busy service makes six of them a second, so that
-the heap follows the interval. A pool starts another thread for each task,
-though others are idle, until it has its most; by default that is 1,024 threads for two of these pools. A thread that
-waits for another of the same pool belongs to a query that runs, and there are fewer queries than threads by far.
+the one that finds it unused, and has a megabyte for however few rows. A busy service makes six of them a second, so the
+heap follows the interval. A pool starts another thread for each task, though others are idle, until it has its most; by
+default that is 1,024 threads for two of these pools. A thread that waits for another of the same pool belongs to a
+query that runs, and there are fewer queries than threads by far.
 """
 
 _LASTING_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2", "MALLOC_TRIM_THRESHOLD_": "131072"}
