@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.trust.parts import SIZES, list_parts
+
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+PAGE, _, RESULTS = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8").partition("\n## Results\n")
 LINES = PAGE.splitlines()
 ROWS = [line for line in LINES if line.startswith("| ") and set(line) - set("| -:")]
 PROMISES = [row for row in ROWS if "held by" not in row]
@@ -43,6 +45,16 @@ def test_a_promise_names_at_least_one_test_and_nothing_else(row: str) -> None:
 @pytest.mark.parametrize(("file", "name"), LINKS, ids=lambda part: part.rpartition("/")[2])
 def test_a_test_that_the_page_names_exists(file: str, name: str) -> None:
     assert name in list_tests(file), f"docs/guarantees.md names {name} in {file}, which does not define it"
+
+
+def test_results_are_of_parts_that_are_run_and_name_a_commit() -> None:
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in RESULTS.splitlines() if line[:1] == "|"]
+    parts = {part.name for part in list_parts(SIZES["full"])}
+    assert len(rows) > 2
+    for part, *_, faults, commit in rows[2:]:
+        assert part in parts
+        assert faults == "0"
+        assert re.fullmatch(r"[0-9a-f]{8}", commit)
 
 
 def test_a_section_of_promises_is_a_table() -> None:
