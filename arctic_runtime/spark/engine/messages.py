@@ -20,19 +20,27 @@ _CLOCK_ADVICE = (
     "\n  what to do: set the clock of the machine that writes, or of the one that wrote ahead; then it is tried again"
 )
 
+_QUALIFY = re.compile(r"\bqualify\b", re.IGNORECASE)
+_QUALIFY_ADVICE = (
+    "\n  found: QUALIFY, which other databases have and Spark does not"
+    "\n  what to do: select from the query in parentheses, and compare the column of the window function in WHERE"
+)
+
 
 def get_message(error: BaseException) -> str:
     """Returns the message of an error of Spark or Iceberg; adds the innermost cause if its message is not included.
 
     If Iceberg says only that commit times are out of order, adds an explanation and advice; if a right is missing, adds
-    its name and advice. An ArcticError has its own.
+    its name and advice, unless the error is of ours and has them. A syntax error in a query with QUALIFY says that
+    Spark has none.
     """
     message = _extract_message(error)
-    if isinstance(error, ArcticError):
-        return message
-    if (right := find_missing_right(message)) is not None:
-        return f"{message}\n  expected: the right {right.name}\n  what to do: {right.fix}"
-    return f"{message}{_CLOCK_ADVICE}" if _CLOCK.search(message) else message
+    if _CLOCK.search(message):
+        return f"{message}{_CLOCK_ADVICE}"
+    if "[PARSE_SYNTAX_ERROR]" in message and _QUALIFY.search(message):
+        return f"{message}{_QUALIFY_ADVICE}"
+    right = None if isinstance(error, ArcticError) else find_missing_right(message)
+    return message if right is None else f"{message}\n  expected: the right {right.name}\n  what to do: {right.fix}"
 
 
 def to_query_error(error: BaseException) -> ConfigError | None:

@@ -60,6 +60,12 @@ def test_a_clock_that_is_behind_is_reported_as_such() -> None:
     assert get_message(Exception("something else")) == "something else"
 
 
+def test_a_query_with_qualify_is_answered_with_what_spark_has() -> None:
+    text = SYNTAX.replace("selec 1", "select a, row_number() over (order by a) as n from t qualify n = 1")
+    assert get_message(Exception(text)).endswith("compare the column of the window function in WHERE")
+    assert "QUALIFY" not in get_message(Exception("[UNRESOLVED_COLUMN] qualify"))
+
+
 def test_an_error_of_ours_has_its_own_advice_about_a_right() -> None:
     refusal = "User: u is not authorized to perform: s3:PutObject on resource: b"
     assert "what to do: allow s3:PutObject" in get_message(RuntimeError(refusal))
