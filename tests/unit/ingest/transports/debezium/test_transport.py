@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest import transports
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 from arctic_runtime.ingest.transports.debezium.connection import (
     DebeziumConnection,
@@ -30,6 +31,8 @@ def test_without_debezium_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) ->
     for name in [of for of in sys.modules if of.startswith("arctic_runtime.ingest.transports.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "jpype", None)
+    # An import sets a package as an attribute of its parent, which has to be the one of the other tests afterwards.
+    monkeypatch.setattr(transports, "debezium", transports.debezium)
     with pytest.raises(ConfigError, match=r"pip install 'dbt-arctic\[cdc\]'"):
         DebeziumTransport(CONNECTION).check_source(None)
 
