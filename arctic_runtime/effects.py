@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeVar
 
 from typing_extensions import assert_never
 
-from arctic_runtime.catalog_kinds.missing_rights import build_rights_error, find_missing_right
+from arctic_runtime.catalog_kinds.missing_rights import to_rights_error
 from arctic_runtime.errors import CatalogError, CommitConflict, ConfigError
 from arctic_runtime.thresholds import CommitThresholds
 
@@ -237,8 +237,8 @@ def _explain_unwritable(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if find_missing_right(str(error)) is not None:
-            raise _explain_failure(Failure("refused", str(error)), what) from error
+        if (refusal := to_rights_error(str(error), what)) is not None:
+            raise refusal from error
         if error.errno not in _UNWRITABLE:
             raise
         raise _explain_failure(Failure("unwritable", str(error)), what) from error
@@ -299,9 +299,9 @@ def _explain_failure(failure: Failure, what: str) -> CommitConflict | CatalogErr
         case "conflict":
             return CommitConflict(f"Another writer committed first.\n  while: {what}", actual=failure.message)
         case "refused":
-            right = find_missing_right(failure.message)
-            assert right is not None
-            return build_rights_error(right, failure.message, what)
+            refusal = to_rights_error(failure.message, what)
+            assert refusal is not None
+            return refusal
         case "unwritable":
             return CatalogError(
                 f"The warehouse can't be written.\n  while: {what}",

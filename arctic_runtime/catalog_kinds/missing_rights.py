@@ -59,11 +59,8 @@ def find_missing_right(reason: str, user: str | None = None) -> MissingRight | N
 def to_rights_error(reason: str, what: str, user: str | None = None) -> CatalogError | None:
     """Returns the error for a message that says that a right is missing, else None; `what` was not possible without."""
     right = find_missing_right(reason, user)
-    return None if right is None else build_rights_error(right, reason, what)
-
-
-def build_rights_error(right: MissingRight, reason: str, what: str) -> CatalogError:
-    """Builds the error for a right that is missing; `reason` is the message of the server, `what` needs the right."""
+    if right is None:
+        return None
     return CatalogError(
         f"A right is missing: {right.name}.\n  while: {what}", actual=" ".join(reason.split()), fix=right.fix
     )

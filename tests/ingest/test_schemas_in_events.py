@@ -75,7 +75,7 @@ def test_canal_messages_become_rows(lake: Warehouse, tmp_path: Path) -> None:
     }
     assert dead(lake) == ["1.json:5"]
     changes = lake.spark.table(lake.sql_name("orders__changes")).select("id", "_action")
-    # Beside a dead letter, rows that the batch has inserted and deleted are told as deleted, for a later replay.
+    # Beside a dead letter, rows that the batch inserts and deletes leave a delete, for a later replay.
     gone = {(2, "delete"), (2**64 - 1, "delete")}
     assert {(int(row[0]), row[1]) for row in changes.collect()} == {(1, "insert"), (7, "insert"), *gone}
 

@@ -81,10 +81,10 @@ def plan_snapshot_expiry(
 
 def may_expire(model: Model, state: TableState, now_ms: int, thresholds: Thresholds) -> bool:
     """Whether there are so many old snapshots or change rows that a run should plan their expiry."""
-    age, log = model.config.retention.age_seconds, state.appended or state.changes
+    log = state.appended or state.changes
     if log is None:
         return False
-    kept_from_ms = 0 if age is None else _compute_kept_from(model, state, now_ms)
+    kept_from_ms = _compute_kept_from(model, state, now_ms)
     old = [commit for commit in log.commits if commit.at_ms < kept_from_ms]
     if len(old) >= _compute_snapshot_threshold(log, thresholds.expiry):
         return True
@@ -106,11 +106,13 @@ def select_due_steps(model: Model, state: TableState, plan: ExpiryPlan, threshol
 
 
 def compute_kept_from(retention: Retention, times_ms: Sequence[int], now_ms: int) -> int:
-    """Computes the time in milliseconds from which on versions stay.
+    """Computes the time in milliseconds from which on versions stay; 0 if they never expire.
 
-    `times_ms` are the times of all versions, oldest first. `retention` must have an age.
+    `times_ms` are the times of all versions, oldest first.
     """
-    by_age, most = now_ms - 1000 * (retention.age_seconds or 0), retention.max_versions
+    if retention.age_seconds is None:
+        return 0
+    by_age, most = now_ms - 1000 * retention.age_seconds, retention.max_versions
     return by_age if most is None or len(times_ms) <= most else max(by_age, times_ms[-most])
 
 

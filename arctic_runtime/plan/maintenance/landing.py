@@ -51,7 +51,7 @@ def plan_landing_expiry(
     cut = cut_of(needs)
     dated = _date_by_replacement(snapshots)
     kept_from_ms = compute_kept_from(retention, [snapshot.at_ms for snapshot in dated.lineage], now_ms)
-    gone = list_expired_snapshots(dated, cut, kept_from_ms) if versions is not None else ()
+    gone = list_expired_snapshots(dated, cut, kept_from_ms)
     return LandingPlan(
         state.table,
         delete,

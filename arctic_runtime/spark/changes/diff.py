@@ -8,7 +8,6 @@ such as a duplicate key; it takes the place of the action in the change row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
@@ -45,17 +44,6 @@ from arctic_runtime.spark.tables.rows.frames import NULL, StoredRows, cast_as, c
 
 _NO, _YES, _ONE = Sql("false"), Sql("true"), Sql("1")
 _HAS_AFTER, _HAS_BEFORE, _FLAW, _TS, _SEQ = "has_after", "has_before", "flaw", "ts", "seq"
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """Change rows that are kept though they change nothing: deletes of missing rows, and updates to equal values."""
-
-    tombstones: bool = False
-    updates: bool = False
-
-
-_NOTHING_KEPT = _Kept()
 
 
 def diff_states(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool = False) -> DataFrame:
@@ -208,8 +196,8 @@ def diff_events(
     looked_up = _look_up(net, stored, shape)
     blended = blend(looked_up) if blend else looked_up
     completed = _keep_absent_columns(blended.withColumn(_HAS_AFTER, ~F.col("deleted")), shape)
-    kept = _Kept(tombstones=shape.is_ordered or keeps_unchanged, updates=keeps_unchanged)
-    return _emit_change_rows(completed, shape, _build_event_flaw(shape, required), kept, has_all_keys=True)
+    flaw, has_tombstones = _build_event_flaw(shape, required), shape.is_ordered
+    return _emit_change_rows(completed, shape, flaw, has_tombstones, keeps_unchanged, has_all_keys=True)
 
 
 def refresh_changes(
@@ -237,9 +225,8 @@ def refresh_changes(
         _SEQ: F.coalesce(_SEQ, last.cast(shape.sequence_type)),
     }
     completed = _keep_absent_columns(joined.withColumns(defaults), shape)
-    return _emit_change_rows(
-        completed, shape, _build_event_flaw(shape, required), _Kept(tombstones=keeps_unchanged, updates=keeps_unchanged)
-    )
+    flaw = _build_event_flaw(shape, required)
+    return _emit_change_rows(completed, shape, flaw, keeps_unchanged=keeps_unchanged)
 
 
 def emit_input_changes(net: DataFrame, shape: Shape) -> DataFrame:
@@ -300,12 +287,18 @@ def _build_event_flaw(shape: Shape, required: Sequence[int]) -> Sql:
 
 
 def _emit_change_rows(
-    joined: DataFrame, shape: Shape, flaw: Sql, kept: _Kept = _NOTHING_KEPT, has_all_keys: bool = False
+    joined: DataFrame,
+    shape: Shape,
+    flaw: Sql,
+    has_tombstones: bool = False,
+    keeps_unchanged: bool = False,
+    has_all_keys: bool = False,
 ) -> DataFrame:
     """Computes change rows from `joined`, whose columns are those of `emit_image_changes`, without `flaw`.
 
-    `flaw` is the SQL expression of a new row's flaw, null if the row is sound. `has_all_keys` promises that the key
-    columns of a0… have values even without a new row; using them preserves the rows' sort order by key.
+    `flaw` is the SQL expression of a new row's flaw, null if the row is sound. With `has_tombstones` deletes of missing
+    rows are kept, and with `keeps_unchanged` also updates to the values that the row has. `has_all_keys` promises that
+    the key columns of a0… have values even without a new row; using them preserves the rows' sort order by key.
     """
     flags = {"after": quote_name(_HAS_AFTER), "before": quote_name(_HAS_BEFORE)}
     action = fill_statement(
@@ -313,8 +306,8 @@ def _emit_change_rows(
         "WHEN NOT {after} AND ({before} OR {tombstones}) THEN {delete} "
         "WHEN {after} AND {before} AND ({differs}) THEN {update} END AS {own}",
         flaw=flaw,
-        tombstones=_YES if kept.tombstones else _NO,
-        differs=_YES if kept.updates else _build_difference(shape),
+        tombstones=_YES if has_tombstones or keeps_unchanged else _NO,
+        differs=_YES if keeps_unchanged else _build_difference(shape),
         insert=quote_text(INSERT),
         update=quote_text(UPDATE),
         delete=quote_text(DELETE),
