@@ -81,7 +81,7 @@ def _sources(port: int) -> dict[str, Any]:
 @contextmanager
 def _served(folder: Path) -> Iterator[int]:
     """The process id of an `arctic serve` of the project."""
-    command = [sys.executable, "-m", "dbt.adapters.arctic.cli", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "dbt.adapters.arctic.command_line", "serve", "--port", "0"]
     places = ["--project-dir", str(folder), "--profiles-dir", str(folder)]
     process = subprocess.Popen([*command, *places], stdout=subprocess.DEVNULL)
     try:

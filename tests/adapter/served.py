@@ -22,7 +22,7 @@ class Served:
 
     def __init__(self, project: Path, profiles: Path, log: Path | None = None, **environment: str) -> None:
         self.where = ["--project-dir", str(project), "--profiles-dir", str(profiles)]
-        command = [sys.executable, "-m", "dbt.adapters.arctic.cli", "serve", "--port", "0", *self.where]
+        command = [sys.executable, "-m", "dbt.adapters.arctic.command_line", "serve", "--port", "0", *self.where]
         self._log = (log or project / "serve.log").open("w+")
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
         self._process = subprocess.Popen(command, stderr=self._log, stdout=subprocess.DEVNULL, env=self.environment)
@@ -82,7 +82,7 @@ class Served:
 
     def verify(self) -> tuple[int, str]:
         """What `arctic verify` ends with and says, in a process of its own."""
-        command = [sys.executable, "-m", "dbt.adapters.arctic.cli", "verify", *self.where]
+        command = [sys.executable, "-m", "dbt.adapters.arctic.command_line", "verify", *self.where]
         result = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
         return result.returncode, result.stdout + result.stderr
 

@@ -134,7 +134,7 @@ class TestOnce(Shop):
     def test_it_follows_until_a_signal_ends_it_and_is_silent_while_nothing_is_new(self, project: Any) -> None:
         self.run(project, "--once")
         where = ["--project-dir", str(project.project_root), "--profiles-dir", str(project.profiles_dir)]
-        command = [sys.executable, "-m", "dbt.adapters.arctic.cli", "run", *where]
+        command = [sys.executable, "-m", "dbt.adapters.arctic.command_line", "run", *where]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
             assert following.stderr is not None
             first = next(line for line in following.stderr if "follows" in line)

@@ -16,7 +16,7 @@ from arctic_runtime.profile import Profile
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-COMMANDS = {"dbt": "dbt.cli.main", "arctic": "dbt.adapters.arctic.cli"}
+COMMANDS = {"dbt": "dbt.cli.main", "arctic": "dbt.adapters.arctic.command_line"}
 
 
 class Typed:

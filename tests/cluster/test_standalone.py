@@ -95,6 +95,6 @@ def test_the_sample_runs_on_a_cluster_and_is_exact_after_executors_were_lost(pro
     said = disturbed.communicate()[0]
     assert killed == 3, said
     project.do("dbt.cli.main", "run")
-    project.do("dbt.adapters.arctic.cli", "verify")
+    project.do("dbt.adapters.arctic.command_line", "verify")
     project.do("dbt.cli.main", "run")
     assert project.modes() == {"unchanged"}

@@ -21,7 +21,7 @@ from tests.ingest.servers import PostgreSQLServer, free_port
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
-MODULES = {"dbt": "dbt.cli.main", "arctic": "dbt.adapters.arctic.cli"}
+MODULES = {"dbt": "dbt.cli.main", "arctic": "dbt.adapters.arctic.command_line"}
 SECONDS_UNTIL_LIVE = 300.0
 
 pytestmark = pytest.mark.slow

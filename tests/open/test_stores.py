@@ -101,7 +101,7 @@ def test_the_sample_is_exact_on_s3_for_days_of_changes_and_after_a_kill(
     project.do("dbt.cli.main", "run")
     project.land(2)
     project.do("dbt.cli.main", "run")
-    project.do("dbt.adapters.arctic.cli", "verify")
+    project.do("dbt.adapters.arctic.command_line", "verify")
     project.do("dbt.cli.main", "run")
     assert project.modes() == {"unchanged"}
     assert any(key.startswith("wh/dwd/dwd_flights") for key in moto.list_keys(bucket, "wh/"))

@@ -27,7 +27,7 @@ COMMANDS = (
     ("arctic", "savepoint", "regions", "soak", "--drop"),
     ("arctic", "verify"),
 )
-_MODULES = {"dbt": "dbt.cli.main", "arctic": "dbt.adapters.arctic.cli"}
+_MODULES = {"dbt": "dbt.cli.main", "arctic": "dbt.adapters.arctic.command_line"}
 
 
 class Group:

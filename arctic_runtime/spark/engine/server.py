@@ -27,6 +27,7 @@ from filelock import FileLock, Timeout
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import Profile, mask_secrets, select_fixed_settings
 from arctic_runtime.spark.engine.java import jars
+from arctic_runtime.spark.engine.java.state_directory import VARIABLE, get_state_directory
 from arctic_runtime.thresholds import EngineThresholds
 
 _ADDRESS = "server.json"
@@ -75,7 +76,7 @@ def get_directory(profile: Profile) -> Path:
     place = [profile.catalog, *(profile.catalog_properties.get(key, "") for key in ("type", "uri", "warehouse"))]
     place += ["keep_alive"] if profile.method == "session" else []
     key = hashlib.sha256("\0".join(place).encode()).hexdigest()[:16]
-    return jars.get_cache_directory() / "servers" / f"{os.getuid()}-{key}"
+    return get_state_directory() / "servers" / f"{os.getuid()}-{key}"
 
 
 def find_server(profile: Profile) -> Server | None:
@@ -279,7 +280,7 @@ def make_directory(directory: Path) -> None:
             where=str(directory),
             expected=f"owned by user {os.getuid()}",
             actual=f"owned by user {directory.stat().st_uid}",
-            fix="set DBT_ARCTIC_HOME to a folder of your own",
+            fix=f"set {VARIABLE} to a folder of your own",
         )
 
 

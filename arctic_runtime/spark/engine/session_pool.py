@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name
+from arctic_runtime.spark.engine.thread_imports import import_for_threads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +24,7 @@ class SessionPool:
     """
 
     def __init__(self, profile: Profile, joined: SparkSession | None = None) -> None:
+        import_for_threads(profile)
         self.environment = SparkEnvironment(profile, joined)
         self._idle: list[tuple[SparkSession, float]] = []
         self._lock = threading.Lock()

@@ -20,6 +20,7 @@ from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext
 from arctic_runtime.operations.registry import OPERATIONS, get_operation
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
+from dbt.adapters.arctic.command_line import COMMANDS, create_parser
 from dbt.adapters.arctic.commands import adopt, audit, exported_rows, ingest, run, serve, spark
 
 if TYPE_CHECKING:
@@ -115,10 +116,7 @@ def build_parser() -> argparse.ArgumentParser:
     shared.add_argument("--profiles-dir", type=Path, default=None, help="where profiles.yml is, as for dbt")
     shared.add_argument("--target", default=None, help="the profile's target, as for dbt")
     shared.add_argument("--json", action="store_true", help="answer in JSON")
-    made = argparse.ArgumentParser(
-        prog="arctic", description="Looks at, checks and maintains the tables that dbt builds."
-    )
-    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    parser, commands = create_parser()
 
     def add_command(name: str, text: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=text, description=text, parents=[shared])
@@ -127,12 +125,12 @@ def build_parser() -> argparse.ArgumentParser:
         _add_arguments(add_command(known.name, known.description), known)
     for command in OTHERS:
         command.add_arguments(add_command(command.NAME, command.DESCRIPTION))
-    return made
+    return parser
 
 
 def list_command_names() -> tuple[str, ...]:
     """Returns the names of all commands, in the order of the help."""
-    return (*(known.name for known in OPERATIONS), *(command.NAME for command in OTHERS))
+    return tuple(COMMANDS)
 
 
 def _add_arguments(command: argparse.ArgumentParser, operation: Operation) -> None:
@@ -174,7 +172,3 @@ def _add_argument(place: Any, argument: Argument) -> None:
 
 _TYPES: dict[str, dict[str, Any]] = {"integer": {"type": int}, "array": {"nargs": "+"}, "object": {"action": "append"}}
 """Options of argparse for an argument, by the argument's JSON type; arguments of other types are text."""
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -51,7 +51,7 @@ print(server.ensure_server(Profile.for_embedded(sys.argv[1], method="connect", u
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Profile]]:
     """Makes profiles of one catalog whose server is kept, and ends that afterwards."""
-    monkeypatch.setenv("DBT_ARCTIC_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DBT_ARCTIC_STATE", str(tmp_path / "home"))
     monkeypatch.setattr(server, "SERVER_COMMAND", (sys.executable, "-c", SERVE))
 
     def profile(**settings: str) -> Profile:

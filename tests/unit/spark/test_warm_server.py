@@ -50,7 +50,7 @@ MakeProfile = Callable[..., Profile]
 @pytest.fixture
 def warm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeProfile]:
     """Makes profiles of one catalog whose embedded Spark is kept, and ends that afterwards."""
-    monkeypatch.setenv("DBT_ARCTIC_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DBT_ARCTIC_STATE", str(tmp_path / "home"))
     monkeypatch.setattr(server, "SERVER_COMMAND", (sys.executable, "-c", SERVE))
     alone = {"root": None, "server_use": None, "server_process": None, "report": lambda _: None}
     for name, value in alone.items():

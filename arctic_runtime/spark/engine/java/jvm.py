@@ -24,6 +24,7 @@ from arctic_runtime.profile import JARS_SETTING, Profile
 from arctic_runtime.spark.engine.java import jars
 from arctic_runtime.spark.engine.java.private_files import format_arguments, format_properties, write_private
 from arctic_runtime.spark.engine.java.process import PROCESS
+from arctic_runtime.spark.engine.java.state_directory import VARIABLE, get_state_directory
 from arctic_runtime.thresholds import EngineThresholds
 
 if TYPE_CHECKING:
@@ -301,10 +302,22 @@ def find_spark_home() -> Path:
 
 
 def _open_log(thresholds: EngineThresholds) -> IO[bytes]:
-    """Opens a new log file for the output of Spark and Hadoop, to keep it apart from dbt's; deletes the oldest logs."""
-    directory = jars.get_cache_directory() / "logs"
-    directory.mkdir(parents=True, exist_ok=True)
-    jars.prune_files(directory, "spark-*.log", keep=thresholds.kept_logs)
-    log = directory / f"spark-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
-    log.touch(mode=0o600)
-    return log.open("ab")
+    """Opens a new log file for the output of Spark and Hadoop, to keep it apart from dbt's; deletes the oldest logs.
+
+    If the state directory can't be written, the file is in the folder for temporary files, and the user learns it.
+    """
+    directory = get_state_directory() / "logs"
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        jars.prune_files(directory, "spark-*.log", keep=thresholds.kept_logs)
+        log = directory / f"spark-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+        log.touch(mode=0o600)
+        return log.open("ab")
+    except OSError as error:
+        handle, path = tempfile.mkstemp(prefix="spark-", suffix=".log")
+        reason = error.strerror or str(error)
+        PROCESS.report(
+            f"{directory} can't be written ({reason}), so Spark's log is {path}; {VARIABLE} sets another folder"
+        )
+        os.close(handle)
+        return Path(path).open("ab")

@@ -26,6 +26,7 @@ from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.session_pool import get_pool
 from arctic_runtime.spark.engine.spark_loss import is_of_spark, to_spark_ended
+from arctic_runtime.spark.engine.thread_imports import import_for_threads
 from arctic_runtime.spark.engine.warm_server import begin_warm_server
 from dbt.adapters.arctic.connections.handle import Cursor, SessionHandle
 from dbt.adapters.arctic.connections.thread_reader import get_thread_reader
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 logger = AdapterLogger("Arctic")
 _USES_SPARK = ("build", "run", "seed", "snapshot", "test")
 """Commands of dbt that mostly need Spark, which starts while dbt parses the project."""
+_USES_NO_THREADS = ("clean", "debug", "deps", "init", "list", "ls", "parse")
+ROOMS = ("dbt.adapters.arctic.materialize", "dbt.adapters.arctic.publication", "dbt.adapters.arctic.relations")
+"""Packages of the adapter whose functions import modules of the runtime, in any thread of dbt."""
 
 
 class ArcticConnectionManager(SparkConnectionManager):
@@ -54,6 +58,8 @@ class ArcticConnectionManager(SparkConnectionManager):
         if command in _USES_SPARK:
             PROCESS.report = logger.info
             begin_warm_server(self._profile)
+        if command not in _USES_NO_THREADS:
+            import_for_threads(self._profile, ROOMS)
 
     @property
     def arctic_profile(self) -> Profile:

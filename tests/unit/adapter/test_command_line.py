@@ -1,0 +1,52 @@
+"""The entry of the command `arctic`, which loads little until it knows what is asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from arctic_runtime.operations.registry import OPERATIONS
+from dbt.adapters import arctic
+from dbt.adapters.arctic import cli, command_line
+
+PRINT_LOADED = """
+import sys
+from dbt.adapters.arctic.command_line import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    print(*sys.modules, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], [], ["shows"]])
+def test_help_and_a_mistyped_command_load_neither_dbt_nor_the_runtime(arguments: list[str]) -> None:
+    command = [sys.executable, "-c", PRINT_LOADED, *arguments]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stderr.splitlines()[-1].split()
+    ours = {name for name in loaded if name.startswith(("arctic_runtime", "dbt."))}
+    assert ours == {"dbt.adapters", "dbt.adapters.arctic", "dbt.adapters.arctic.command_line"}
+
+
+def test_the_help_is_that_of_the_parser_of_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(["--help"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == cli.build_parser().format_help()
+
+
+def test_every_command_has_one_description() -> None:
+    described = {operation.name: operation.description for operation in OPERATIONS}
+    described |= {command.NAME: command.DESCRIPTION for command in cli.OTHERS}
+    assert list(described.items()) == list(command_line.COMMANDS.items())
+
+
+@pytest.mark.parametrize("name", arctic.__all__)
+def test_what_dbt_reads_of_the_adapter_is_there(name: str) -> None:
+    assert getattr(arctic, name).__name__ == name if name != "Plugin" else arctic.Plugin.adapter.type() == "arctic"
+
+
+def test_another_name_of_the_adapter_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Plugins'"):
+        arctic.Plugins  # noqa: B018
