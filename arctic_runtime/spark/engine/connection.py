@@ -14,6 +14,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import ICEBERG_EXTENSIONS, Profile, select_fixed_settings
 from arctic_runtime.spark.engine import server
 from arctic_runtime.spark.engine.java.process import PROCESS
+from arctic_runtime.spark.engine.remote_session import end_session, prevent_close_by_collector
 from arctic_runtime.spark.engine.warm_server import join_warm_server
 from arctic_runtime.thresholds import EngineThresholds
 
@@ -39,7 +40,7 @@ def join_server(profile: Profile) -> SparkSession:
     session = connect_session(url, {}, thresholds)
     extensions = session.conf.get("spark.sql.extensions", "") or ""
     if ICEBERG_EXTENSIONS not in extensions:
-        session.stop()
+        end_session(session)
         raise ConfigError(
             "The Spark Connect server can't be used.",
             where=f"{profile!r}",
@@ -93,6 +94,7 @@ def connect_session(url: str, settings: Mapping[str, str], thresholds: EngineThr
     retries = thresholds.kept_server_retries if PROCESS.is_server_kept else thresholds.connect_retries
     patience = DefaultPolicy(max_retries=retries, max_backoff=thresholds.connect_backoff_millis)
     cast(Any, session).client.set_retry_policies([patience])
+    prevent_close_by_collector(session)
     PROCESS.lent.add(session)
     return session
 
@@ -103,4 +105,4 @@ def release_sessions() -> None:
         if PROCESS.lent and PROCESS.thresholds is not None:
             check_reachable(PROCESS.server, PROCESS.thresholds)
         while PROCESS.lent:
-            PROCESS.lent.pop().stop()
+            end_session(PROCESS.lent.pop())

@@ -10,6 +10,7 @@ from arctic_runtime.catalog.storage.embedded_warehouse import prepare_warehouse
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import ICEBERG_EXTENSIONS, Profile, select_fixed_settings
 from arctic_runtime.spark.engine.java.process import PROCESS
+from arctic_runtime.spark.engine.remote_session import is_remote, prevent_close_by_collector
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +43,11 @@ def fork_session(session: SparkSession, profile: Profile) -> SparkSession:
             ),
         )
     prepare_warehouse(profile)
-    fork = cast(Any, session).cloneSession() if is_remote(session) else session.newSession()
+    if is_remote(session):
+        fork = cast(Any, session).cloneSession()
+        prevent_close_by_collector(fork)
+    else:
+        fork = session.newSession()
     settings = profile.build_session_settings()
     for key in sorted(settings.keys() - select_fixed_settings(settings).keys()):
         if fork.conf.get(key, None) != settings[key]:  # Spark warns of some settings even if they do not change.
@@ -58,8 +63,3 @@ def release_fork(fork: SparkSession) -> None:
     if is_remote(fork):
         with suppress(Exception):  # The server may have ended, and the session with it.
             cast(Any, fork).client.release_session()
-
-
-def is_remote(session: SparkSession) -> bool:
-    """Whether a session is on a Spark Connect server."""
-    return type(session).__module__.startswith("pyspark.sql.connect.")

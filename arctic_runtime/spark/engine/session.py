@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.storage.embedded_warehouse import prepare_warehouse
@@ -22,6 +21,7 @@ from arctic_runtime.spark.engine.java.jvm import (
 from arctic_runtime.spark.engine.java.process import METHOD, PROCESS, Spark
 from arctic_runtime.spark.engine.joined_session import fork_session, release_fork
 from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.remote_session import end_session
 from arctic_runtime.spark.engine.warm_server import leave_warm_server
 
 if TYPE_CHECKING:
@@ -70,8 +70,7 @@ class SparkEnvironment:
             release_fork(session)
         elif PROCESS.server:
             PROCESS.lent.discard(session)
-            with suppress(Exception):  # The server may have ended, and the session with it.
-                session.stop()
+            end_session(session)
 
     def list_versions(self) -> dict[str, str]:
         """Returns the versions in use of `spark`, `iceberg`, `java` and `python`, by these names.
