@@ -58,7 +58,7 @@ class ArcticConnectionManager(SparkConnectionManager):
         if command in _USES_SPARK:
             PROCESS.report = logger.info
             begin_warm_server(self._profile)
-        if command not in _USES_NO_THREADS:
+        if command not in _USES_NO_THREADS and profile.threads > 1:
             import_for_threads(self._profile, ROOMS)
 
     @property

@@ -83,7 +83,9 @@ def load_project(
 
     manifest = manifest or parse_manifest(project_dir, profiles_dir, target)
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch:
-        command = ["compile", "--select", "config.materialized:arctic", "--no-write-json", "--target-path", scratch]
+        # Compilation gains nothing from threads, and they would need the modules of Spark from the start.
+        command = ["compile", "--threads", "1", "--select", "config.materialized:arctic"]
+        command += ["--no-write-json", "--target-path", scratch]
         outcome: Any = dbtRunner(manifest=manifest).invoke(
             [*_QUIET, *command, *_list_dbt_options(project_dir, profiles_dir, target)]
         )
