@@ -62,6 +62,9 @@ class RelationInfo:
     sql: str | None = None
     """Query of a view; None for a table."""
 
+    default_schema: str | None = None
+    """Schema in which a view's query finds tables that it names without one; None for a table."""
+
     rows: int | None = None
     """Number of rows; None if the metadata has no counts."""
 
@@ -460,6 +463,7 @@ def _build_view_info(namespace: str, name: str, metadata: ViewMetadata) -> Relat
         columns=_list_columns(schema),
         properties=dict(metadata.properties),
         sql=next((r.root.sql for r in version.representations if r.root.dialect == "spark"), None),
+        default_schema=".".join(version.default_namespace),
     )
 
 

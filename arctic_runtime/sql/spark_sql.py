@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
-from sqlglot.errors import ErrorLevel
+from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.hive import HiveParser
 from sqlglot.parsers.spark import SparkParser
@@ -21,8 +21,8 @@ from sqlglot.tokens import Token, TokenType
 WRITTEN = "written"
 """Argument of a literal's expression with its original text; set if its value alone would be written otherwise."""
 
-WRITTEN_VERSION = 1
-"""Version of the SQL that is written; increase it to make Spark compare all queries with their written text again."""
+WRITTEN_VERSION = 2
+"""Version of the SQL that is written and of its check; increase it to make Spark check all queries again."""
 
 _PLAIN_STRING = re.compile(r"'[^'\\$\x00-\x1f\x7f]*'")
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
@@ -323,6 +323,16 @@ def tokenize_sql(sql: str) -> list[Token]:
         else:
             tokens_read.append(token)
     return tokens_read
+
+
+def has_short_table_names(sql: str) -> bool:
+    """Whether a query names a table without its schema; names of CTEs count too, as do queries that can't be parsed."""
+    try:
+        statements = ArcticSpark().parse(sql)
+    except SqlglotError:
+        return True
+    tables = [table for statement in statements if statement is not None for table in statement.find_all(exp.Table)]
+    return any(isinstance(table.this, exp.Identifier) and not table.db for table in tables)
 
 
 def list_literals(sql: str) -> list[str]:

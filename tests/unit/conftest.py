@@ -65,7 +65,7 @@ class Warehouse:
     def load(self, name: str) -> Table:
         return self.reader.load_table("dwd", name)
 
-    def create_view(self, name: str, sql: str, **properties: str) -> None:
+    def create_view(self, name: str, sql: str, default_schema: str = "dwd", **properties: str) -> None:
         """A view as Spark writes it; pyiceberg writes none into a SQL catalog."""
         location = self.directory / f"{name}.metadata.json"
         version = {
@@ -73,7 +73,7 @@ class Warehouse:
             "timestamp-ms": 0,
             "schema-id": 0,
             "summary": {},
-            "default-namespace": ["dwd"],
+            "default-namespace": [default_schema],
             "representations": [{"type": "sql", "sql": sql, "dialect": "spark"}],
         }
         metadata = {

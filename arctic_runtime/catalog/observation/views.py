@@ -16,6 +16,7 @@ from arctic_runtime.model.properties import (
     PINNED_MERGED,
 )
 from arctic_runtime.model.state import NamedViewState, ViewState
+from arctic_runtime.sql.spark_sql import has_short_table_names
 
 
 def observe_reader_view(reader: CatalogReader, name: TableName) -> ViewState | None:
@@ -43,9 +44,16 @@ def is_plain(properties: Mapping[str, str]) -> bool:
 
 
 def read_view_sql(reader: CatalogReader, name: TableName) -> str | None:
-    """Returns the query of a view; None if there is no such view."""
+    """Returns the query of a view; None if there is no such view, or if its tables are not known.
+
+    They are not if it names tables without a schema, and was created while another schema than its own was the current
+    one: Spark finds them there, and whoever reads the query completes their names by the view's schema.
+    """
     info = _load_view(reader, name)
-    return info.sql if info is not None else None
+    if info is None or info.sql is None:
+        return None
+    is_elsewhere = info.default_schema != name.schema and has_short_table_names(info.sql)
+    return None if is_elsewhere else info.sql
 
 
 def _load_view(reader: CatalogReader, name: TableName) -> RelationInfo | None:

@@ -10,6 +10,7 @@ one of those that a full run could return, though perhaps another one than a ful
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 from sqlglot import exp
@@ -21,6 +22,7 @@ from arctic_runtime.ivm.algebra.clock import NOW
 from arctic_runtime.ivm.algebra.expressions import walk_parts
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.builtin_names import AGGREGATES, GENERATORS, SCALARS, WINDOW_FUNCTIONS
+from arctic_runtime.ivm.frontend.known_syntax import KNOWN_SYNTAX
 from arctic_runtime.ivm.frontend.reads import UNSTABLE, get_clock_word, list_function_names
 from arctic_runtime.sql.spark_sql import ArcticSpark, Parser, tokenize_sql
 
@@ -33,6 +35,11 @@ _TAKES_UNIT = frozenset({"DATEADD", "DATE_ADD", "DATEDIFF", "DATE_DIFF", "TIMEDI
 _NOT_SUPPORTED = frozenset({"ARRAYS_ZIP", "GROUPING", "GROUPING_ID", "SESSION_WINDOW", "WINDOW", "WINDOW_TIME"})
 
 _PARSED_AGGREGATES = frozenset(function.name for function in AGGREGATE_FUNCTIONS if function.expression is not None)
+
+_PARSED_CLASSES = KNOWN_SYNTAX | {function.expression for function in AGGREGATE_FUNCTIONS}
+
+_SHOWN = 60
+"""Length of a part of a query in a reason, in characters."""
 
 _DECLARED = "declared"
 """Argument of a call in the tree that marks a function which users declare as deterministic."""
@@ -127,10 +134,10 @@ def _check_read(node: exp.Expr) -> None:
 def check_functions(expression: exp.Expr) -> None:
     """Raises NotMaintained if `expression` calls a function that is volatile, unknown or not supported.
 
-    Also raises for parameters, for `*` outside of `count(*)`, and for texts such as `'today'` that Spark converts to
-    another date in every run.
+    Also raises for syntax that the analysis does not know, for parameters, for `*` outside of `count(*)`, and for texts
+    such as `'today'` that Spark converts to another date in every run.
     """
-    for node in walk_parts(expression):
+    for node in walk_parts(expression, whole=exp.DataType):
         word = get_clock_word(node)
         if word is not None:
             raise NotMaintained("NON_DETERMINISTIC", f"'{word.lower()}' may have another value in every run")
@@ -147,6 +154,8 @@ def check_functions(expression: exp.Expr) -> None:
             raise NotMaintained("UNSUPPORTED", "* inside an expression, other than in count(*)")
         elif isinstance(node, exp.Any) and isinstance(node.this, exp.Paren):
             raise NotMaintained("UNSUPPORTED", "any(…) as an aggregate; write bool_or(…) instead")
+        elif type(node) not in KNOWN_SYNTAX:
+            raise NotMaintained("UNSUPPORTED", f"the syntax `{_format_syntax(node)}`")
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -189,11 +198,18 @@ def _check_function(function: exp.Func) -> None:
         )
     if names & _NOT_SUPPORTED:
         raise NotMaintained("UNSUPPORTED", f"{_format_function_name(function)} is not supported")
-    if isinstance(function, exp.Anonymous) and function.name.upper() not in _KNOWN:
+    if not _is_known(function):
         raise NotMaintained(
             "UNKNOWN_FUNCTION",
             f"{_format_function_name(function)} is not a built-in function of Spark",
         )
+
+
+def _is_known(function: exp.Func) -> bool:
+    """Whether a function has a name that Spark has built in, or a class that only the parser of such a name makes."""
+    if isinstance(function, exp.Anonymous):
+        return function.name.upper() in _KNOWN
+    return type(function) in _PARSED_CLASSES or not _KNOWN.isdisjoint(list_function_names(function))
 
 
 def _check_variables(function: exp.Expr) -> None:
@@ -231,6 +247,11 @@ def _name_fields(node: exp.Expr) -> None:
             last = value.this if isinstance(value, exp.Column) else value.expression
             if isinstance(last, exp.Identifier):
                 value.replace(exp.alias_(value.copy(), last.name, quoted=True))
+
+
+def _format_syntax(node: exp.Expr) -> str:
+    """Returns the beginning of the text of a node, with the names that columns have in the query."""
+    return re.sub(r"`([^`]*?)(#\d+)?`", r"\1", node.sql(dialect="spark"))[:_SHOWN]
 
 
 def _format_function_name(function: exp.Func) -> str:

@@ -13,6 +13,7 @@ from sqlglot.optimizer.scope import traverse_scope
 from sqlglot.tokens import Token, TokenType
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.ivm.frontend.builtin_names import AGGREGATES
 from arctic_runtime.ivm.frontend.clock_functions import CLOCK_FUNCTIONS
 from arctic_runtime.model.columns import POSITION
 from arctic_runtime.model.names import TableName
@@ -44,7 +45,6 @@ UNSTABLE = frozenset(
         "SESSION_USER",
         "SHUFFLE",
         "SPARK_PARTITION_ID",
-        "TABLESAMPLE",
         "TRY_REFLECT",
         "UNIFORM",
         "USER",
@@ -53,6 +53,12 @@ UNSTABLE = frozenset(
     }
 )
 """Functions that may return another value for the same arguments: they depend on time, session or random numbers."""
+
+_UNSTABLE_CLAUSES: dict[type[exp.Expr], str] = {
+    exp.TableSample: "TABLESAMPLE",
+    exp.QueryTransform: "TRANSFORM … USING",
+}
+"""Clauses that may return other rows for the same input: a sample of rows, and the output of a script."""
 
 _CLOCK_WORD = re.compile(r"[\s\x00-\x20]*(now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
 """Matches a text that begins with a word, such as `today`, that Spark converts to the time of the run."""
@@ -165,7 +171,7 @@ def keeps_events_apart(sql: str) -> bool:
         and len(list(select.find_all(exp.Table))) == 1
         for select in selects
     )
-    return bool(selects) and is_plain and not _find_unstable_functions(tree)
+    return bool(selects) and is_plain and not tree.find(exp.Window) and not _find_unstable_functions(tree)
 
 
 def _list_union_parts(tree: exp.Expr) -> list[exp.Expr]:
@@ -197,15 +203,19 @@ def _is_one_more(sql: str, tree: exp.Expr, columns: list[exp.Column]) -> bool:
         return False
 
 
+_OTHER_ROWS = (exp.AggFunc, exp.Lateral, exp.QueryTransform)
+_OTHER_ROW_CALLS = _GENERATORS | AGGREGATES
+"""Calls that make a select return other rows than one for each event; those that sqlglot knows are `_OTHER_ROWS`."""
+
 _NOT_PLAIN = ("with_", "group", "distinct", "limit", "offset", "having", "qualify", "laterals", "pivots")
 
 
 def _find_event_source(tree: exp.Expr) -> str | None:
     if not isinstance(tree, exp.Select) or any(tree.args.get(part) for part in _NOT_PLAIN):
         return None
-    if tree.find(exp.AggFunc, exp.Lateral) or any(projection.is_star for projection in tree.expressions):
+    if tree.find(*_OTHER_ROWS) or any(projection.is_star for projection in tree.expressions):
         return None
-    if any(_GENERATORS.intersection(list_function_names(function)) for function in tree.find_all(exp.Func)):
+    if any(_OTHER_ROW_CALLS.intersection(list_function_names(function)) for function in tree.find_all(exp.Func)):
         return None
     source = tree.args.get("from_")
     table = source.this if source else None
@@ -281,10 +291,9 @@ def _complete_name(table: exp.Table, catalog: str, schema: str) -> TableName | N
 
 def _find_unstable_functions(tree: exp.Expr) -> set[str]:
     names = {name for function in tree.find_all(exp.Func) for name in list_function_names(function)}
-    if tree.find(exp.TableSample):
-        names.add("TABLESAMPLE")
+    clauses = {name for kind, name in _UNSTABLE_CLAUSES.items() if tree.find(kind)}
     words = (get_clock_word(part) for part in tree.walk())
-    return names & UNSTABLE | {f"'{word}'" for word in words if word}
+    return names & UNSTABLE | clauses | {f"'{word}'" for word in words if word}
 
 
 def get_clock_word(part: exp.Expr) -> str | None:

@@ -26,6 +26,7 @@ from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
 from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.events.retract import is_retracting
+from arctic_runtime.spark.refresh.failures import to_refusal
 from arctic_runtime.spark.refresh.from_query.images import SourceWindow
 from arctic_runtime.spark.tables.rows.frames import (
     COMMIT_ORDER,
@@ -117,7 +118,8 @@ def list_keys_made_of(
     """Returns the keys of all rows of a table that were ever computed from `forgotten` rows of its upstreams.
 
     `forgotten` has the keys of these rows by upstream; the rows must not have been deleted yet. The result may contain
-    further keys; if the query can't be refreshed incrementally, it has all keys of the table.
+    further keys; if the query can't be refreshed incrementally, or Spark does not take what is made of it, it has all
+    keys of the table.
     """
     spark, model = session.spark(), session.model
     if model.config.input == "changes":
@@ -131,7 +133,26 @@ def list_keys_made_of(
         return list_keys_ever(spark, model, state)
     if tree_and_key is None:
         return list_keys_ever(spark, model, state).limit(0)
-    tree, key = tree_and_key
+    try:
+        return _compute_touched_keys(session, upstreams, forgotten, *tree_and_key)
+    except SPARK_ERRORS as error:
+        if to_refusal(error) is None:
+            raise
+        return list_keys_ever(spark, model, state)
+
+
+def _compute_touched_keys(
+    session: TableSession,
+    upstreams: Upstreams,
+    forgotten: Mapping[TableName, Keys],
+    tree: Node,
+    key: Sequence[str],
+) -> DataFrame:
+    """Computes the keys of the rows that `tree` derives from forgotten rows, now and with all earlier rows of others.
+
+    `key` are the columns of the tree that are the table's key.
+    """
+    spark, model = session.spark(), session.model
     others = {scan.source for scan in list_scans(tree)} - forgotten.keys()
     had_others = any(_has_history(upstreams.states[str(source)]) for source in others)
     images, made = _SourceImages(spark, upstreams, forgotten, session.reader.thresholds), []

@@ -225,7 +225,7 @@ class Refresh:
             if self.model.is_appended:
                 return self._append_events(context, decision, query, stored, upstreams)
             self._check_predicates(context, upstreams, query)
-            is_parser_confirmed = self._is_parser_confirmed(context, decision, upstreams)
+            is_parser_confirmed = self._is_parser_confirmed(context, decision, upstreams, query)
             self._look_for_day_texts(context, decision, upstreams)
             sequence_type = find_sequence_type(self.model, columns)
             context, shape = prepare_tables(self.table, context, stored, sequence_type)
@@ -326,7 +326,9 @@ class Refresh:
             day_texts = find_day_texts(context.spark, upstreams, decision.windows, follows, thresholds)
             self._recorded = replace(self._recorded, day_texts=day_texts)
 
-    def _is_parser_confirmed(self, context: Context, decision: Decision, upstreams: Upstreams) -> bool:
+    def _is_parser_confirmed(
+        self, context: Context, decision: Decision, upstreams: Upstreams, query: DataFrame
+    ) -> bool:
         """Whether Spark understands the query as our analysis does; this is compared once per query text.
 
         Returns False without a comparison if the query can't be refreshed incrementally, or if an earlier attempt gave
@@ -336,14 +338,14 @@ class Refresh:
         is_query = self.model.config.input == "state" and not self._request.schema_only
         if not is_query or not decisions.can_follow_changes(upstreams):
             return False
-        query = hash_query_reading(self.model, upstreams)
-        self._recorded = replace(self._recorded, judged=query)
+        judged = hash_query_reading(self.model, upstreams)
+        self._recorded = replace(self._recorded, judged=judged)
         if decision.given_up is not None:
             return False
         last = find_last_run(context.state.changes) or RunSummary()
-        if last.judged != query or last.given_up is not None:
+        if last.judged != judged or last.given_up is not None:
             try:
-                check_same_reading(context.spark, self.model, upstreams.views)
+                check_same_reading(self.model, upstreams, query)
             except NotMaintained as refused:
                 self._record_difference(decision, refused)
                 return False

@@ -12,6 +12,7 @@ import pytest
 
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.forgetting import Certificate, Forget
+from arctic_runtime.spark.forget import trace
 from arctic_runtime.spark.forget.forgetting import Forgetting
 from arctic_runtime.spark.maintenance.savepoint import make_savepoint
 from tests.spark.prebuilt import Prebuilt
@@ -154,6 +155,18 @@ def test_the_values_of_forgotten_rows_are_in_no_file_of_three_layers(filled_shop
     for model in made.models:
         assert lake.run(model).mode in ("incremental", "unchanged")
     assert [row[2] for row in lake.rows(made.named) if row[0] in (1, 13)] == ["name1b", "name1b"]
+
+
+@pytest.mark.slow
+def test_rows_of_a_query_are_forgotten_also_where_spark_does_not_take_what_is_made_of_it(
+    filled_shop: Callable[[], Shop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = filled_shop()
+    monkeypatch.setattr(trace, "render_sql", lambda _: "select nothing")
+    assert made.forget(keys=("3",)).is_clean
+    monkeypatch.undo()
+    assert not values(made.lake, *parts(*made.models)) & {"SECRET3", "SECRET3b", "name3"}
+    assert [made.lake.broken(model) for model in made.models] == [[], [], [], []]
 
 
 @pytest.mark.slow

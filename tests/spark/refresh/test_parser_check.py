@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
@@ -67,6 +67,21 @@ def test_what_is_written_back_of_a_query_is_the_same_to_spark_by_its_plan_alone(
 
 
 @pytest.mark.parametrize(
+    "sql",
+    [
+        "with a as (select id, g from judged), b as (with c as (select id + 1 as i from a) select * from c) "
+        "select * from b",
+        "with a as (select id from judged), b as (select * from (with c as (select * from a) select * from c)) "
+        "select a.id, b.id as other from a join b on a.id = b.id",
+        "with a as (select g from judged) "
+        "select id, (with c as (select max(g) as m from a) select m from c) as m from judged",
+    ],
+)
+def test_a_with_inside_another_one_may_read_what_the_outer_one_names(judged: SparkSession, sql: str) -> None:
+    assert compare_with_spark(judged, sql) == judging.Verdict(True)
+
+
+@pytest.mark.parametrize(
     ("sql", "written", "named"),
     [
         (
@@ -81,6 +96,11 @@ def test_what_is_written_back_of_a_query_is_the_same_to_spark_by_its_plan_alone(
         (
             "with a as (select g from judged) select * from a",
             "with a as (select g + 0 as g from judged) select * from a",
+            "g",
+        ),
+        (
+            "with a as (select g from judged), b as (with c as (select * from a) select * from c) select * from b",
+            "with a as (select g from judged), b as (with c as (select * from a) select 0 as g from c) select * from b",
             "g",
         ),
     ],
@@ -191,6 +211,76 @@ def test_a_query_that_is_another_one_to_spark_is_computed_in_full(
     with pytest.raises(PlanError, match="NOT_SAME_TO_SPARK"):
         lake.run(strict)
     assert lake.state(strict).changes is None
+
+
+def test_a_query_with_a_nested_with_is_created_and_followed(lake: Warehouse) -> None:
+    lake.append("events", [event(1, "a")], EVENTS)
+    model = lake.model(
+        "nested",
+        "with first as (select id, name from {events}), second as (with third as (select * from first) "
+        "select id, upper(name) as name from third) select * from second",
+        primary_key="id",
+        refresh="strict",
+    )
+    assert lake.run(model).mode == "create"
+    lake.append("events", [event(2, "b")], EVENTS)
+    assert lake.run(model).mode == "incremental"
+    assert lake.rows(model) == [(1, "A"), (2, "B")]
+
+
+def test_a_script_is_run_by_every_run_and_never_followed(lake: Warehouse) -> None:
+    lake.append("events", [event(1, "a")], EVENTS)
+    script = "select transform(id, name) using 'cat' as (id int, name string) from {events}"
+    model = lake.model("scripted", script, primary_key="id")
+    assert lake.run(model).mode == "create"
+    for rows, expected in (([], [(1, "a")]), ([event(2, "b")], [(1, "a"), (2, "b")])):
+        lake.append("events", rows, EVENTS)
+        outcome = lake.run(model)
+        assert (outcome.mode, outcome.reason, outcome.because) == ("full", "NON_DETERMINISTIC", "TRANSFORM … USING")
+        assert lake.rows(model) == expected
+    with pytest.raises(PlanError, match="NON_DETERMINISTIC"):
+        lake.run(lake.model("strict", script, primary_key="id", refresh="strict"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        (lambda tree: tree.replace("`g` AS", "cast(`g` as bigint) AS"), "column n is a int in the query"),
+        (lambda tree: tree.replace("`g`", "`nothing`"), "Spark does not take the tree of the query"),
+        (lambda tree: tree.replace("SELECT", "SELEC"), "Spark does not take the tree of the query"),
+    ],
+    ids=["type", "name", "syntax"],
+)
+def test_a_tree_that_is_another_query_to_spark_is_refused_before_it_is_run(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch, changed: Callable[[str], str], named: str
+) -> None:
+    """It is refused when the table is created, so what else reads the tree (upkeep, forgetting) never runs it."""
+    lake.append("events", [event(1, "a")], EVENTS)
+    model = lake.model("read", "select id, g as n from {events}", primary_key="id")
+    monkeypatch.setattr(judging, "render_sql", lambda tree: changed(render_sql(tree)))
+    assert lake.run(model).mode == "create"
+    assert summary(lake, model)[GIVEN_UP].startswith("NOT_SAME_TO_SPARK")
+    assert named in summary(lake, model)[GIVEN_UP]
+    lake.append("events", [event(2, "b")], EVENTS)
+    outcome = lake.run(model)
+    assert (outcome.mode, outcome.reason) == ("full", "NOT_SAME_TO_SPARK")
+    assert lake.rows(model) == [(1, 1), (2, 2)]
+    with pytest.raises(PlanError, match="NOT_SAME_TO_SPARK"):
+        lake.run(lake.model("strict", "select id, g as n from {events}", primary_key="id", refresh="strict"))
+
+
+def test_a_text_that_spark_takes_only_inside_the_query_is_computed_in_full(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> judging.Verdict:
+        lake.spark.sql("select nothing")
+        raise AssertionError
+
+    monkeypatch.setattr(judging, "compare_with_spark", fail)
+    lake.append("events", [event(1, "a")], EVENTS)
+    model = lake.model("read", "select id, g as n from {events}", primary_key="id")
+    assert lake.run(model).mode == "create"
+    assert "Spark does not take it by itself: [UNRESOLVED_COLUMN" in summary(lake, model)[GIVEN_UP]
 
 
 def test_a_column_of_another_type_than_the_querys_is_never_written(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from arctic_runtime.ivm.frontend.analyse import Relation
 from arctic_runtime.model.columns import Column
 from tests.conftest import COUNTED
+from tests.spark.clause_cases import draw_query
 from tests.spark.printed import TABLES, Scope, expressions, queries
 from tests.spark.texts import Tally, Text, Texts, as_texts
 
@@ -71,6 +72,23 @@ def test_random_expressions_are_read_as_spark_reads_them(random_texts: Texts, re
 
 def test_random_queries_are_read_as_spark_reads_them(random_texts: Texts, record_property: Record) -> None:
     _compare(random_texts, record_property, "random queries", _QUERIES, 2, SEED)
+
+
+def test_random_clauses_are_read_as_spark_reads_them(texts: Texts, record_property: Record) -> None:
+    _compare_clauses(texts, record_property, 40, SEED)
+
+
+@pytest.mark.slow
+def test_many_random_clauses_are_read_as_spark_reads_them(texts: Texts, record_property: Record) -> None:
+    _compare_clauses(texts, record_property, 1000, random.randrange(2**32))
+
+
+def _compare_clauses(texts: Texts, record: Record, count: int, by: int) -> None:
+    drawing = random.Random(by)
+    tally = texts.compare(as_texts(draw_query(drawing) for _ in range(count)))
+    record(COUNTED, f"{tally.line('random clauses')} (seed {by})")
+    assert not tally.wrong, "\n".join(tally.wrong)
+    assert tally.compared > 0.4 * count, "\n".join(tally.not_run)
 
 
 @pytest.mark.slow

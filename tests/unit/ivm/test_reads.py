@@ -186,8 +186,25 @@ def test_a_text_that_stays_one_is_stable(expression: str) -> None:
     assert find_reads(f"select {expression} as x from a", "lake", "dwd").unstable == ()
 
 
-def test_a_sample_is_unstable() -> None:
-    assert find_reads("select * from a tablesample (5 percent)", "lake", "dwd").unstable == ("TABLESAMPLE",)
+@pytest.mark.parametrize(
+    ("sql", "clause"),
+    [
+        ("select * from a tablesample (5 percent)", "TABLESAMPLE"),
+        ("select transform(x, y) using 'cat' from a", "TRANSFORM … USING"),
+        ("select x from (from a select transform(x) using 'sort -R' as (x int))", "TRANSFORM … USING"),
+        (
+            "select transform(x) row format delimited fields terminated by ',' using 'cat' as (x) from a",
+            "TRANSFORM … USING",
+        ),
+    ],
+)
+def test_a_sample_and_the_output_of_a_script_are_unstable(sql: str, clause: str) -> None:
+    assert find_reads(sql, "lake", "dwd").unstable == (clause,)
+
+
+@pytest.mark.parametrize("verb", ["map", "reduce"])
+def test_a_script_in_the_older_syntax_is_not_read(verb: str) -> None:
+    assert find_reads(f"{verb} x, y using 'cat' as (x, y) from a", "lake", "dwd") == Reads(parsed=False)
 
 
 @pytest.mark.parametrize(
@@ -259,6 +276,9 @@ def test_each_row_of_a_plain_selection_and_of_a_union_of_such_is_one_event() -> 
         f"select a, count(*) as n from {C} group by a",
         f"select distinct a from {C}",
         f"select explode(a) as a from {C}",
+        f"select try_sum(a) as a from {C}",
+        f"select a, row_number() over (partition by a order by b) as b from {C}",
+        f"select transform(a) using 'cat' as (a) from {C}",
         f"select uuid() as a from {C}",
         f"select a from {C} union all select a from dwd.orders",
         "select a from",
@@ -293,6 +313,8 @@ def test_each_row_of_a_plain_selection_and_of_a_union_of_such_is_one_event() -> 
         f"select posexplode_outer(xs), a from {C}",
         f"select inline(xs) from {C}",
         f"select stack(2, a, b) from {C}",
+        f"select try_sum(a) as a from {C}",
+        f"select transform(a) using 'cat' as (a) from {C}",
         f"select v from {C} unpivot (v for n in (a, b))",
         f"select a from {C} pivot (sum(x) for y in (1, 2))",
         f"select a from dwd.customers join {C}",

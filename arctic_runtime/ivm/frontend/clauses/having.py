@@ -7,7 +7,7 @@ value of another type, Spark has added a cast for the column's type by then, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -118,9 +118,13 @@ class _Groups:
         own, alias = find_column(self.rows, parts), resolve_alias(self.items, parts)
         if own is None:
             return alias if alias is not None or self.outer is None else self.outer(parts)
-        if alias is None or any(get_form(part) in self.forms for part in _walk_field_path(own)):
+        if alias is None:
             return own
-        return alias
+        if isinstance(own, exp.Dot) and get_form(own) != get_form(alias):
+            raise NotMaintained(
+                "UNRESOLVED", f"{'.'.join(parts)} in HAVING may be a field of a column, or of the alias of another one"
+            )
+        return own if get_form(own) in self.forms else alias
 
     def _check_type(self, node: exp.Expr, resolved: exp.Expr) -> None:
         """Raises NotMaintained if the name `node` is both an alias and a column of another type.
@@ -145,14 +149,6 @@ class _Groups:
     def _as_read(self, parts: tuple[str, ...]) -> exp.Expr | None:
         own = find_column(self.rows, parts)
         return self._as_selected(parts) if own is None else own
-
-
-def _walk_field_path(field: exp.Expr) -> Iterator[exp.Expr]:
-    """Yields a nested field, the fields that contain it from the inside out, and last the column."""
-    yield field
-    while isinstance(field, exp.Dot):
-        field = field.this
-        yield field
 
 
 def _is_beside_whole_number(name: exp.Expr, of_type: str) -> bool:

@@ -128,11 +128,11 @@ class QueryComputation:
             inputs.record_for_later_runs(RunSummary(no_aggregate_state=hash_state(plan)))
             return replace(self.follow(drop_aggregate_state(increment)), as_decided=False)
         summary = RunSummary(aggregate_state=hash_state(plan))
-        now = increments.as_query(update.now, increment, inputs.query)
+        now = increments.as_query(update.now, increment.outputs, inputs.query)
         if update.before is None:
             changes = self._diff(now, inputs.read_all_rows())
             return replace(changes, summary=changes.summary.with_entries_from(summary), as_decided=False)
-        before = increments.as_query(update.before, increment, inputs.query)
+        before = increments.as_query(update.before, increment.outputs, inputs.query)
         if self._needs_old or inputs.model.config.has_history:
             looked_up = self._look_up(now, inputs.cache(now.unionAll(before)))
             return replace(looked_up, summary=looked_up.summary.with_entries_from(summary))

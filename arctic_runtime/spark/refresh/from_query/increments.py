@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -32,6 +32,9 @@ from arctic_runtime.spark.tables.rows.bounds import is_scanned
 from arctic_runtime.spark.tables.rows.frames import Hold, cast_as, type_of
 from arctic_runtime.sql.types import has_map, read_type
 from arctic_runtime.thresholds import Thresholds
+
+Outputs = Sequence[tuple[str, str]]
+"""Pairs of a name of the query's columns and the name of the tree's column, as in `Analysed.outputs`."""
 
 
 def register_images(sources: SourceWindows, trees: Iterable[Node], hold: Hold | None = None) -> None:
@@ -82,7 +85,7 @@ def compute_deltas(spark: SparkSession, changes: Node, increment: Increment, que
     delta_rows = spark.sql(render_sql(changes))
     if any(isinstance(node, UnionAll | Explode) for node in walk_tree(changes)):
         delta_rows = sum_multiplicities(delta_rows, MULTIPLICITY)
-    return delta_rows.selectExpr(*_list_outputs(delta_rows, increment, query), quote_name(MULTIPLICITY))
+    return delta_rows.selectExpr(*_list_outputs(delta_rows, increment.outputs, query), quote_name(MULTIPLICITY))
 
 
 def compute_pairs(spark: SparkSession, pairs: Node, increment: Increment, query: DataFrame) -> DataFrame:
@@ -92,9 +95,9 @@ def compute_pairs(spark: SparkSession, pairs: Node, increment: Increment, query:
     the flags HAS_AFTER and HAS_BEFORE, whether each of the two rows exists.
     """
     pair_rows = spark.sql(render_sql(pairs))
-    was = _list_outputs(pair_rows, increment, query, name_before)
+    was = _list_outputs(pair_rows, increment.outputs, query, name_before)
     return pair_rows.selectExpr(
-        *_list_outputs(pair_rows, increment, query), *was, quote_name(HAS_AFTER), quote_name(HAS_BEFORE)
+        *_list_outputs(pair_rows, increment.outputs, query), *was, quote_name(HAS_AFTER), quote_name(HAS_BEFORE)
     )
 
 
@@ -111,29 +114,28 @@ def recompute_affected_rows(
     It creates the temporary view of the keys that the tree reads.
     """
     keys.createOrReplaceTempView(quote_name(AFFECTED))
-    return as_query(spark.sql(render_sql(new)), increment, query)
+    return as_query(spark.sql(render_sql(new)), increment.outputs, query)
 
 
-def as_query(rows: DataFrame, increment: Increment, query: DataFrame) -> DataFrame:
-    """Casts and renames the columns of `rows`, the result of an operator tree, to those of `query`."""
-    return rows.selectExpr(*_list_outputs(rows, increment, query))
+def as_query(rows: DataFrame, outputs: Outputs, query: DataFrame) -> DataFrame:
+    """Casts and renames the columns of `rows`, the result of an operator tree, to those of `query`.
+
+    `outputs` are those of the analysed query. Raises NotMaintained if number, names or types of the columns differ.
+    """
+    return rows.selectExpr(*_list_outputs(rows, outputs, query))
 
 
-def _list_outputs(
-    rows: DataFrame, increment: Increment, query: DataFrame, named: Callable[[str], str] = str
-) -> list[Sql]:
+def _list_outputs(rows: DataFrame, outputs: Outputs, query: DataFrame, named: Callable[[str], str] = str) -> list[Sql]:
     """Builds the expressions that select the columns of `query` from `rows`, the result of an operator tree.
 
     `named` converts the names of both, such as to those of old rows. Raises NotMaintained if number, names or types of
     the columns differ.
     """
     fields = query.schema.fields
-    if len(fields) != len(increment.outputs):
-        raise NotMaintained(
-            "NOT_SAME_TO_SPARK", f"the query has {len(fields)} columns, and {len(increment.outputs)} are known"
-        )
+    if len(fields) != len(outputs):
+        raise NotMaintained("NOT_SAME_TO_SPARK", f"the query has {len(fields)} columns, and {len(outputs)} are known")
     types = {field.name: type_of(field.dataType) for field in rows.schema.fields}
-    pairs = list(zip(increment.outputs, fields, strict=True))
+    pairs = list(zip(outputs, fields, strict=True))
     for (known, made), field in pairs:
         kind, tree_type = type_of(field.dataType), types[named(made)]
         if kind != tree_type or (known and not is_same_name(known, field.name)):

@@ -3,13 +3,14 @@
 Incremental plans are built from an operator tree that our own parser makes of a query. If Spark understood the query
 differently, the plans would compute wrong rows. So SQL is generated from our parse of the text, and Spark's plans of
 this SQL and of the original text are compared: first the analyzed plans, and if Spark does not consider them the same,
-the optimized plans as texts.
+the optimized plans as texts. That proves the parser. The analysis refuses all syntax that it does not know, and Spark
+compares the columns of its tree with those of the query.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -21,22 +22,29 @@ from sqlglot.errors import SqlglotError
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.algebra.tree import list_scans
 from arctic_runtime.ivm.frontend.functions import parse_query
+from arctic_runtime.ivm.render import name_input, render_sql
 from arctic_runtime.model.names import TableName, parse_table_name
 from arctic_runtime.model.table import Model
+from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model, build_relation
 from arctic_runtime.spark.engine.settings import override_settings
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name, trust_query
+from arctic_runtime.spark.refresh.from_query.increments import as_query
+from arctic_runtime.spark.tables.rows.frames import NULL, cast_as
 from arctic_runtime.sql.spark_sql import list_literals, write_sql
 
 _JUDGING = {
-    # CTEs are inlined, since their ids would differ between any two plans.
-    "spark.sql.legacy.ctePrecedencePolicy": "LEGACY",
     # The text of a plan omits the rows of VALUES, and would omit expressions that are evaluated on them early.
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
     "spark.sql.debug.maxToStringFields": "100000",
 }
+_INLINED_CTES = {"spark.sql.legacy.ctePrecedencePolicy": "LEGACY"}
+"""Inlines CTEs in analyzed plans, since their ids would differ between any two of these."""
+
 _SECTION = re.compile(r"^== (\w+) Logical Plan ==\n(.*?)(?=^== (?:\w+ Logical|Physical) Plan ==$)", re.M | re.S)
 _NUMBER = re.compile(r"#(\d+)L?")
+_CTE_NUMBER = re.compile(r"(\bCTERelation(?:Def|Ref)) \d+")
 _SHOWN = 200
 _CHECKED = "arctic_checked"
 
@@ -52,16 +60,19 @@ class Verdict:
     because: str = ""
 
 
-def check_same_reading(spark: SparkSession, model: Model, views: Mapping[str, str]) -> None:
-    """Raises NotMaintained if Spark understands a model's query, or one of its `views`, differently than our parser.
+def check_same_reading(model: Model, upstreams: Upstreams, query: DataFrame) -> None:
+    """Raises NotMaintained if Spark understands a model's query, or a view in it, differently than our analysis.
 
-    `views` has the SQL text of each view by its name.
+    `query` is the model's query as Spark has read it. So if Spark can't read one of the texts that are made here, the
+    query can still be computed in full: also raises NotMaintained.
     """
-    _check_verdict(compare_with_spark(spark, model.sql, model.table), "the query")
-    for view, sql in views.items():
+    spark = query.sparkSession
+    _check_text(spark, model.sql, model.table, "the query")
+    for view, sql in upstreams.views.items():
         table = parse_table_name(view, model.table)
         with _use_namespace(spark, table) if _has_short_names(parse_query(sql)) else nullcontext():
-            _check_verdict(compare_with_spark(spark, sql, table), f"the view {view}")
+            _check_text(spark, sql, table, f"the view {view}")
+    _check_tree(model, upstreams, query)
 
 
 def check_predicates(query: DataFrame, model: Model) -> None:
@@ -85,7 +96,34 @@ def _compare_check(spark: SparkSession, check: str) -> Verdict:
     return compare_with_spark(spark, select)
 
 
-def _check_verdict(verdict: Verdict, what: str) -> None:
+def _check_tree(model: Model, upstreams: Upstreams, query: DataFrame) -> None:
+    """Raises NotMaintained if the tree of a model's query is no query to Spark, or has other columns than `query`.
+
+    The comparison of texts proves how the query is parsed. This one also sees how the parsed query is analysed, as far
+    as columns and their types tell.
+    """
+    try:
+        analysed, _ = analyse_model(model, upstreams)
+    except NotMaintained:
+        return
+    for scan in list_scans(analysed.tree):
+        state = upstreams.states[str(scan.source)]
+        assert state is not None
+        columns = [cast_as(NULL, column.type, column.name) for column in build_relation(state).columns]
+        empty = query.sparkSession.range(0).selectExpr(*columns)
+        empty.createOrReplaceTempView(quote_name(name_input(scan.source, scan.image)))
+    try:
+        as_query(query.sparkSession.sql(render_sql(analysed.tree)), analysed.outputs, query).schema  # noqa: B018
+    except (AnalysisException, ParseException) as error:
+        because = f"Spark does not take the tree of the query: {_get_first_line(error)}"
+        raise NotMaintained("NOT_SAME_TO_SPARK", because) from error
+
+
+def _check_text(spark: SparkSession, sql: str, at: TableName, what: str) -> None:
+    try:
+        verdict = compare_with_spark(spark, sql, at)
+    except (AnalysisException, ParseException) as error:
+        verdict = Verdict(False, f"Spark does not take it by itself: {_get_first_line(error)}")
     if not verdict.is_same:
         raise NotMaintained("NOT_SAME_TO_SPARK", f"Spark and dbt-arctic read {what} differently: {verdict.because}")
 
@@ -107,7 +145,12 @@ def compare_with_spark(spark: SparkSession, sql: str, at: TableName | None = Non
     except (SqlglotError, ValueError) as error:
         return Verdict(False, f"it can't be written back: {_get_first_line(error)}")
     with override_settings(spark, _JUDGING):
-        return _compare_plans(spark, sql, written)
+        try:
+            with override_settings(spark, _INLINED_CTES):
+                return _compare_plans(spark, sql, written)
+        except AnalysisException:
+            # Where CTEs are inlined, one that is defined inside another CTE can't read those of the outer WITH.
+            return _compare_plans(spark, sql, written)
 
 
 def _compare_plans(spark: SparkSession, sql: str, written: str) -> Verdict:
@@ -151,8 +194,9 @@ def _renumber_columns(plan: str) -> str:
 
 
 def _list_analyzed_lines(plans: dict[str, str]) -> list[str]:
-    """Returns the lines of the analyzed plan without ids of columns and indentation."""
-    return [_NUMBER.sub("", line).strip(" :+-") for line in plans.get("Analyzed", "").splitlines()]
+    """Returns the lines of the analyzed plan without ids of columns and CTEs and indentation."""
+    analyzed = _CTE_NUMBER.sub(r"\1", _NUMBER.sub("", plans.get("Analyzed", "")))
+    return [line.strip(" :+-") for line in analyzed.splitlines()]
 
 
 def _find_first_difference(one: list[str], other: list[str]) -> str:

@@ -287,6 +287,24 @@ def test_a_view_can_be_looked_through_and_a_table_cannot(shop) -> None:
     assert observe_reader_view(warehouse.reader, TableName("lake", "dwd", "ods")) is None
 
 
+VIEWS = {
+    "own": ("select * from orders", "dwd", True),
+    "short": ("select * from orders", "raw", False),
+    "full": ("select * from raw.orders", "raw", True),
+    "joined": ("select * from raw.orders o join items i on i.id = o.id", "raw", False),
+    "without": ("select * from values (1) as t(a), range(3)", "raw", True),
+    "unread": ("selec from", "raw", False),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_that_finds_its_tables_in_another_schema_than_its_own_is_not_looked_through(shop, name: str) -> None:
+    warehouse, _ = shop
+    sql, schema, is_known = VIEWS[name]
+    warehouse.create_view(name, sql, default_schema=schema)
+    assert read_view_sql(warehouse.reader, TableName("lake", "dwd", name)) == (sql if is_known else None)
+
+
 def test_a_plain_select_has_read_only_what_base_and_view_show(shop, writing) -> None:
     warehouse, made = shop
     assert observe_readable(warehouse.reader, TableName("lake", "dwd", "nothing")) is None
