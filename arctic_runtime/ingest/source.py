@@ -13,6 +13,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import MAX_VERSIONS, Model, OnSchemaChange
 from arctic_runtime.plan.config.config_readers import read_names, read_text
 from arctic_runtime.plan.config.configure import read_configuration
+from arctic_runtime.profile import is_secret, mask_secrets
 from arctic_runtime.suggestions import suggest_nearest
 
 SchemaChanges = Literal["safe", "evolve", "freeze"]
@@ -135,6 +136,19 @@ class IngestSource:
     include: tuple[str, ...] = ()
     schema_changes: SchemaChanges = "safe"
 
+    def describe_settings(self) -> dict[str, Any]:
+        """Returns the settings of the source, without those of its tables, as JSON values with secrets masked."""
+        known = {
+            "connector": self.connector,
+            **self.connection,
+            "trigger": f"{self.trigger_seconds:g}s",
+            "dead_letters": "any" if self.max_dead_letters is None else self.max_dead_letters,
+            "schema_changes": self.schema_changes,
+            "table_schema": self.table_schema,
+            "include": list(self.include),
+        }
+        return {key: _mask_setting(key, value) for key, value in known.items() if value not in (None, [])}
+
     def list_included_tables(self, names: Iterable[str]) -> tuple[IngestedTable, ...]:
         """Returns those of the tables `names` that match `include` and are not declared in the dbt source.
 
@@ -161,6 +175,21 @@ class IngestSource:
             )
             tables.append(_read_table(declared_as, self.schema_changes, None, self.connector in _DATABASES, []))
         return tuple(tables)
+
+
+def _mask_setting(key: str, value: Any) -> Any:
+    """Returns a value of YAML as a JSON value, with secrets masked.
+
+    The value of a `key` that ends in `_env` is the name of a variable, which is no secret.
+    """
+    if isinstance(value, Mapping):
+        return {str(name): _mask_setting(str(name), own) for name, own in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mask_setting(key, own) for own in value]
+    text = value if isinstance(value, bool | int | float) or value is None else str(value)
+    if key.endswith("_env"):
+        return text
+    return next(iter(mask_secrets({key: str(text)}).values())) if is_secret(key) or isinstance(text, str) else text
 
 
 def read_table_schema(ingest: Mapping[str, Any]) -> str | None:

@@ -67,6 +67,8 @@ FAILURE: Final = "arctic.failure"
 SOURCE_TABLES: Final = "arctic.source-tables"
 LEFT_STREAM: Final = "arctic.left-stream"
 WAITING_TABLES: Final = "arctic.waiting-tables"
+LOADING_TABLES: Final = "arctic.loading-tables"
+SOURCE_SETTINGS: Final = "arctic.source-settings"
 RESYNC_PREFIX: Final = "arctic.resync."
 LEASE: Final = "arctic.lease"
 LEASE_UNTIL: Final = "arctic.lease-until"
@@ -359,6 +361,18 @@ STORED_NAMES: Final = (
         ("property of the dead letter table",),
         "the tables that the stream has left since their source changed them in a way that can't be followed, as JSON: "
         "for each name in the source why, and since when; each waits until somebody has it loaded anew",
+    ),
+    StoredName(
+        LOADING_TABLES,
+        ("property of the dead letter table",),
+        "the tables of which a load has not ended, as JSON: for each name in the source the rows that are loaded, the "
+        "source's estimate of all rows, and as of when the table shows the source meanwhile, in milliseconds since "
+        "1970",
+    ),
+    StoredName(
+        SOURCE_SETTINGS,
+        ("property of the dead letter table",),
+        "the settings with which the source is ingested, as JSON, without secrets",
     ),
     StoredName(
         RESYNC_PREFIX,

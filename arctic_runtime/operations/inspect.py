@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 from arctic_runtime.catalog.observation.table_facts import observe_lineage
 from arctic_runtime.catalog.observation.tables import (
@@ -72,6 +74,18 @@ class Ingestion:
 
     dead_letters: int = 0
     """Number of events of the whole source that could not be applied."""
+
+    loaded_rows: int | None = None
+    """Number of rows that a load under way has read; None if there is no load under way."""
+
+    estimated_rows: int | None = None
+    """Estimated number of rows that this load has to read; None if it is not known."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings with which the source is ingested, with secrets masked; empty if they are not known."""
+
+    waits: Mapping[str, str] = field(default_factory=dict)
+    """Other tables of the source that wait, by their names in the source, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -219,11 +233,10 @@ def _read_ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) 
     runs = [RunSummary.decode(commit.summary) for commit in run_commits(log)]
     own = max((time_of(run.source_time_ms) for run in runs if run.source_time_ms is not None), default=None)
     last = find_last_run(log)
-    of_table = source_progress.progress.get_table_progress(model.ingested_from)
+    progress = source_progress.progress.get_table_progress(model.ingested_from, own)
+    load = source_progress.progress.loading.get(model.ingested_from)
     parse = model.source.parse_position
-    cut = find_version_at(run_commits(log), of_table.position or "", parse)
-    # The table has at least the events that all tables of the source have.
-    progress = of_table.advance_to([own], None)
+    cut = find_version_at(run_commits(log), progress.position or "", parse)
     return Ingestion(
         source=model.source.name,
         table=model.ingested_from,
@@ -234,6 +247,14 @@ def _read_ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) 
         as_of=_format_iso(progress.as_of),
         lag_seconds=progress.compute_lag_seconds(now),
         dead_letters=source_progress.dead_letters,
+        loaded_rows=None if load is None else load.rows,
+        estimated_rows=None if load is None else load.estimate,
+        settings=source_progress.settings,
+        waits={
+            table: wait.message
+            for table, wait in sorted(source_progress.progress.waits.items())
+            if table != model.ingested_from
+        },
     )
 
 
@@ -289,6 +310,8 @@ def _describe_ingestion(ingestion: Ingestion, parse_position: ParsePosition) -> 
         f"  ingested from {ingestion.table} of {ingestion.source}: {newest}{lag}"
         f"{ingestion.dead_letters:,} dead letters in the source",
         f"  last commit at {own}; all tables of {ingestion.source} are complete up to {all_tables}{version}",
+        *(f"  {table} of {ingestion.source} waits: {' '.join(why.split())}" for table, why in ingestion.waits.items()),
+        *([f"  ingested with {json.dumps(ingestion.settings, ensure_ascii=False)}"] if ingestion.settings else ()),
     ]
 
 

@@ -208,8 +208,8 @@ class FreshnessPlan:
                 "behind", source, failure.since, reason, read_advice(failure.message) or _format_repair_advice(source)
             )
         start = "" if origin.is_ingested(self._now) else f"start `arctic serve` or `arctic ingest {source}`"
-        if origin.as_of is None:
-            return Lateness("behind", source, None, f"{table} is not loaded in full yet", start)
+        if origin.load is not None or origin.as_of is None:
+            return Lateness("behind", source, origin.as_of, f"{table} {_describe_load(origin)}", start)
         seconds = (self._now - origin.as_of).total_seconds()
         if seconds <= lag + self._confirmed_seconds + origin.trigger_seconds:
             return None
@@ -255,6 +255,12 @@ def read_advice(message: str) -> str:
 
 def _format_repair_advice(source: str) -> str:
     return f"mend what the error of source {source} names; ingestion tries again by itself"
+
+
+def _describe_load(origin: OriginStatus) -> str:
+    """Describes why a table that was not loaded in full, or is being loaded, is not fresh; follows the table's name."""
+    again = "is not loaded in full yet" if origin.as_of is None else "is loaded again"
+    return again if origin.load is None else f"{again}: {origin.load.describe_rows()}"
 
 
 def _find_shown_before(facts: TableFacts, commit: Commit) -> datetime:

@@ -109,14 +109,21 @@ class Activity:
         if not is_running:
             self.ingest_jobs.close_source(source, message, details)
 
-    def confirm_ingestion(self, source: str) -> None:
-        """Clears the failure of a source, after one of its batches was published or it was read without new rows."""
+    def confirm_ingestion(self, source: str, waits: str = "") -> None:
+        """Clears the failure of a source, after one of its batches was published or it was read without new rows.
+
+        `waits` says which of its tables wait, and why; it is shown in the place of a failure, as they need a user.
+        """
         self._change_ingestion(source, failure=None)
-        self.shared.set_error(to_part_name(source), "")
+        self.shared.set_error(to_part_name(source), waits)
 
     def end_ingestion(self, source: str) -> None:
-        """Records that this service no longer ingests a source, and ends the source's open jobs as cancelled."""
-        self._change_ingestion(source, is_running=False)
+        """Records that this service no longer ingests a source, and ends the source's open jobs as cancelled.
+
+        Its last failure is forgotten, since it says nothing of an ingestion by others, or with other settings.
+        """
+        self._change_ingestion(source, is_running=False, failure=None)
+        self.shared.set_error(to_part_name(source), "")
         self.ingest_jobs.close_source(source)
 
     def list_ingestions(self) -> Mapping[str, IngestionRun]:

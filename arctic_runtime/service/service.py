@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from arctic_runtime.catalog.lease import Held, Lease, LeaseTimes
 from arctic_runtime.catalog.table_samples import TableSamples
@@ -27,6 +27,7 @@ from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.data_tests import DataTests
 from arctic_runtime.service.schedules.timetable import Timetable
 from arctic_runtime.service.shared_state import SharedState
+from arctic_runtime.service.source_threads import Ingesting, SourceThreads
 from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.service.user_requests import UserRequests
 from arctic_runtime.service.view.live_warehouse import LiveWarehouse
@@ -38,26 +39,12 @@ from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 LOG = logging.getLogger(__name__)
 
 
-class Ingesting(Protocol):
-    """The ingestion of one source.
-
-    `run_ingestion` returns after `stop_ingestion` was called, or raises an error.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    def run_ingestion(self) -> None: ...
-
-    def stop_ingestion(self) -> None: ...
-
-
 @dataclass(frozen=True)
 class ServiceWork:
     """Work of a service besides refreshes: upkeep of files under a budget, and ingestions.
 
     Without a budget, each refresh does the upkeep of its table. `ingestions` is called each time that the service
-    begins to lead, and has to return new objects.
+    begins to lead, and after each edit of the project, and has to return new objects.
     """
 
     upkeep: UpkeepBudget | None = field(default_factory=UpkeepBudget)
@@ -199,17 +186,25 @@ class Service:
             "tests": partial(self._tests.run_until, leadership.ended),
             "history": partial(self._history.run_until, leadership.ended),
         }
-        parts |= {
-            to_part_name(ingestion.name): partial(self._ingest_source, leadership, ingestion)
-            for ingestion in self._work.ingestions()
-        }
+        sources = SourceThreads(
+            leadership,
+            self._ingest_source,
+            lambda name, ingest: self._run_in_background(to_part_name(name), ingest),
+        )
+
+        def use_models(models: Sequence[FollowedModel]) -> None:
+            self._replace_models(models)
+            if changed := sources.use_ingestions(self._work.ingestions()):
+                self._listeners.say(f"uses the edited settings of {', '.join(changed)}")
+
         with follower:
             follower.follow_models(project.list_followed())
             leadership.call_at_end(follower.stop_following)
             self.activity.follower = follower
             threads = [self._run_in_background(name, action) for name, action in parts.items()]
+            sources.use_ingestions(self._work.ingestions())
             try:
-                follower.run_until_stopped(project, self._replace_models)
+                follower.run_until_stopped(project, use_models)
             except SparkEnded as error:
                 self.end_without_spark(error)
             finally:
@@ -217,6 +212,7 @@ class Service:
                 leadership.end_leadership()
                 for thread in threads:
                     thread.join()
+                sources.wait_for_end()
 
     def _run_in_background(self, name: str, action: Callable[[], None]) -> threading.Thread:
         """Calls `action`, a part of the service, in a thread of its own; an error in it is shown under `name`."""

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,16 @@ ROOT = Path(__file__).parents[2]
 class Served:
     """A service in a process of its own."""
 
-    def __init__(self, project: Path, profiles: Path, log: Path | None = None, **environment: str) -> None:
+    def __init__(
+        self,
+        project: Path,
+        profiles: Path,
+        log: Path | None = None,
+        program: Sequence[str] = ("-m", "dbt.adapters.arctic.command_line"),
+        **environment: str,
+    ) -> None:
         self.where = ["--project-dir", str(project), "--profiles-dir", str(profiles)]
-        command = [sys.executable, "-m", "dbt.adapters.arctic.command_line", "serve", "--port", "0", *self.where]
+        command = [sys.executable, *program, "serve", "--port", "0", *self.where]
         self._log = (log or project / "serve.log").open("w+")
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
         self._process = subprocess.Popen(command, stderr=self._log, stdout=subprocess.DEVNULL, env=self.environment)

@@ -209,6 +209,7 @@ class SourceIngestion:
     pool: Pool
     service: Service
     name: str = "shop"
+    settings: str = "never edited"
     _job: Ingestion | None = None
     _is_stopped: bool = False
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.debezium import build_debezium_format
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 from arctic_runtime.ingest.job.batch_work import BatchWork
@@ -146,6 +147,7 @@ class Loading(Replay):
     tables: Sequence[str] = ()
     followed: list[Collection[str]] = field(default_factory=list)
     is_ready: threading.Event = field(default_factory=threading.Event)
+    unsent: dict[str, SourceError | None] = field(default_factory=dict)
     paused: threading.Event = field(default_factory=threading.Event)
     closed: threading.Event = field(default_factory=threading.Event)
 
@@ -156,6 +158,12 @@ class Loading(Replay):
         super().open_at(position)
         self.paused.clear()
         self.closed.clear()
+
+    def estimate_rows(self, tables: Collection[str]) -> dict[str, int]:
+        return {table: len(self.rows[table].texts) for table in tables if table in self.rows}
+
+    def find_unsent(self, tables: Collection[str], streamed: Collection[str]) -> dict[str, SourceError | None]:
+        return {table: error for table, error in self.unsent.items() if table in tables}
 
     def follow_tables(self, tables: Collection[str]) -> None:
         self.followed.append(tables)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from sys import intern
@@ -48,6 +49,7 @@ from arctic_runtime.model.properties import (
     REPAIRED,
     RESYNC_PREFIX,
     RUN,
+    SOURCE_SETTINGS,
     VIEW_TAG_PREFIX,
 )
 from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
@@ -349,9 +351,12 @@ def observe_progress(reader: CatalogReader, dead_letters: TableName) -> SourcePr
     progress = Progress.decode(table.properties)
     asked = (key for key, at in table.properties.items() if key.startswith(RESYNC_PREFIX) and at)
     requested = frozenset(key.removeprefix(RESYNC_PREFIX) for key in asked)
+    known = SourceProgress(
+        progress, count, requested=requested, settings=json.loads(table.properties.get(SOURCE_SETTINGS, "{}"))
+    )
     if lease is None:
-        return SourceProgress(progress, count, requested=requested)
-    return SourceProgress(progress, count, lease.process, time_of(round(1000 * lease.until)), requested)
+        return known
+    return replace(known, ingested_by=lease.process, ingested_until=time_of(round(1000 * lease.until)))
 
 
 def _build_kept_snapshot(snapshot: Snapshot) -> KeptSnapshot:

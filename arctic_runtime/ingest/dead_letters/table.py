@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,8 +21,20 @@ from arctic_runtime.ingest.writing.decoding.decode_events import PART, REASON
 from arctic_runtime.ingest.writing.records import DeadLetters
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import FAILURE, POSITION, RESYNC_PREFIX
-from arctic_runtime.model.sources.ingestion import Failure, Progress, SourceProgress
+from arctic_runtime.model.properties import (
+    FAILURE,
+    LOADING_TABLES,
+    POSITION,
+    RESYNC_PREFIX,
+    SOURCE_SETTINGS,
+)
+from arctic_runtime.model.sources.ingestion import (
+    Failure,
+    LoadProgress,
+    Progress,
+    SourceProgress,
+    encode_loading,
+)
 from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name, type_name
 from arctic_runtime.spark.tables.commit import (
@@ -139,6 +152,16 @@ class DeadLetterTable:
         answered = self.list_requested_tables() & loaded if loaded else frozenset()
         texts = {**progress.encode(), **{f"{RESYNC_PREFIX}{table}": "" for table in answered}}
         set_properties("ingest.advance", self._spark(), self.table, texts)
+
+    def save_settings(self, settings: Mapping[str, Any]) -> None:
+        """Saves the settings with which the source is ingested from now on, which must have no secrets."""
+        if settings != self._observe_source().settings:
+            text = json.dumps(settings, ensure_ascii=False)
+            set_properties("ingest.advance", self._spark(), self.table, {SOURCE_SETTINGS: text})
+
+    def save_loading(self, loading: Mapping[str, LoadProgress]) -> None:
+        """Saves the rows of loads under way, which `save_progress` saves too."""
+        set_properties("ingest.advance", self._spark(), self.table, {LOADING_TABLES: encode_loading(loading)})
 
     def save_failure(self, message: str) -> Failure:
         """Saves the message of a failed ingestion until `save_progress` clears it.

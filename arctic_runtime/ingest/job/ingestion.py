@@ -6,6 +6,7 @@ import datetime
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -18,6 +19,7 @@ from arctic_runtime.ingest.dead_letters.lease import SourceLease, lease_taken_er
 from arctic_runtime.ingest.dead_letters.table import DeadLetterTable
 from arctic_runtime.ingest.job.background_load import BackgroundLoad, LoadListeners
 from arctic_runtime.ingest.job.batch_writer import BatchWriter
+from arctic_runtime.ingest.job.load_counts import LoadCounts
 from arctic_runtime.ingest.job.merging import BaseMerges
 from arctic_runtime.ingest.job.reports import BatchReport, Listeners, Reporter
 from arctic_runtime.ingest.job.source_tables import SourceTables
@@ -25,7 +27,7 @@ from arctic_runtime.ingest.job.states import Load, Snapshot, Stream, StreamState
 from arctic_runtime.ingest.source import IngestSource, TablesWait
 from arctic_runtime.ingest.transports.connector import Connection
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
-from arctic_runtime.ingest.transports.transport import Batch, LoadsTables
+from arctic_runtime.ingest.transports.transport import Batch, LoadsTables, TableGone
 from arctic_runtime.ingest.writing.records import TableResult, WriteMode
 from arctic_runtime.model.sources.ingestion import Failure, Progress
 from arctic_runtime.profile import mask_text
@@ -78,6 +80,7 @@ class Ingestion:
         self._stream = self._create_writer((), self._pool)
         self._state: StreamState = Stream()
         self._load: BackgroundLoad | None = None
+        self._counts = LoadCounts()
         self._latest = Progress()
         self._stopping = threading.Event()
 
@@ -180,19 +183,35 @@ class Ingestion:
             )
         progress = self._dead_letters.read_progress()
         if not resync:
-            self._transport.check_source(progress.position)
+            self._check_source(progress)
         is_first = resync or progress.position is None
         self._tables.discover_tables(Progress(initial) if is_first else progress)
         self._check_names(tables)
+        self._dead_letters.save_settings(self.source.describe_settings())
+        is_snapshot = self._transport.begins_with_snapshot(initial if is_first else str(progress.position))
+        if is_snapshot:
+            self._count_load(self._tables.writers, progress)
         if is_first:
             # From here on, objects at the source under this source's names are known to be its own.
             progress = Progress(initial, tables=frozenset(self._tables.writers), failure=progress.failure)
-            self._dead_letters.save_progress(progress)
-        if self._transport.begins_with_snapshot(str(progress.position)):
+            progress = self._save_progress(progress)
+        if is_snapshot:
             return self._begin_snapshot(progress)
         self._check_dead_letters()
+        progress = self._remove_unsent(progress)
         requested = self._tables.find_by_model(tables) | self._tables.list_requested(self._dead_letters)
         return self._start_load(requested | self._tables.list_unstreamed(progress), progress)
+
+    def _check_source(self, progress: Progress) -> None:
+        """Checks the source at the position of `progress`; tables that the stream does not read yet are left out.
+
+        These are checked when they are loaded.
+        """
+        transport, position = self._transport, progress.position
+        is_streaming = position is not None and not transport.begins_with_snapshot(position)
+        if is_streaming and progress.tables and isinstance(transport, LoadsTables):
+            transport.follow_tables(progress.tables)
+        transport.check_source(position)
 
     def _check_names(self, tables: Collection[str]) -> None:
         names = [writer.table.name for writer in self._tables.writers.values()]
@@ -235,12 +254,11 @@ class Ingestion:
                 break
             if not once:
                 if not batch.is_snapshot:
-                    self._load_more(progress)
+                    progress = self._load_more(progress)
                 self._stopping.wait(max(0.0, self.source.trigger_seconds - (time.monotonic() - started)))
         if once and not self._stopping.is_set():
             # The transport has read everything that the source had when it began.
-            progress = replace(progress, caught_up=begun, failure=None)
-            self._dead_letters.save_progress(progress)
+            progress = self._save_progress(replace(progress, caught_up=begun, failure=None))
         return progress
 
     def _write_batch(self, batch: Batch, progress: Progress, started: float) -> Progress:
@@ -250,10 +268,13 @@ class Ingestion:
         mode = WriteMode(self._transport.select_after, shown=progress.as_of)
         results = self._state.write_batch(self._stream, batch, mode)
         self._state = find_next_state(self._state, batch)
+        if batch.is_snapshot:
+            self._count_rows(results, batch)
+        else:
+            self._counts.end_load(self._stream.tables)
         progress, known = self._drop_unfollowed(progress, results), progress
-        now = _advance(progress, batch, results)
         self._merges.add_tables(result.table for result in results)
-        self._dead_letters.save_progress(now)
+        now = self._save_progress(_advance(progress, batch, results))
         if progress is not known:
             self._follow_tables(now, now.tables or frozenset())
         self._transport.acknowledge_batch(batch)
@@ -268,8 +289,7 @@ class Ingestion:
 
         Returns the new progress. Raises SourceError if no table is left.
         """
-        names = {writer.table.name: name for name, writer in self._tables.writers.items()}
-        since = _current_time()
+        names, since = self._tables.source_names, _current_time()
         waits = {names[result.table]: Failure(result.wait, since) for result in results if result.wait}
         if not waits:
             return progress
@@ -287,43 +307,67 @@ class Ingestion:
         The `loaded` tables are loaded alongside the stream, so users' requests to load them are removed. Returns the
         progress.
         """
-        now = progress.set_stream(tables, loaded)
+        now = replace(progress.set_stream(tables, loaded), loading=self._counts.loading)
         if now != progress or loaded:
-            progress = now
-            self._dead_letters.save_progress(progress, loaded)
+            progress = self._save_progress(now, loaded)
         writer = self._create_writer(tables, self._pool)
         can_load = isinstance(self._transport, LoadsTables)
-        self._stream = replace(writer, ignored=frozenset(progress.waits), can_wait=can_load)
+        others = frozenset(self._tables.writers) - tables
+        self._stream = replace(writer, ignored=others | frozenset(progress.waits), can_wait=can_load)
         if isinstance(self._transport, LoadsTables):
             self._transport.follow_tables(tables)
         return progress
 
-    def _load_more(self, progress: Progress) -> None:
+    def _load_more(self, progress: Progress) -> Progress:
         """Looks for tables that are new at the source or that a user requested, and starts to load them.
 
-        Does nothing if a load is running, or if the last check was a short time ago.
+        Does nothing if a load is running, or if the last check was a short time ago. Returns the progress.
         """
         if self._load is not None or not self._tables.is_look_due():
-            return
+            return progress
         with suppress(ConnectionLost):  # The reader of the stream notices a lost connection by itself.
             self._tables.discover_tables(progress)
+            known = self._remove_unsent(progress)
             requested = self._tables.list_requested(self._dead_letters)
-            if new := self._tables.list_unstreamed(progress) | requested:
-                self._start_load(new, progress)
+            if known != progress or (self._tables.list_unstreamed(known) | requested):
+                progress = self._start_load(self._tables.list_unstreamed(known) | requested, known)
+        return progress
+
+    def _remove_unsent(self, progress: Progress) -> Progress:
+        """Removes the tables from the progress whose changes the source does not send, such as a recreated table.
+
+        Each of them waits, or if its load makes the source send its changes, is among the tables to load.
+        """
+        transport = self._transport
+        if not isinstance(transport, LoadsTables):
+            return progress
+        # A table that is included and not declared may be dropped at the source: nobody waits for it then.
+        unsent = {
+            table: error
+            for table, error in transport.find_unsent(self._tables.writers, progress.tables or frozenset()).items()
+            if table in self._tables.declared or not isinstance(error, TableGone)
+        }
+        since = _current_time()
+        waits = {table: Failure(str(error), since, True) for table, error in unsent.items() if error is not None}
+        if new := sorted(waits.keys() - progress.waits.keys()):
+            LOG.warning("source %s: %s", self.source.name, describe_waits(waits, new))
+        return progress.remove_unsent(unsent, waits)
 
     def _start_load(self, tables: Collection[str], progress: Progress) -> Progress:
         """Starts to load `tables` in the background, if there are any, and leaves them out of the stream meanwhile.
 
-        Returns the saved progress of the stream without these tables.
+        Tables that wait for the source to send them are not loaded. Returns the saved progress of the stream without
+        these tables.
         """
-        loaded = frozenset(tables)
+        loaded = frozenset(tables) - {table for table, wait in progress.waits.items() if wait.is_rechecked}
         stream = frozenset(self._tables.writers) - loaded - frozenset(progress.waits)
         if progress.waits and not stream and not loaded:
             raise SourceError(describe_waits(progress.waits, sorted(progress.waits)))
+        self._count_load(loaded, progress)
         progress = self._follow_tables(progress, stream, loaded)
-        if tables and isinstance(self._transport, LoadsTables):
-            load = self._transport.load_tables(sorted(tables), str(progress.position))
-            writer = self._create_writer(tables, self._writes_of_loads)
+        if loaded and isinstance(self._transport, LoadsTables):
+            load = self._transport.load_tables(sorted(loaded), str(progress.position))
+            writer = self._create_writer(loaded, self._writes_of_loads)
             self._latest = progress
             listeners = LoadListeners(self._announce_load, self._report_load, self._transport.pause_reading)
             self._load = BackgroundLoad(load, writer, listeners, self._reader.thresholds.ingest.join_seconds)
@@ -334,6 +378,11 @@ class Ingestion:
         self._reporter.announce_batch(batch, self._tables.names, count, is_background=True)
 
     def _report_load(self, results: tuple[TableResult, ...], batch: Batch, seconds: float) -> None:
+        if batch.is_rewound and self._load is not None:
+            self._counts.restart_load(self._load.tables)
+        if batch.count:
+            self._count_rows(results, batch)
+            self._dead_letters.save_loading(self._counts.loading)
         failure = self._save_failure(batch.failure) if batch.failure else None
         progress = self._latest if failure is None else replace(self._latest, failure=failure)
         self._report_batch(results, batch, seconds, progress, is_background=True)
@@ -362,11 +411,34 @@ class Ingestion:
         self._load = None
         if end is None:
             return progress
+        self._counts.end_load(tables)
         position = self._transport.join_tables(sorted(tables), str(progress.position), end)
         streamed = (progress.tables or frozenset()) | tables
         progress = self._follow_tables(replace(progress, position=position), streamed)
         self._merges.add_tables(self._tables.writers[name].table.name for name in tables)
         self._check_dead_letters()
+        return progress
+
+    def _count_load(self, tables: Collection[str], progress: Progress) -> None:
+        """Begins to count the rows of a load of `tables`, with the source's estimates of their rows.
+
+        `progress` is the one before the load.
+        """
+        transport = self._transport
+        estimates = transport.estimate_rows(tables) if tables and isinstance(transport, LoadsTables) else {}
+        self._counts.begin_load(tables, estimates, progress)
+
+    def _count_rows(self, results: Iterable[TableResult], batch: Batch) -> None:
+        """Counts the rows of a load in the results of a batch."""
+        names, rows = self._tables.source_names, Counter[str]()
+        for result in results:
+            rows[names[result.table]] += result.read
+        self._counts.add_rows(rows, batch.is_snapshot)
+
+    def _save_progress(self, progress: Progress, loaded: frozenset[str] = frozenset()) -> Progress:
+        """Saves and returns the progress, with the rows of loads under way; see `DeadLetterTable.save_progress`."""
+        progress = replace(progress, loading=self._counts.loading)
+        self._dead_letters.save_progress(progress, loaded)
         return progress
 
     def _create_writer(self, tables: Iterable[str], pool: Executor) -> BatchWriter:
@@ -388,9 +460,9 @@ def _advance(progress: Progress, batch: Batch, results: Sequence[TableResult]) -
     return now
 
 
-def describe_waits(waits: Mapping[str, Failure], names: Sequence[str]) -> str:
-    """Describes for people why tables have to be loaded again: a line for each of `names`, with its message."""
-    return "\n".join(f"{name} waits: {waits[name].message}" for name in names)
+def describe_waits(waits: Mapping[str, Failure], names: Sequence[str] | None = None) -> str:
+    """Describes for people why tables wait: a line for each of `names`, by default of all, with its message."""
+    return "\n".join(f"{name} waits: {waits[name].message}" for name in (sorted(waits) if names is None else names))
 
 
 def _current_time() -> datetime.datetime:

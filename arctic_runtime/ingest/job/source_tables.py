@@ -21,12 +21,16 @@ if TYPE_CHECKING:
 
 
 class SourceTables:
-    """The known tables of a source; `writers` maps a table's name in the source to its writer."""
+    """The known tables of a source; `writers` maps a table's name in the source to its writer.
+
+    `declared` are the names, in the source, of the tables that the project declares.
+    """
 
     def __init__(
         self, source: IngestSource, connection: Connection, reader: CatalogReader, spark: Callable[[], SparkSession]
     ) -> None:
         self.writers: dict[str, TableWriter] = {}
+        self.declared = frozenset(table.source_name for table in source.tables)
         self._source = source
         self._connection = connection
         self._reader = reader
@@ -38,6 +42,11 @@ class SourceTables:
     def names(self) -> dict[str, TableName]:
         """Maps each table's name in the source to the name of its arctic table."""
         return {name: writer.table.table for name, writer in self.writers.items()}
+
+    @property
+    def source_names(self) -> dict[str, str]:
+        """Maps each table's name in the dbt project to its name in the source."""
+        return {writer.table.name: name for name, writer in self.writers.items()}
 
     def find_by_model(self, names: Collection[str]) -> set[str]:
         """Converts names of tables in the dbt project to their names in the source; unknown names are left out."""
@@ -73,7 +82,7 @@ class SourceTables:
         if not isinstance(self._connection.transport, LoadsTables):
             return set()
         if progress.tables is None:  # progress saved by an earlier release has no list
-            return {name for name, writer in self.writers.items() if not writer.is_loaded}
+            return {name for name, writer in self.writers.items() if not writer.is_loaded} - {*progress.waits}
         return {*self.writers} - progress.tables - {*progress.waits}
 
     def list_requested(self, dead_letters: DeadLetterTable) -> set[str]:

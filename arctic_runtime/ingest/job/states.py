@@ -37,7 +37,7 @@ class Load:
 
     def write_batch(self, writer: BatchWriter, batch: Batch, mode: WriteMode) -> tuple[TableResult, ...]:
         """Inserts the rows of a batch into new tables, which had no data of the source before."""
-        return writer.write_batch(batch, replace(mode, is_load=True, shown=None))
+        return writer.write_batch(batch, replace(mode, is_load=True, is_partial=batch.is_snapshot, shown=None))
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.model.columns import OWN_PREFIX
 
@@ -128,6 +129,10 @@ class CatalogTable:
         return f"{self.schema}.{self.name}"
 
 
+class TableGone(SourceError):
+    """The error for a table that does not exist at the source, or no longer."""
+
+
 class TableLoad(Protocol):
     """The load of some tables alongside a stream: the rows of a snapshot, then the changes since the snapshot.
 
@@ -161,6 +166,16 @@ class LoadsTables(Protocol):
 
     def list_catalog(self) -> list[CatalogTable]:
         """Returns the tables of the database that the user can read, except system tables."""
+
+    def estimate_rows(self, tables: Collection[str]) -> Mapping[str, int]:
+        """Returns the source's estimates of the rows of `tables`; a table of which it has none is left out."""
+
+    def find_unsent(self, tables: Collection[str], streamed: Collection[str]) -> Mapping[str, SourceError | None]:
+        """Returns those of `tables` whose changes the source does not send to the stream, each with the error.
+
+        The error is TableGone for a table that is not there, and None for a table that `load_tables` makes the source
+        send. Those of `streamed` that are loaded already are read even if the user may not see them any more.
+        """
 
     def follow_tables(self, tables: Collection[str]) -> None:
         """Sets the tables of the stream, by their names in the source; effective at the next `open_at`."""

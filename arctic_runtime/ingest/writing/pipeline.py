@@ -31,7 +31,7 @@ from arctic_runtime.ingest.writing.records import (
     WriteMode,
 )
 from arctic_runtime.ingest.writing.schema.schema_evolution import evolve_schema
-from arctic_runtime.ingest.writing.source_position import SourcePosition, read_position
+from arctic_runtime.ingest.writing.source_position import SourcePosition, SourceTimes, read_position
 from arctic_runtime.ingest.writing.table_target import TableStorage, TableTarget
 from arctic_runtime.model.state import TableState
 
@@ -98,7 +98,8 @@ class EventPipeline:
                 unchanged=has_dead_letters or self.mode.has_dead_letters,
             )
             end = new.find_end(self.part.position)
-            yield DecodedBatch(state, self.schema, decoded, counts, new.start, end, self.mode.shown, kept)
+            times = SourceTimes(None if self.mode.is_partial else counts.newest, self.mode.shown)
+            yield DecodedBatch(state, self.schema, decoded, counts, new.start, end, times, kept)
 
     def _keep_dead_letters(self, batch: DecodedBatch, keep: KeepDeadLetters) -> None:
         truncated_at = batch.counts.truncated_at

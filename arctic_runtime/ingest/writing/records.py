@@ -63,13 +63,15 @@ class WriteMode:
 
     `after` selects the events after a position, to leave out those that a table has. If `includes_snapshot_rows` is
     False, rows of a snapshot are left out, since they were stored apart. If `is_load`, rows of a snapshot are inserted
-    as they arrive. `shown` is the time at the source whose state the tables have before the batch, None if it is not
+    as they arrive, and if `is_partial`, more of them follow after the batch, so that the commits store no time of the
+    source. `shown` is the time at the source whose state the tables have before the batch, None if it is not
     known. `has_dead_letters` is whether the source had dead letters before the batch.
     """
 
     after: EventsAfter
     includes_snapshot_rows: bool = True
     is_load: bool = False
+    is_partial: bool = False
     shown: datetime.datetime | None = None
     has_dead_letters: bool = False
 
@@ -118,7 +120,7 @@ class NewEvents:
 class DecodedBatch:
     """Events that a table does not have yet, decoded and counted, with the table's state before the events.
 
-    The table has the source position `start` before and `end` after the events. `shown` is as in `WriteMode`.
+    The table has the source position `start` before and `end` after the events. `times` are what the commit stores.
     `kept` says what change rows keep for a later replay of dead letters.
     """
 
@@ -128,12 +130,8 @@ class DecodedBatch:
     counts: EventCounts
     start: SourcePosition
     end: SourcePosition
-    shown: datetime.datetime | None
+    times: SourceTimes
     kept: KeptForReplay = NOTHING_KEPT
-
-    @property
-    def times(self) -> SourceTimes:
-        return SourceTimes(self.counts.newest, self.shown)
 
 
 @dataclass(frozen=True)

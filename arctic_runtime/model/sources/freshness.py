@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Literal
 
 from arctic_runtime.model.run_summary import RunSummary
-from arctic_runtime.model.sources.ingestion import ChangeSource, Failure, SourceProgress, time_of
+from arctic_runtime.model.sources.ingestion import ChangeSource, Failure, LoadProgress, SourceProgress, time_of
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.version import Version
 
@@ -50,6 +50,9 @@ class OriginStatus:
     trigger_seconds: float = 0.0
     """Seconds between the begins of two batches."""
 
+    load: LoadProgress | None = None
+    """Progress of the table's load; None if no load is under way."""
+
     def is_ingested(self, now: datetime) -> bool:
         """Whether a process holds the lease to ingest the source at the time `now`."""
         return self.ingested_until is not None and self.ingested_until > now
@@ -64,7 +67,7 @@ def to_origin_status(
     """
     times = (RunSummary.decode(commit.summary).source_time_ms for commit in commits)
     own = max((time_of(at) for at in times if at is not None), default=None)
-    progress = known.progress.get_table_progress(table).advance_to([own], None)
+    progress = known.progress.get_table_progress(table, own)
     return OriginStatus(
         source.name,
         progress.as_of,
@@ -73,6 +76,7 @@ def to_origin_status(
         ingested_by=known.ingested_by,
         ingested_until=known.ingested_until,
         trigger_seconds=source.trigger_seconds,
+        load=known.progress.loading.get(table),
     )
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from typing import Any
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import (
     CAUGHT_UP,
     FAILURE,
     LEFT_STREAM,
+    LOADING_TABLES,
     POSITION,
     SOURCE_TABLES,
     SOURCE_TIME,
@@ -46,10 +48,14 @@ class Failure:
 
     message: str
     since: datetime
+    is_rechecked: bool = False
+    """True if ingestion itself finds out that the reason is gone; else the table waits until a user has it loaded."""
 
     def encode(self) -> str:
         """Returns the failure as JSON, which a table property stores."""
-        return json.dumps({"message": self.message, "since": to_millis(self.since)}, ensure_ascii=False)
+        rechecked = {"rechecked": True} if self.is_rechecked else {}
+        fields = {"message": self.message, "since": to_millis(self.since), **rechecked}
+        return json.dumps(fields, ensure_ascii=False)
 
     @classmethod
     def decode(cls, text: str) -> Failure | None:
@@ -57,7 +63,37 @@ class Failure:
         if not text:
             return None
         fields = json.loads(text)
-        return cls(fields["message"], time_of(fields["since"]))
+        return cls(fields["message"], time_of(fields["since"]), fields.get("rechecked", False))
+
+
+@dataclass(frozen=True)
+class LoadProgress:
+    """Progress of the load of a table: of its first one, or of one that reads all of its rows again."""
+
+    rows: int = 0
+    """Number of rows that were read so far."""
+
+    estimate: int | None = None
+    """Estimated number of rows that the table has at the source; None if it is not known."""
+
+    shown: datetime | None = None
+    """Time as of which the table shows the source until the load ends; None if it has never been loaded in full."""
+
+    def describe_rows(self) -> str:
+        """Describes the rows for users, such as `167 of about 1,000 rows`."""
+        if self.estimate is None or self.estimate < self.rows:
+            return f"{self.rows:,} rows so far"
+        return f"{self.rows:,} of about {self.estimate:,} rows"
+
+    def encode(self) -> list[int | None]:
+        """Returns the progress as a list for JSON, which a table property stores."""
+        return [self.rows, self.estimate, None if self.shown is None else to_millis(self.shown)]
+
+    @classmethod
+    def decode(cls, parts: Sequence[Any]) -> LoadProgress:
+        """Reads a list of `encode`."""
+        rows, estimate, shown = parts
+        return cls(rows, estimate, None if shown is None else time_of(shown))
 
 
 @dataclass(frozen=True)
@@ -85,8 +121,11 @@ class Progress:
     waits: Mapping[str, Failure] = field(default_factory=dict)
     """Tables that were removed from the stream, with the reason.
 
-    They get no changes until a user has them loaded again.
+    They get no changes until a user has them loaded again, or until ingestion finds that the reason is gone.
     """
+
+    loading: Mapping[str, LoadProgress] = field(default_factory=dict)
+    """Tables of which a load has not ended, in the stream's snapshot or alongside the stream."""
 
     @property
     def as_of(self) -> datetime | None:
@@ -96,15 +135,18 @@ class Progress:
         """
         return max(filter(None, (self.newest, self.caught_up)), default=None)
 
-    def get_table_progress(self, table: str) -> Progress:
-        """Returns the progress of one table, by its name in the source.
+    def get_table_progress(self, table: str, newest: datetime | None = None) -> Progress:
+        """Returns the progress of one table, by its name in the source; `newest` is the time of its newest change.
 
         A table that is not in the stream has all changes up to the time at which it was removed from the stream; the
-        time is None if it never was in the stream.
+        time is None if it never was in the stream. While a table is loaded, its newest change says nothing, since the
+        table lacks rows that the source had before.
         """
+        if (load := self.loading.get(table)) is not None:
+            return Progress(caught_up=load.shown, failure=self.failure)
         if self.tables is None or table in self.tables:
-            return self
-        return Progress(caught_up=self.left.get(table), failure=self.failure)
+            return self.advance_to([newest], None)
+        return Progress(caught_up=self.left.get(table), failure=self.failure).advance_to([newest], None)
 
     def set_stream(self, tables: frozenset[str], loaded: frozenset[str] = frozenset()) -> Progress:
         """Returns the progress of a stream of exactly `tables`; other tables move to `left`.
@@ -124,6 +166,18 @@ class Progress:
         """
         rest = self.set_stream((self.tables or frozenset()) - frozenset(waits))
         return replace(rest, waits={**rest.waits, **waits})
+
+    def remove_unsent(self, unsent: Collection[str], waits: Mapping[str, Failure]) -> Progress:
+        """Returns the progress without the tables `unsent`, whose changes the source does not send to the stream.
+
+        Those in `waits` wait for the given reasons, which ingestion checks again, and no other table waits for such a
+        reason any more.
+        """
+        rest = self if self.tables is None else self.set_stream(self.tables - frozenset(unsent))
+        kept = {table: wait for table, wait in rest.waits.items() if not wait.is_rechecked}
+        since = {table: wait.since for table, wait in rest.waits.items() if wait.is_rechecked}
+        new = {table: replace(wait, since=since.get(table, wait.since)) for table, wait in waits.items()}
+        return replace(rest, waits={**kept, **new})
 
     def advance_to(self, changes: Iterable[datetime | None], caught_up: datetime | None) -> Progress:
         """Returns the progress with `newest` and `caught_up` moved forward; times that are older change nothing.
@@ -151,6 +205,10 @@ class Progress:
             {table: time_of(at) for table, at in json.loads(properties.get(LEFT_STREAM, "{}")).items()},
             Failure.decode(properties.get(FAILURE, "")),
             {table: why for table, text in waits.items() if (why := Failure.decode(text)) is not None},
+            {
+                table: LoadProgress.decode(parts)
+                for table, parts in json.loads(properties.get(LOADING_TABLES, "{}")).items()
+            },
         )
 
     def encode(self) -> dict[str, str]:
@@ -160,8 +218,9 @@ class Progress:
             POSITION: self.position,
             **{key: None if at is None else str(to_millis(at)) for key, at in times.items()},
         }
-        # It is also set if there is no failure: a property that is not set keeps its old value.
+        # They are also set if there is no failure and no load: a property that is not set keeps its old value.
         texts[FAILURE] = "" if self.failure is None else self.failure.encode()
+        texts[LOADING_TABLES] = encode_loading(self.loading)
         if self.tables is not None:
             texts[SOURCE_TABLES] = json.dumps(sorted(self.tables), ensure_ascii=False)
             left = {table: to_millis(at) for table, at in sorted(self.left.items())}
@@ -187,6 +246,14 @@ class SourceProgress:
 
     requested: frozenset[str] = frozenset()
     """Tables that a user asked to load again, by their names in the source."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings with which the source was ingested last, with secrets masked; empty if they are not known."""
+
+
+def encode_loading(loading: Mapping[str, LoadProgress]) -> str:
+    """Returns `Progress.loading` as JSON, which a table property stores."""
+    return json.dumps({table: load.encode() for table, load in sorted(loading.items())}, ensure_ascii=False)
 
 
 def to_millis(at: datetime) -> int:

@@ -51,7 +51,8 @@ class IngestionState:
     """Progress of an ingested table, as `arctic status` shows it; see `Ingestion` in operations/inspect.py.
 
     `position` is in the terms of the source, such as `LSN 0/16B3748`, and has at most 80 characters. `error` is the
-    reason why ingestion fails; it is kept until a batch succeeds.
+    reason why ingestion fails; it is kept until a batch succeeds. `loaded_rows` and `estimated_rows` are those of a
+    load under way, None without one. `settings` are those with which the source is ingested, with secrets masked.
     """
 
     source: str
@@ -62,6 +63,9 @@ class IngestionState:
     dead_letters: int
     is_running: bool
     error: str = ""
+    loaded_rows: int | None = None
+    estimated_rows: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -275,4 +275,7 @@ def _build_ingestion_state(
         ingestion.dead_letters,
         is_running,
         error,
+        ingestion.loaded_rows,
+        ingestion.estimated_rows,
+        ingestion.settings,
     )

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.source import DeclaredTable, IngestedTable, read_source
+from arctic_runtime.ingest.source import DeclaredTable, IngestedTable, IngestSource, read_source
+from arctic_runtime.model.names import TableName
 
 
 def table_of(connector: str, **meta: Any) -> IngestedTable:
@@ -54,3 +55,27 @@ def test_a_policy_of_schema_changes_that_is_unknown_is_named_with_all_other_erro
     with pytest.raises(ConfigError, match=r"(?s)evolv.*table log: `schema_changes: saf`.*did you mean.*nodez"):
         read_source("shop", {"connector": "kafka", "schema_changes": "evolv"}, [declared])
     assert table_of("kafka", schema_changes="evolve").schema_changes == "evolve"
+
+
+def test_settings_are_described_without_their_secrets() -> None:
+    connection = {
+        "host": "db",
+        "password": "s3cret",
+        "password_env": "SHOP_PASSWORD",
+        "port": 5432,
+        "properties": {"column.exclude.list": "a.b", "database.ssl.keystore.password": "s3cret"},
+    }
+    source = IngestSource("shop", "postgresql", connection, (), TableName("lake", "ods", "dead"))
+    described = source.describe_settings()
+    assert "s3cret" not in str(described)
+    assert described == {
+        "connector": "postgresql",
+        "host": "db",
+        "password": "***",
+        "password_env": "SHOP_PASSWORD",
+        "port": 5432,
+        "properties": {"column.exclude.list": "a.b", "database.ssl.keystore.password": "***"},
+        "trigger": "1s",
+        "dead_letters": 0,
+        "schema_changes": "safe",
+    }

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.sources.freshness import Freshness, OriginStatus, TableFacts
-from arctic_runtime.model.sources.ingestion import Failure, to_millis
+from arctic_runtime.model.sources.ingestion import Failure, LoadProgress, to_millis
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.freshness import FreshnessPlan
@@ -130,6 +130,21 @@ CASES: dict[str, tuple[dict[str, TableFacts], str, dict[str, Any]]] = {
         layers(ods=ods(ORIGIN, LATE), dwd=model("dwd", 4, ods=1)),
         "dws",
         {"state": "behind", "allowed_lag_seconds": 4.0},
+    ),
+    "a first load that has not ended, however new its rows are": (
+        layers(ods=ods(replace(ORIGIN, as_of=None, load=LoadProgress(167, 1000)))),
+        "dws",
+        {"state": "behind", "as_of": None, "reason": "ods is not loaded in full yet: 167 of about 1,000 rows"},
+    ),
+    "a load of which nobody knows how long it is": (
+        layers(ods=ods(replace(ORIGIN, as_of=None, load=LoadProgress(1167, 1000)))),
+        "ods",
+        {"state": "behind", "as_of": None, "reason": "ods is not loaded in full yet: 1,167 rows so far"},
+    ),
+    "a table that is loaded again shows what it showed before": (
+        layers(ods=ods(replace(ORIGIN, load=LoadProgress(5, 1000, ago(30))))),
+        "dws",
+        {"state": "behind", "as_of": ago(30), "reason": "ods is loaded again: 5 of about 1,000 rows"},
     ),
     "a source that fails, however new its tables are": (
         layers(ods=ods(replace(ORIGIN, as_of=ago(1), failure=DOWN))),

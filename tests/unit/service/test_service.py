@@ -119,6 +119,7 @@ class Source:
     """What the service shows at the begin of each attempt."""
     service: Service | None = None
     stopping: threading.Event = field(default_factory=threading.Event)
+    settings: str = ""
 
     def run_ingestion(self) -> None:
         assert self.service is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -54,6 +54,15 @@ class DebeziumTransport:
     def list_catalog(self) -> list[CatalogTable]:
         with self._ask_server() as server:
             return server.list_catalog()
+
+    def estimate_rows(self, tables: Collection[str]) -> Mapping[str, int]:
+        with self._ask_server() as server:
+            estimates = server.estimate_rows()
+        return {table: rows for table, rows in estimates.items() if table in tables and rows}
+
+    def find_unsent(self, tables: Collection[str], streamed: Collection[str]) -> Mapping[str, SourceError | None]:
+        with self._ask_server() as server:
+            return server.find_unsent(tables, streamed)
 
     def follow_tables(self, tables: Collection[str]) -> None:
         self._connection = self._connection.select_tables(tables)

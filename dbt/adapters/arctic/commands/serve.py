@@ -169,6 +169,10 @@ class SourceIngestion:
     def name(self) -> str:
         return self.source.name
 
+    @property
+    def settings(self) -> IngestSource:
+        return self.source
+
     def run_ingestion(self) -> None:
         from arctic_runtime.ingest.connectors import connect
         from arctic_runtime.ingest.job.ingestion import Ingestion
@@ -194,13 +198,15 @@ class SourceIngestion:
         self.service.activity.ingest_jobs.begin_batch((self.name, work.is_background), work.tables, reason)
 
     def _report_batch(self, batch: BatchReport) -> None:
+        from arctic_runtime.ingest.job.ingestion import describe_waits
+
         self.show(self.name, batch)
         rows = sum((Counter(table.rows) for table in batch.tables), Counter[str]())
         activity = self.service.activity
         activity.ingest_jobs.end_batch((self.name, batch.is_background), rows, format_line(self.name, batch))
         failure = batch.progress.failure
         if failure is None:
-            activity.confirm_ingestion(self.name)
+            activity.confirm_ingestion(self.name, describe_waits(batch.progress.waits))
         elif not batch.count:
             activity.fail_ingestion(self.name, failure.message, is_running=True)
         if batch.count:

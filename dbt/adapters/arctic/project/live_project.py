@@ -129,7 +129,10 @@ class LiveProject:
         try:
             loaded = load_project(self._location)
             if loaded.profile != self.loaded.profile:
-                self._warn("the target in profiles.yml has changed; end `arctic run` and start it again to use it")
+                self._warn(
+                    "the target in profiles.yml, or the JARs that the sources need, have changed; end this process and "
+                    "start it again to use them"
+                )
                 return None
             self._use_parts(_LoadedParts(loaded))
         except ConfigError as error:

@@ -20,7 +20,7 @@ from arctic_runtime.ingest.transports.debezium.servers.binlog_order import (
     select_transaction_begin,
 )
 from arctic_runtime.ingest.transports.debezium.servers.ddl_history import find_definition, list_definitions
-from arctic_runtime.ingest.transports.debezium.servers.mysql_tables import check_tables, get_account
+from arctic_runtime.ingest.transports.debezium.servers.mysql_tables import check_tables, find_missing, get_account
 from arctic_runtime.ingest.transports.debezium.servers.source_database import SourceDatabase, build_catalog_tables
 from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.thresholds import DebeziumThresholds
@@ -69,6 +69,9 @@ left join information_schema.key_column_usage k
   on k.table_schema = t.table_schema and k.table_name = t.table_name and k.constraint_name = 'PRIMARY'
 where t.table_type = 'BASE TABLE' and t.table_schema = database()
 order by t.table_schema, t.table_name, k.ordinal_position
+"""
+_ESTIMATES = """
+select concat(table_schema, '.', table_name), table_rows from information_schema.tables where table_rows is not null
 """
 _FILTER = "internal.schema.history.internal.ddl.filter"
 _UNREAD = (
@@ -131,6 +134,12 @@ class MySQL:
 
     def list_catalog(self) -> list[CatalogTable]:
         return build_catalog_tables(self._database.fetch_rows(_CATALOG))
+
+    def find_unsent(self, tables: Collection[str], streamed: Collection[str]) -> Mapping[str, SourceError | None]:
+        return find_missing(self._connection, self._database, tables, streamed)
+
+    def estimate_rows(self) -> Mapping[str, int]:
+        return {str(table): int(rows or 0) for table, rows in self._database.fetch_rows(_ESTIMATES)}
 
     def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
         return tuple(str(row[0]) for row in self._database.fetch_rows(_KEY, (schema, table)))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.servers.source_database import RightMissing, SourceDatabase
+from arctic_runtime.ingest.transports.transport import TableGone
 from arctic_runtime.suggestions import suggest_nearest
 
 CASCADES = "arctic.mysql.cascades"
@@ -27,6 +28,8 @@ _CASCADE = re.compile(
     r"CONSTRAINT `((?:[^`]|``)+)` FOREIGN KEY [^\n]* ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)"
 )
 
+_GRANT = re.compile(r"GRANT (?:.*\b)?(?:SELECT|ALL PRIVILEGES)\b.* ON (?P<place>\S+) TO ")
+
 
 def check_tables(connection: DebeziumConnection, database: SourceDatabase) -> None:
     """Raises SourceError, with a fix, if a table to read is missing, can't be read, or changes without log events."""
@@ -37,15 +40,52 @@ def check_tables(connection: DebeziumConnection, database: SourceDatabase) -> No
     names = [".".join(table) for table in tables]
     for pattern in connection.tables:
         if not any(re.fullmatch(pattern, name, re.IGNORECASE) for name in names):
-            raise _build_error(
-                connection,
-                f"there is no table {pattern} that user {connection.user} sees{suggest_nearest(pattern, names)}",
-                f"if it is there, `grant select on {pattern.replace(chr(92), '')} to {get_account(database)}`",
-            )
+            raise _build_gone_error(connection, database, pattern, names)
     for (schema, table), (kind, engine) in tables.items():
         if connection.is_read(f"{schema}.{table}"):
             _check_kind(connection, f"{schema}.{table}", kind, engine)
             _check_definition(connection, database, schema, table)
+
+
+def find_missing(
+    connection: DebeziumConnection, database: SourceDatabase, tables: Collection[str], streamed: Collection[str]
+) -> dict[str, SourceError]:
+    """Returns those of `tables` that do not exist, or that the user does not see, each with the error.
+
+    A table of `streamed` that the user does not see counts as missing only if he may read it: otherwise it may still be
+    there, and its changes are in the log.
+    """
+    names = [f"{schema}.{table}" for schema, table, *_ in database.fetch_rows(_KINDS)]
+    known = {name.casefold() for name in names}
+    unseen = [table for table in tables if table.casefold() not in known]
+    grants = [str(row[0]) for row in database.fetch_rows("show grants")] if unseen else []
+    return {
+        table: _build_gone_error(connection, database, table, names)
+        for table in unseen
+        if table not in streamed or may_read(table, grants)
+    }
+
+
+def may_read(table: str, grants: Sequence[str]) -> bool:
+    """Whether the results `grants` of `show grants` let their user read a table, named with its database."""
+    database, _, name = (_quote_name(part) for part in table.partition("."))
+    places = ("*.*", f"{database}.*", f"{database}.{name}")
+    return any(
+        (match := _GRANT.match(grant)) is not None and match["place"].replace("\\", "") in places for grant in grants
+    )
+
+
+def _build_gone_error(
+    connection: DebeziumConnection, database: SourceDatabase, table: str, names: Sequence[str]
+) -> TableGone:
+    return TableGone(
+        f"{connection.address}: there is no table {table} that user {connection.user} "
+        f"sees{suggest_nearest(table, names)}.",
+        fix=(
+            f"if it is there, `grant select on {table.replace(chr(92), '')} to {get_account(database)}`; if it was "
+            "renamed or dropped, name another one by `source_table`, or take it out of the project"
+        ),
+    )
 
 
 def get_account(database: SourceDatabase) -> str:

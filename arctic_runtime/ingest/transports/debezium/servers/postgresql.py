@@ -26,6 +26,7 @@ from arctic_runtime.ingest.transports.debezium.servers.postgresql_tables import 
     check_kinds,
     check_tables,
     describe_generated,
+    find_unlogged,
 )
 from arctic_runtime.ingest.transports.debezium.servers.source_database import Row, SourceDatabase, build_catalog_tables
 from arctic_runtime.ingest.transports.debezium.servers.wal_order import WalOrder
@@ -88,6 +89,16 @@ where c.relkind in ('r', 'p') and not c.relispartition and c.relpersistence = 'p
   and n.nspname not in ('pg_catalog', 'information_schema')
   and has_table_privilege(c.oid, 'select')
 order by n.nspname, c.relname, array_position(i.indkey::int2[], a.attnum)
+"""
+
+_ROWS = "greatest({table}.reltuples, pg_stat_get_live_tuples({table}.oid))"
+_ESTIMATES = f"""
+select n.nspname || '.' || c.relname, round(coalesce(
+  (select sum({_ROWS.format(table="part")}) from pg_partition_tree(c.oid) tree
+    join pg_class part on part.oid = tree.relid where tree.isleaf),
+  {_ROWS.format(table="c")}))::bigint
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p') and n.nspname not in ('pg_catalog', 'information_schema')
 """
 
 
@@ -172,6 +183,17 @@ class PostgreSQL:
 
     def list_catalog(self) -> list[CatalogTable]:
         return build_catalog_tables(self._database.fetch_rows(_CATALOG))
+
+    def find_unsent(
+        self,
+        tables: Collection[str],
+        streamed: Collection[str],  # noqa: ARG002 - the interface
+    ) -> Mapping[str, SourceError | None]:
+        unpublished = self._publication.find_unpublished(tables)
+        return {**unpublished, **find_unlogged(self._connection, self._database, tables)}
+
+    def estimate_rows(self) -> Mapping[str, int]:
+        return {str(table): int(rows or 0) for table, rows in self._database.fetch_rows(_ESTIMATES)}
 
     def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
         """Returns the columns of a table's primary key, in order; empty if it has none."""

@@ -23,7 +23,8 @@ MARK = "kept by arctic ingest"
 _PUBLICATION = """
 select obj_description(oid, 'pg_publication'),
   concat_ws(', ', case when not pubinsert then 'insert' end, case when not pubupdate then 'update' end,
-    case when not pubdelete then 'delete' end, case when not pubtruncate then 'truncate' end)
+    case when not pubdelete then 'delete' end, case when not pubtruncate then 'truncate' end),
+  pg_has_role(pubowner, 'usage') and not pg_is_in_recovery()
 from pg_publication where pubname = ?
 """
 _TABLES = """
@@ -47,6 +48,7 @@ join pg_publication_rel r on r.prpubid = p.oid
 join pg_class c on c.oid = r.prrelid join pg_namespace n on n.oid = c.relnamespace
 where p.pubname = ? and pg_has_role(p.pubowner, 'usage') and not pg_is_in_recovery()
 """
+_RELOAD = ", then `arctic ingest --resync` with the name of the table, which reads it again"
 _MAY_CREATE = "select has_database_privilege(current_database(), 'create')"
 _QUOTED = "select quote_ident(?)"
 
@@ -88,16 +90,33 @@ class Publication:
     def check_publication(self, is_snapshot: bool) -> None:
         """Raises SourceError, with a fix, if the publication leaves out changes of tables to read; alters nothing.
 
-        Before a snapshot (`is_snapshot`), tables that ingestion may add are allowed to be missing; later, their changes
-        are already lost.
+        Before a snapshot (`is_snapshot`), tables that ingestion may add are allowed to be missing. Later, the tables
+        that are missing are those of `find_unpublished`.
         """
         row, tables = self._read_row(), self._list_tables()
         missing = [table for table in tables if not table.is_published]
-        after = "" if is_snapshot else ", then `arctic ingest --resync`, which reads the tables again"
+        after = "" if is_snapshot else _RELOAD
         if row is not None:
             self._check_content(row, tables, after)
-        if tables and (row is None or missing) and not (is_snapshot and self._can_add(row, missing)):
-            raise self._build_lack_error(row, missing, after)
+        if tables and row is None and not is_snapshot:
+            raise self._build_lack_error(row, missing, ", then `arctic ingest --resync`, which reads the tables again")
+        if tables and is_snapshot and (row is None or missing) and not self._can_add(row, missing):
+            raise self._build_lack_error(row, missing)
+
+    def find_unpublished(self, tables: Collection[str]) -> dict[str, SourceError | None]:
+        """Returns those of `tables` that exist and that the publication lacks, each with the error.
+
+        The error is None for a table that `complete_publication` adds. Without a publication, no table is returned.
+        """
+        if (row := self._read_row()) is None:
+            return {}
+        missing = [table for table in self._list_tables(tables) if not table.is_published]
+        return {
+            table.name: None
+            if self._can_add(row, [table])
+            else self._build_lack_error(row, [table], "; then the table is loaded by itself")
+            for table in missing
+        }
 
     def complete_publication(self, tables: Collection[str] | None = None) -> None:
         """Creates the publication, or adds missing tables to it.
@@ -184,7 +203,7 @@ class Publication:
 
     def _can_add(self, row: Row | None, missing: Sequence[_Table]) -> bool:
         """Whether ingestion may add the tables `missing` to the publication, by its mark and the user's rights."""
-        is_allowed = row is not None or self._database.fetch_one(_MAY_CREATE) == "t"
+        is_allowed = row[2] == "t" if row is not None else self._database.fetch_one(_MAY_CREATE) == "t"
         return self._is_kept(row) and is_allowed and all(table.is_owned for table in missing)
 
     def _write_addition(self, row: Row | None, missing: Sequence[_Table]) -> str:
@@ -199,9 +218,14 @@ class Publication:
     def _build_lack_error(self, row: Row | None, missing: Sequence[_Table], after: str = "") -> SourceError:
         tables = ", ".join(table.name for table in missing)
         what = f"there is no publication {self._name}" if row is None else f"publication {self._name} lacks {tables}"
-        why = f", and user {self._connection.user} may not add them" if self._is_kept(row) and not after else ""
+        why = (
+            f", and user {self._connection.user} may not add them"
+            if self._is_kept(row) and (row is not None or not after)
+            else ""
+        )
+        owners = "tables" if row is None else "tables and the publication"
         return self._build_error(
-            f"{what}{why}", f"as the owner of the tables, `{self._write_addition(row, missing)}`", after
+            f"{what}{why}", f"as the owner of the {owners}, `{self._write_addition(row, missing)}`", after
         )
 
     def _build_error(self, what: str, fix: str, after: str) -> SourceError:

@@ -7,12 +7,13 @@ and the fix.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.servers.source_database import Row, SourceDatabase
+from arctic_runtime.ingest.transports.transport import TableGone
 from arctic_runtime.suggestions import suggest_nearest
 
 _KINDS = """
@@ -155,16 +156,36 @@ def check_kinds(connection: DebeziumConnection, database: SourceDatabase) -> Non
     """Raises SourceError if a table to read does not exist, or is a relation whose changes are not logged."""
     kinds = {str(row[0]): row[1] for row in database.fetch_rows(_KINDS)}
     for pattern in connection.tables:
-        matches = [name for name in kinds if re.fullmatch(pattern, name, re.IGNORECASE)]
-        if not matches:
-            raise SourceError(
-                f"{connection.address}: there is no table {pattern}{suggest_nearest(pattern, list(kinds))}"
-            )
-        if all(kinds[name] is not None for name in matches):
-            raise SourceError(
-                f"{connection.address}: {matches[0]} is {kinds[matches[0]]}, of which no change is logged.",
-                fix="ingest the tables that it is made of, or load it in another way and take it out here",
-            )
+        if (error := _find_fault(connection, kinds, pattern)) is not None:
+            raise error
+
+
+def find_unlogged(
+    connection: DebeziumConnection, database: SourceDatabase, tables: Collection[str]
+) -> dict[str, SourceError]:
+    """Returns those of `tables` that do not exist, or whose changes are not logged, each with the error."""
+    kinds = {str(row[0]): row[1] for row in database.fetch_rows(_KINDS)}
+    faults = {table: _find_fault(connection, kinds, re.escape(table)) for table in tables}
+    return {table: error for table, error in faults.items() if error is not None}
+
+
+def _find_fault(connection: DebeziumConnection, kinds: Mapping[str, str | None], pattern: str) -> SourceError | None:
+    """Returns the error for a table to read that is missing or not logged; None if there is none.
+
+    `kinds` are the results of `_KINDS`, by table.
+    """
+    matches = [name for name in kinds if re.fullmatch(pattern, name, re.IGNORECASE)]
+    if not matches:
+        return TableGone(
+            f"{connection.address}: there is no table {pattern}{suggest_nearest(pattern, list(kinds))}.",
+            fix="if it was renamed or dropped, name another one by `source_table`, or take it out of the project",
+        )
+    if all(kinds[name] is not None for name in matches):
+        return SourceError(
+            f"{connection.address}: {matches[0]} is {kinds[matches[0]]}, of which no change is logged.",
+            fix="ingest the tables that it is made of, or load it in another way and take it out here",
+        )
+    return None
 
 
 def _is_read(connection: DebeziumConnection, row: Row) -> bool:

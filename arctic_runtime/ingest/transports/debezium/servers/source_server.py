@@ -65,6 +65,12 @@ class SourceServer(Protocol):
     def list_catalog(self) -> list[CatalogTable]:
         """Returns the tables of the database that the user can read, except system tables."""
 
+    def find_unsent(self, tables: Collection[str], streamed: Collection[str]) -> Mapping[str, SourceError | None]:
+        """Returns those of `tables` whose changes the log does not have for the stream; see `LoadsTables`."""
+
+    def estimate_rows(self) -> Mapping[str, int]:
+        """Returns the number of rows of each table, named with its schema, as the server's statistics estimate it."""
+
     def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
         """Returns the columns of a table's primary key, in order; empty if it has none."""
 
