@@ -240,7 +240,7 @@ class Service:
         """
         maintained = self._project.list_maintained()
         own = [table.model for table in maintained]
-        self._shared.set_tables(models, own, self._project.list_expected_tables(), self._project.list_scheduled())
+        self._shared.set_tables(models, own, self._project.list_sources(), self._project.list_scheduled())
         self._upkeep.set_tables(maintained)
 
     # Parts of the service

@@ -26,6 +26,7 @@ from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.project_source import ProjectSource
 from arctic_runtime.service.refreshing.refresh_task import Done, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
@@ -105,7 +106,7 @@ class Project:
     def list_descendants(self, tables: Collection[TableName]) -> Collection[TableName]:
         return ()
 
-    def list_expected_tables(self) -> Collection[TableName]:
+    def list_sources(self) -> Sequence[ProjectSource]:
         return ()
 
 
