@@ -71,7 +71,7 @@ def build_application(
     app.openapi = lambda: _describe_interface(app, settings.has_users)  # type: ignore[method-assign]
     add_problems(app)
     public = {*OPEN_PATHS, *files}
-    app.add_middleware(Guard, settings=settings, is_public=public.__contains__)
+    app.add_middleware(Guard, settings=settings, thresholds=thresholds, is_public=public.__contains__)
     return app
 
 
