@@ -191,7 +191,7 @@ class Service:
         follower = Follower(
             self._shared,
             RefreshWorkers(self._refresh_model, project.threads, project.prepare_thread),
-            replace(self._listeners, report=self._report_refresh),
+            replace(self._listeners, report=self._report_refresh, end=self.activity.end_refresh),
         )
         parts = {"upkeep": partial(self._upkeep.run_until, leadership.ended)} if self._work.upkeep else {}
         parts |= {
