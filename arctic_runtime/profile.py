@@ -63,13 +63,16 @@ _CLEAR_WORD = r"secret|token|credential|password|passphrase|authorization|cookie
 
 _SECRET_KEY = re.compile(rf"{_SECRET_WORD}|(?:^|\.)headers?\.", re.IGNORECASE)
 _SECRET_NAME = rf"[\w.-]*(?:{_SECRET_WORD})[\w.-]*"
+_WITH_PASSWORD = r"(?<=\(using )password: (?:YES|NO)\)"
+"""Words of MySQL and MariaDB that tell whether a client has sent a password, which is no secret and helps its user."""
+
 # In Java options a value ends at a space or at the quote before its name; in URLs and connection strings also earlier.
 _SECRET_IN_VALUE = re.compile(
     rf"""(?P<quoted>(?P<quote>['"])-D{_SECRET_NAME}=).*?(?=(?P=quote))"""
     rf"""|(?P<option>-D{_SECRET_NAME}=)(?:"[^"]*"|'[^']*'|\S+)"""
     rf"""|(?P<part>(?<![\w.-]){_SECRET_NAME}\s*=\s*)(?:"[^"]*"|'[^']*'|[^&;\s]+)"""
     rf"""|(?P<member>(?P<mark>['"]){_SECRET_NAME}(?P=mark)\s*:\s*)(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^,}}\s]+)"""
-    rf"""|(?P<header>(?<![\w.-])[\w.-]*(?:{_CLEAR_WORD})[\w.-]*:\s+)(?:(?:Bearer|Basic)\s+)?(?:"[^"]*"|'[^']*'|[^&;,\s]+)""",
+    rf"""|(?!{_WITH_PASSWORD})(?P<header>(?<![\w.-])[\w.-]*(?:{_CLEAR_WORD})[\w.-]*:\s+)(?:(?:Bearer|Basic)\s+)?(?:"[^"]*"|'[^']*'|[^&;,\s]+)""",
     re.IGNORECASE,
 )
 _USER_IN_URL = re.compile(r"(?P<user>//[^/@:\s]*:|jdbc:oracle:\w+:[^/@\s]*/)[^\s,]*@")

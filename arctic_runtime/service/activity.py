@@ -44,7 +44,10 @@ class Activity:
             self.shared.begin_writing(part.table)
 
     def end_refresh(self, report: Report) -> None:
-        """Records the result of a model in a pass, and ends the job of the model's refresh, if it was started."""
+        """Records the result of a model in a pass, and ends the job of the model's refresh, if it was started.
+
+        It is called when the refresh has ended, and again when its next attempt is known.
+        """
         table = report.followed.table
         with self._lock:
             number = self._job_numbers.pop(table, None) if report.status != "skipped" else None

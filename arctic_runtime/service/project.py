@@ -8,6 +8,7 @@ from typing import Protocol
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
+from arctic_runtime.service.project_source import ProjectSource
 from arctic_runtime.service.refreshing.refresh_task import Done, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
@@ -69,5 +70,5 @@ class Project(Protocol):
     def list_maintained(self) -> Sequence[Maintained]:
         """Returns the tables whose files the service maintains (compaction, expiry and so on)."""
 
-    def list_expected_tables(self) -> Collection[TableName]:
-        """Returns the tables that ingestion creates when their first rows arrive."""
+    def list_sources(self) -> Sequence[ProjectSource]:
+        """Returns the ingested sources; ingestion creates their tables when the first rows arrive."""

@@ -178,7 +178,7 @@ class Service:
         follower = Follower(
             self._shared,
             RefreshWorkers(self._refresh_model, project.threads, project.prepare_thread),
-            replace(self._listeners, report=self._report_refresh),
+            replace(self._listeners, report=self._report_refresh, end=self.activity.end_refresh),
         )
         parts = {"upkeep": partial(self._upkeep.run_until, leadership.ended)} if self._work.upkeep else {}
         parts |= {
@@ -236,7 +236,7 @@ class Service:
         """
         maintained = self._project.list_maintained()
         own = [table.model for table in maintained]
-        self._shared.set_tables(models, own, self._project.list_expected_tables(), self._project.list_scheduled())
+        self._shared.set_tables(models, own, self._project.list_sources(), self._project.list_scheduled())
         self._upkeep.set_tables(maintained)
 
     # Parts of the service

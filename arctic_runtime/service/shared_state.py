@@ -16,6 +16,7 @@ from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
+from arctic_runtime.service.project_source import ProjectSource
 from arctic_runtime.service.refreshing.source_relations import FollowedModel, Readings
 from arctic_runtime.service.schedules.cron_schedules import Scheduled
 from arctic_runtime.service.view.event_log import EventLog
@@ -46,6 +47,7 @@ class SharedState:
         self.scheduled: tuple[Scheduled, ...] = ()
         self.paused = Paused()
         self.readable: Collection[TableName] = ()
+        self.sources: tuple[ProjectSource, ...] = ()
         self._expected: frozenset[TableName] = frozenset()
         self._read: tuple[tuple[FollowedModel, ...], Readings] | None = None
 
@@ -96,17 +98,18 @@ class SharedState:
         self,
         followed: Sequence[FollowedModel],
         others: Sequence[Model],
-        expected: Collection[TableName] = (),
+        sources: Sequence[ProjectSource] = (),
         scheduled: Sequence[Scheduled] = (),
     ) -> None:
         """Replaces the tables of the service: those of refreshed models, and `others` that are only maintained.
 
-        `expected` are tables that ingestion creates with their first rows, and `scheduled` the models that dbt runs.
+        `sources` are those that are ingested, and `scheduled` the models that dbt runs.
         """
         self.models = {model.table: model for model in others} | {model.table: model.model for model in followed}
         self.followed = tuple(followed)
         self.scheduled = tuple(scheduled)
-        self._expected = frozenset(expected)
+        self.sources = tuple(sources)
+        self._expected = frozenset(table for source in sources for table in source.tables)
 
     def has_new_tables(self) -> bool:
         """Whether ingestion has created expected tables that are not among `models` yet."""

@@ -174,6 +174,9 @@ class HttpThresholds:
     head_seconds: float = 5.0
     """Time in which a client must send the head of a request; otherwise its connection is dropped."""
 
+    body_levels: int = 32
+    """Maximum number of levels of arrays and objects in the body of a request; no route needs more than a few."""
+
     exports: int = 4
     """Maximum number of parallel exports of change rows; `ExportThresholds` limits the memory of each."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,16 +27,22 @@ class Served:
         profiles: Path,
         log: Path | None = None,
         program: Sequence[str] = ("-m", "dbt.adapters.arctic.command_line"),
+        log_format: str = "text",
         **environment: str,
     ) -> None:
         self.where = ["--project-dir", str(project), "--profiles-dir", str(profiles)]
         command = [sys.executable, *program, "serve", "--port", "0", *self.where]
+        command += ["--log-format", log_format]
         self._log = (log or project / "serve.log").open("w+")
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-        self._process = subprocess.Popen(command, stderr=self._log, stdout=subprocess.DEVNULL, env=self.environment)
+        self._process = subprocess.Popen(command, stderr=self._log, stdout=self._log, env=self.environment)
 
     def said(self) -> str:
         return Path(self._log.name).read_text()
+
+    def read_lines(self) -> list[dict[str, Any]]:
+        """Everything that it has written, as lines of JSON."""
+        return [json.loads(line) for line in self.said().splitlines()]
 
     def kill_java(self) -> None:
         """Kills the Java that Spark runs in, as a machine without memory does."""
@@ -62,8 +69,8 @@ class Served:
 
     def _url(self) -> str:
         """Where HTTP is served; empty before it is."""
-        marker = "shows the warehouse at "
-        return self.said().split(marker)[1].split()[0] if marker in self.said() else ""
+        shown = re.search(r"shows the warehouse at ([^\s\"]+)", self.said())
+        return shown[1] if shown is not None else ""
 
     def states(self) -> dict[str, str]:
         """The state of each table, by its name without schema."""

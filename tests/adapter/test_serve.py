@@ -84,11 +84,11 @@ class Serving:
         }
 
     @pytest.fixture
-    def serve(self, project: Any) -> Iterator[Callable[[], Served]]:
+    def serve(self, project: Any) -> Iterator[Callable[..., Served]]:
         begun: list[Served] = []
 
-        def start() -> Served:
-            begun.append(Served(Path(project.project_root), Path(project.profiles_dir)))
+        def start(log_format: str = "text") -> Served:
+            begun.append(Served(Path(project.project_root), Path(project.profiles_dir), log_format=log_format))
             return begun[-1]
 
         yield start
@@ -132,6 +132,27 @@ class TestSparkKilled(Serving):
         second = serve()
         second.until(lambda: second.rows("cities") == 3)
         second.stop()
+
+
+@pytest.mark.slow
+class TestJsonLogs(Serving):
+    def test_every_line_is_json_while_models_fail_java_is_killed_and_the_service_ends(
+        self, project: Any, landing: Path, serve: Callable[..., Served]
+    ) -> None:
+        feed(landing, 1, {1: "a", 2: "b"})
+        service = serve("json")
+        service.until(lambda: service.states() == dict.fromkeys(("orders", "clean", "cities"), "fresh"))
+        write_file(CLEAN.replace("upper(city)", "raise_error('no')"), project.project_root, "models", "clean.sql")
+        service.until(lambda: service.states()["clean"] == "failed")
+        service.stop()
+        assert "SIGTERM: ends after the work under way" in [line["message"] for line in service.read_lines()]
+        write_file(CLEAN, project.project_root, "models", "clean.sql")
+        feed(landing, 2, {3: "c"})
+        service = serve("json")
+        service.until(lambda: service.rows("cities") == 3)
+        service.kill_java()
+        assert service.code() == 1
+        assert [line for line in service.read_lines() if "Spark is gone." in line["message"]]
 
 
 @pytest.mark.slow

@@ -25,7 +25,15 @@ from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.table_docs import LastDataTest
 from arctic_runtime.service.view.event_log import EventLog
-from arctic_runtime.service.view.live_data import IngestionState, Job, Lag, ServiceState, TableOverview, Upkeep
+from arctic_runtime.service.view.live_data import (
+    IngestionState,
+    Job,
+    Lag,
+    ServiceState,
+    SourceOverview,
+    TableOverview,
+    Upkeep,
+)
 from arctic_runtime.service.view.table_details import ColumnDetails, ColumnOrigin, TableDetails
 from arctic_runtime.service.view.table_rows import TableRows, build_table_rows
 from arctic_runtime.service.view.table_trend import TableTrend, build_table_trend
@@ -42,6 +50,16 @@ HOSTILE = (
 SUBJECTS = ("flights", "airports", "carriers", "planes", "weather", "bookings", "seats", "crews", "delays", "routes")
 GRAINS = ("day", "hour", "carrier", "airport", "route")
 SECONDS = timedelta(seconds=1)
+SHOP = SourceOverview(
+    "shop",
+    "postgresql db1:5432/shop",
+    True,
+    "process 7 on etl",
+    position="LSN 0/16B3748",
+    lag_seconds=1.2,
+    dead_letters=2,
+)
+"""The source of the ingested tables."""
 
 
 def now() -> datetime:
@@ -123,7 +141,7 @@ def _overview(chance: random.Random, layer: int, n: int, made: Sequence[Sequence
     )
     if kind == "ingested":
         source = IngestionState("shop", subject, f"0/{n:X}A4F2", now(), chance.uniform(0.2, 4.0), n % 3, True)
-        overview = replace(overview, ingestion=source)
+        overview = replace(overview, source="shop", ingestion=source)
     if state == "failed":
         text = f"{overview.table}: two rows have the key 4711.\n  what to do: see `arctic verify {table}`"
         overview = replace(overview, error=text, retry_at=now() + 40 * SECONDS)
@@ -154,6 +172,7 @@ class FakeService:
     changed: Mapping[str, Any] = field(default_factory=dict)
     delay_seconds: float = 0.0
     batches: Sequence[Any] = ()
+    more_sources: Sequence[SourceOverview] = ()
 
     def __post_init__(self) -> None:
         self.reset()
@@ -163,6 +182,7 @@ class FakeService:
         self.asked.clear()
         self.failure, self.errors, self.changed, self.delay_seconds = None, {}, {}, 0.0
         self.batches = ((1, 2), (3, 4))
+        self.more_sources = ()
         self._by_name = {str(table.table): table for table in self.made}
         self._numbers = itertools.count(1)
         self._state = ServiceState(now() - 7500 * SECONDS, "0.1.0", "shop", "leads", looked_at=now())
@@ -186,6 +206,10 @@ class FakeService:
 
     def list_tables(self) -> Sequence[TableOverview]:
         return tuple(self._by_name.values())
+
+    def list_sources(self) -> Sequence[SourceOverview]:
+        own = [table for table in self.list_tables() if table.ingestion is not None]
+        return [replace(SHOP, tables=len(own), loaded_tables=len(own), as_of=now()), *self.more_sources]
 
     def find_table(self, name: str) -> TableOverview | None:
         matches = [value for full, value in self._by_name.items() if full == name or full.endswith(f".{name}")]

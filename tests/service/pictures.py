@@ -50,7 +50,7 @@ def main() -> None:
             with HttpServer(fake, HttpSettings(port=0)) as server:
                 page = browser.new_page(color_scheme=scheme, reduced_motion="reduce", locale="en-GB", **size)
                 page.goto(f"{server.url}/#/{view}")
-                page.get_by_text("live", exact=True).wait_for()
+                page.get_by_text("connected", exact=True).wait_for()
                 _prepare(name, page, fake)
                 page.screenshot(path=FOLDER / f"{name}.png")
                 page.close()

@@ -28,9 +28,9 @@ class Shown:
         page.on("dialog", lambda dialog: self.errors.append(f"dialog {dialog.message}"))
 
     def open(self, view: str = "") -> Page:
-        """Goes to a view and waits until it is live."""
+        """Goes to a view and waits until it is connected."""
         self.page.goto(f"{self.url}/#/{view}")
-        self.page.get_by_text("live", exact=True).wait_for()
+        self.page.get_by_text("connected", exact=True).wait_for()
         return self.page
 
     def card(self, name: str) -> Locator:

@@ -20,7 +20,7 @@ from arctic_runtime.operations.registry import OPERATIONS
 from arctic_runtime.service.http.encoding import encode_json
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http_settings import HttpSettings
-from arctic_runtime.service.view.live_data import Job
+from arctic_runtime.service.view.live_data import Job, SourceOverview
 from tests.service.fake import HOSTILE, FakeService, overviews
 from tests.service.shown import Shown
 from tests.unit.service.late_sources import NOW as LATE
@@ -58,10 +58,85 @@ def test_each_layer_says_as_of_when_it_shows_the_source_and_what_it_is_late_for(
                 why = shown.locator(".why").last
                 is_known = table.freshness.as_of is not None
                 expect(why).to_contain_text("It shows the source as of" if is_known else "The time as of which")
-                expect(why).to_contain_text(f"{table.freshness.reason}.")
-                expect(why).to_contain_text(table.freshness.action)
+                if not table.error:
+                    expect(why).to_contain_text(f"{table.freshness.reason}.")
+                    expect(why).to_contain_text(table.freshness.action)
             page.open()
             expect(page.card("orders").last).to_contain_text(seen[-1].state)
+
+
+def test_the_header_tells_the_connection_of_the_page_apart_from_the_worst_state_of_the_tables(
+    page: Shown, fake: FakeService
+) -> None:
+    for table in fake.list_tables():
+        fake.show(replace(table, state="fresh"))
+    shown, tables = page.open(), fake.list_tables()
+    pills = shown.locator("header .pill")
+    expect(pills).to_have_text(["connected", "up to date"])
+    for number, state in enumerate(("loading", "behind", "held", "missing", "failed")):
+        fake.show(replace(tables[-1 - number], state=state))
+        expect(pills).to_have_text(["connected", f"1 of {len(tables)} {state}"])
+    source = next(table for table in tables if table.ingestion)
+    assert source.ingestion is not None
+    fake.show(replace(source, ingestion=replace(source.ingestion, is_running=False)))
+    expect(pills).to_have_text(["connected", "shop not ingested"])
+    fake.fail("catalog", "no answer")
+    expect(pills).to_have_text(["connected", "1 part not working", "shop not ingested"])
+
+
+def test_each_source_is_shown_with_its_process_its_position_its_lag_and_its_error_once(
+    page: Shown, fake: FakeService
+) -> None:
+    error = "no such host db2.\n  what to do: correct `host`"
+    loading = SourceOverview("clicks", "kafka broker:9092", True, "this service", tables=3, loaded_tables=1)
+    bank = SourceOverview("bank", "mysql db2:3306/bank", False, "process 9 on old", error=error)
+    fake.more_sources = [bank, loading, replace(bank, source="till", error="")]
+    fake.fail("ingest bank", error)
+    shown = page.open("service")
+    rows = shown.get_by_role("region", name="Sources").locator("tbody tr")
+    expect(rows).to_have_count(4)
+    for row, texts in zip(
+        rows.all(),
+        (
+            ("shop", "postgresql db1:5432/shop", "running", "process 7 on etl", "LSN 0/16B3748", "1 s behind"),
+            ("bank", "mysql db2:3306/bank", "failing"),
+            ("clicks", "kafka broker:9092", "loading", "this service", "1 of 3"),
+            ("till", "not running", "process 9 on old"),
+        ),
+        strict=True,
+    ):
+        for text in texts:
+            expect(row).to_contain_text(text)
+    expect(shown.get_by_text("no such host db2")).to_have_count(1)
+    assert page.broken_rules() == []
+
+
+def test_the_error_of_an_ingested_table_is_shown_once_and_its_source_is_named(page: Shown, fake: FakeService) -> None:
+    table = next(table for table in fake.list_tables() if table.ingestion)
+    assert table.ingestion is not None
+    error = "no such host db1.\n  what to do: correct `host`"
+    late = Freshness("behind", LATE, "shop", LATE, "ingestion of source shop fails: no such host db1", "correct `host`")
+    ingestion = replace(table.ingestion, error=error)
+    fake.show(replace(table, state="failed", error=error, freshness=late, ingestion=ingestion))
+    shown = page.open(view_of(str(table.table)))
+    expect(shown.get_by_text("no such host db1")).to_have_count(1)
+    expect(shown.locator(".path")).to_contain_text(
+        f"ingested from {table.ingestion.table} of shop (postgresql db1:5432/shop)"
+    )
+
+
+def test_a_quarantine_has_an_edge_from_its_table_and_names_it(show: Show) -> None:
+    made = overviews(20)
+    tested = made[-1]
+    quarantine = tested.table.quarantine
+    made.append(replace(tested, table=quarantine, tested_table=tested.table, layer=tested.layer + 1, readers=()))
+    with HttpServer(FakeService(made), HttpSettings(port=0)) as server:
+        page = show(server.url)
+        shown = page.open()
+        expect(page.card(quarantine.name)).to_be_attached()
+        expect(shown.locator(".edge.quarantine")).to_have_count(1)
+        page.open(view_of(str(quarantine)))
+        expect(shown.locator(".path a")).to_contain_text(tested.table.name)
 
 
 @pytest.mark.slow
@@ -497,7 +572,7 @@ def test_a_token_is_asked_for_and_kept_in_the_tab_alone(show: Show) -> None:
         assert page.broken_rules() == []
         field.fill(token)
         shown.keyboard.press("Enter")
-        expect(shown.get_by_text("live", exact=True)).to_be_visible()
+        expect(shown.get_by_text("connected", exact=True)).to_be_visible()
         page.open(view_of(FLIGHTS))
         shown.get_by_role("button", name="Show 20 rows").click()
         rows = shown.get_by_role("region", name="Sample rows of the table")
@@ -529,6 +604,6 @@ def test_a_service_that_comes_back_is_shown_again(show: Show) -> None:
     expect(shown.get_by_text("not connected")).to_be_visible()
     moved = replace(fake.list_tables()[0], recent_rows=777)
     with HttpServer(FakeService([moved, *fake.list_tables()[1:]]), HttpSettings(port=port)):
-        expect(shown.get_by_text("live", exact=True)).to_be_visible()
+        expect(shown.get_by_text("connected", exact=True)).to_be_visible()
         expect(page.card(moved.table.name)).to_contain_text("+777/min")
     page.errors.clear()

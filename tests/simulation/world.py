@@ -9,7 +9,7 @@ applied at first and dead letters are applied again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -33,6 +33,7 @@ from arctic_runtime.model.table import Compaction, Model, ModelConfig, Retention
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.profile import Profile
 from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.project_source import ProjectSource
 from arctic_runtime.service.refreshing.refresh_task import Done, Task
 from arctic_runtime.service.refreshing.refresher import Refresher
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
@@ -184,8 +185,8 @@ class Project:
     def list_maintained(self) -> Sequence[Maintained]:
         return [Maintained(model, self._world.readers.get(model.table, ())) for model in self._world.models]
 
-    def list_expected_tables(self) -> Collection[TableName]:
-        return tuple(INGESTED.values())
+    def list_sources(self) -> Sequence[ProjectSource]:
+        return [ProjectSource("shop", tables=tuple(INGESTED.values()))]
 
     def list_scheduled(self) -> tuple[()]:
         return ()

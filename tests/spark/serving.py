@@ -13,6 +13,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.project_source import ProjectSource
 from arctic_runtime.service.refreshing.refresh_task import Done, Task
 from arctic_runtime.service.refreshing.refresher import Refresher
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
@@ -96,7 +97,7 @@ class Project:
     def list_descendants(self, tables: Collection[TableName]) -> Collection[TableName]:
         return ()
 
-    def list_expected_tables(self) -> Collection[TableName]:
+    def list_sources(self) -> Sequence[ProjectSource]:
         return ()
 
     def _readers(self, table: TableName) -> tuple[TableName, ...]:

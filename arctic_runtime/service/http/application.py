@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Query, Request
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -22,13 +22,14 @@ from arctic_runtime.service.http.routes import build_service_routes
 from arctic_runtime.service.http.schema import build_reference, build_schemas
 from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.http_settings import HttpSettings
-from arctic_runtime.service.view.live_data import Job, LiveService, ServiceState, TableOverview, Upkeep
+from arctic_runtime.service.view.live_data import Job, LiveService, ServiceState, SourceOverview, TableOverview, Upkeep
+from arctic_runtime.service.view.readiness import list_unready_tables
 from arctic_runtime.service.view.table_details import TableDetails
 from arctic_runtime.service.view.table_rows import TableRows
 from arctic_runtime.service.view.table_trend import TableTrend
 from arctic_runtime.thresholds import SHIPPED, HttpThresholds
 
-SCHEMA_CLASSES = (Answer, Job, ServiceState, TableDetails, TableOverview, TableRows, TableTrend, Upkeep)
+SCHEMA_CLASSES = (Answer, Job, ServiceState, SourceOverview, TableDetails, TableOverview, TableRows, TableTrend, Upkeep)
 
 ReadMetrics = Callable[[str], tuple[bytes, str]]
 """Function that takes an Accept header, and returns the service's metrics in that format and their content type."""
@@ -70,18 +71,23 @@ def build_application(
     app.openapi = lambda: _describe_interface(app, settings.has_users)  # type: ignore[method-assign]
     add_problems(app)
     public = {*OPEN_PATHS, *files}
-    app.add_middleware(Guard, settings=settings, is_public=public.__contains__)
+    app.add_middleware(Guard, settings=settings, thresholds=thresholds, is_public=public.__contains__)
     return app
+
+
+_ALL_TABLES = "with `all`, it is ready if all tables are loaded, and none is behind because of an error"
 
 
 def _add_health(app: FastAPI, service: LiveService) -> None:
     async def health() -> Response:
         return PlainTextResponse("alive")
 
-    async def ready() -> Response:
+    async def ready(tables: Annotated[Literal["all"] | None, Query(description=_ALL_TABLES)] = None) -> Response:
         # Failing parts do not make the service unready: the page has to stay reachable to show them.
         state = service.get_state()
         is_ready = state.role != "ending" and state.looked_at is not None
+        if is_ready and tables == "all":
+            is_ready = not list_unready_tables(service.list_tables())
         return PlainTextResponse("ready" if is_ready else "not ready", 200 if is_ready else 503)
 
     text = {"content": {"text/plain": {"schema": {"type": "string"}}}}
@@ -91,7 +97,10 @@ def _add_health(app: FastAPI, service: LiveService) -> None:
     ):
         responses: dict[int | str, dict[str, Any]] = {200: {"description": summary, **text}}
         if path == "/ready":
-            responses[503] = {"description": "It has not looked at its tables yet, or it ends", **text}
+            responses[503] = {
+                "description": "It has not looked at its tables yet, it ends, or tables are not ready",
+                **text,
+            }
         app.add_api_route(path, endpoint, summary=summary, response_class=Response, responses=responses)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
@@ -15,8 +16,10 @@ from arctic_runtime.errors import ArcticError
 from arctic_runtime.service.http.access import SAFE_METHODS, Access, User, get_needed_role
 from arctic_runtime.service.http.audit_log import AuditLog
 from arctic_runtime.service.http.problems import build_problem, to_unexpected_problem
+from arctic_runtime.service.http.request_body import check_body
 from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.http_settings import HttpSettings
+from arctic_runtime.thresholds import HttpThresholds
 
 EVENTS_PATH = "/api/events"
 OPEN_PATHS = ("/health", "/ready")
@@ -55,9 +58,12 @@ class Guard:
     `is_public` returns whether a path can be read without a token: the page's files, which are the same for everybody.
     """
 
-    def __init__(self, app: ASGIApp, settings: HttpSettings, is_public: Callable[[str], bool]) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: HttpSettings, thresholds: HttpThresholds, is_public: Callable[[str], bool]
+    ) -> None:
         self._app = app
         self._settings = settings
+        self._thresholds = thresholds
         self._is_public = is_public
         self._access = Access(settings)
         self._audit_log = AuditLog(settings.audit_file)
@@ -66,9 +72,18 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await self._guard_request(scope, receive, _Sender(send))
+            await self._answer_or_fail(scope, receive, _Sender(send))
         else:
             await send({"type": "websocket.close", "code": 1000})
+
+    async def _answer_or_fail(self, scope: Scope, receive: Receive, send: _Sender) -> None:
+        """Answers a request; an unexpected error becomes a problem too, if the response has not begun."""
+        try:
+            await self._guard_request(scope, receive, send)
+        except Exception as error:
+            answer = to_unexpected_problem(error)
+            if not send.has_started:
+                await answer(scope, receive, send)
 
     async def _guard_request(self, scope: Scope, receive: Receive, send: _Sender) -> None:
         headers = Headers(scope=scope)
@@ -116,14 +131,15 @@ class Guard:
         send.note_start = lambda status: self._note_change(scope, user, body, status)
         try:
             if scope["method"] not in SAFE_METHODS:
-                body, receive = await _read_whole_body(receive, self._settings.body_bytes)
-            await self._app(scope, receive, send)
+                read, receive = await _read_whole_body(receive, self._settings.body_bytes)
+                check_body(read, self._thresholds.body_levels)
+                body = read
         except _TooLarge:
             await _build_too_large_response(self._settings)(scope, receive, send)
-        except Exception as error:
-            answer = to_unexpected_problem(error)
-            if not send.has_started:
-                await answer(scope, receive, send)
+        except ArcticError as error:
+            await build_problem(400, error)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
 
 def _is_export(path: str) -> bool:
@@ -149,8 +165,9 @@ class _Sender:
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            note, self.note_start = self.note_start, lambda _: None
+            note(message["status"])
             self.has_started = True
-            self.note_start(message["status"])
             message = {**message, "headers": [*message["headers"], *_HEADERS]}
         await self._send(message)
         self.renew_limit()
@@ -184,13 +201,14 @@ async def _read_whole_body(receive: Receive, most_bytes: int) -> tuple[bytes, Re
 
 def _check_host(settings: HttpSettings, headers: Headers) -> Response | None:
     """Returns the refusal of a request with an unknown host name, as in DNS rebinding attacks; else None."""
-    host = _strip_port(headers.get("host", ""))
+    written = headers.getlist("host")
+    host = _parse_host(written[0]) if len(written) == 1 else ""
     if host and settings.allows_host(host):
         return None
     return build_problem(
         421,
         ArcticError(
-            f"This service is not known as {host!r}.",
+            f"This service is not known as {', '.join(written)!r}.",
             expected="localhost, the address it is served on, or a name in its `allowed_hosts`",
             fix="call it by such a name, or allow this one",
         ),
@@ -259,9 +277,13 @@ def _get_netloc(origin: str) -> str:
         return ""
 
 
-def _strip_port(host: str) -> str:
-    """Returns the host name or address in a Host header, without the port; "" if the header is malformed."""
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
+_HOST = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
+"""Name or address and port of a Host header, as RFC 9112 has them: no user, path, query or fragment."""
+
+
+def _parse_host(text: str) -> str:
+    """Returns the host name or address in a Host header, without the port; "" if the header is anything else."""
+    parts = _HOST.fullmatch(text)
+    if parts is None or int(parts["port"] or 0) > 65_535:
         return ""
+    return parts["host"].lower()

@@ -57,6 +57,9 @@ def build_service_routes(
     async def state() -> Response:
         return as_json({"event": service.events.last, "service": service.get_state()})
 
+    async def sources() -> Response:
+        return as_json(service.list_sources())
+
     async def upkeep() -> Response:
         return as_json(service.list_upkeep())
 
@@ -66,6 +69,13 @@ def build_service_routes(
         state,
         "The service itself",
         build_record_schema(event=_NUMBER, service=build_reference("ServiceState")),
+    )
+    _add_get_route(
+        router,
+        "/sources",
+        sources,
+        "The ingested sources: whether, by which process and how far",
+        build_list_schema(build_reference("SourceOverview")),
     )
     _add_get_route(
         router,

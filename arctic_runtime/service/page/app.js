@@ -100,20 +100,41 @@ function Login({ onDone }) {
   </main>`;
 }
 
-function Status({ service, link }) {
-  const { kind, text, hasMore } = describeStatus(service, link);
-  const pill = hasMore ? html`<a class=${`pill ${kind}`} href="#/service">${text}</a>` : html`<span class=${`pill ${kind}`}>${text}</span>`;
-  return html`<span class="status" role="status">${pill}</span>`;
+// The page's own connection, then what the service says of itself if that is out of the ordinary, then the worst state of its tables.
+function Status({ service, link, tables }) {
+  const isConnected = link !== "lost" && Boolean(service);
+  const pills = [describeLink(service, link), ...(isConnected ? [describeService(service), describeWarehouse(tables)] : [])];
+  return html`<span class="status" role="status">
+    ${pills.filter(Boolean).map(({ kind, text, href, title }) => (href ? html`<a class=${`pill ${kind}`} href=${href} title=${title}>${text}</a>` : html`<span class=${`pill ${kind}`} title=${title}>${text}</span>`))}
+  </span>`;
 }
 
-function describeStatus(service, link) {
-  if (link === "lost") return { kind: "bad", text: "not connected" };
-  if (!service) return { kind: "", text: "opening" };
+function describeLink(service, link) {
+  const title = "The connection of this page to the service";
+  if (link === "lost") return { kind: "bad", text: "not connected", title };
+  return { kind: "", text: service ? "connected" : "opening", title };
+}
+
+function describeService(service) {
+  const more = { href: "#/service", title: "The service" };
   const errors = Object.keys(service.errors).length;
-  if (errors) return { kind: "bad", text: `${errors} ${errors === 1 ? "part" : "parts"} not working`, hasMore: true };
-  if (service.is_paused) return { kind: "warn", text: "paused", hasMore: true };
-  if (service.role !== "leads") return { kind: "warn", text: service.role === "stands_by" ? "standby" : service.role, hasMore: true };
-  return { kind: "good", text: "live" };
+  if (errors) return { kind: "bad", text: `${errors} ${errors === 1 ? "part" : "parts"} not working`, ...more };
+  if (service.is_paused) return { kind: "warn", text: "paused", ...more };
+  if (service.role !== "leads") return { kind: "warn", text: service.role === "stands_by" ? "standby" : service.role, ...more };
+  return null;
+}
+
+const WORST = { failed: "bad", missing: "bad", held: "bad", behind: "warn", loading: "info" };
+
+function describeWarehouse(tables) {
+  if (!tables.length) return null;
+  const stopped = [...new Set(tables.filter(({ ingestion }) => ingestion && !ingestion.is_running).map(({ ingestion }) => ingestion.source))];
+  if (stopped.length) return { kind: "bad", text: stopped.length === 1 ? `${stopped[0]} not ingested` : `${stopped.length} sources not ingested`, href: "#/service", title: "No process ingests this source" };
+  const count = (state) => tables.filter((table) => table.state === state).length;
+  const state = Object.keys(WORST).find(count);
+  const more = { href: "#/tables", title: "The worst state of the tables" };
+  if (!state) return { kind: "good", text: "up to date", ...more };
+  return { kind: WORST[state], text: `${formatCount(count(state))} of ${formatCount(tables.length)} ${state}`, ...more };
 }
 
 function Filter({ search, onSearch, state, onState, tables, field }) {
@@ -209,7 +230,7 @@ function App() {
       <nav aria-label="Views">
         ${VIEWS.map((entry) => html`<a key=${entry.path} href=${`#/${entry.path}`} aria-current=${view === entry.path ? "page" : undefined}>${entry.title}</a>`)}
       </nav>
-      <${Status} service=${store.service} link=${store.link} />
+      <${Status} service=${store.service} link=${store.link} tables=${all} />
     </header>
     <main id="main" tabindex="-1">
       ${isList ? html`<h1 class="hidden">${view === "" ? "Graph of tables" : "All tables"}</h1>` : null}

@@ -100,6 +100,7 @@ export const STATES = {
   missing: { sign: "∅", text: "It does not exist." },
   held: { sign: "⊘", text: "It waits: an upstream table failed, or its ingestion can't follow a change of its source." },
   behind: { sign: "◔", text: "It shows its sources later than it should." },
+  loading: { sign: "⇣", text: "It is loaded for the first time, or waits for a table above it that is." },
   refreshing: { sign: "↻", text: "It is being refreshed." },
   delayed: { sign: "◷", text: "Its rows may be older: its target_lag allows it." },
   paused: { sign: "‖", text: "It is not refreshed until somebody resumes it." },
@@ -114,13 +115,18 @@ export function describeState(table) {
 
 // The time as of which a table shows its sources, through all layers; for a source table, the time of its last change.
 export function describeFreshness(table, now) {
-  if (!table.freshness) return formatAge(table.changed_at, now);
-  return table.freshness.as_of ? `as of ${formatAge(table.freshness.as_of, now)}` : "not known";
+  if (!table.freshness) return table.state === "loading" ? "loading" : formatAge(table.changed_at, now);
+  return table.freshness.as_of ? `as of ${formatAge(table.freshness.as_of, now)}` : table.state === "loading" ? "loading" : "not known";
 }
 
-// Whether the table is later than its target_lag allows.
+// Whether the table is later than its target_lag allows; one that is loaded for the first time is not.
 export function isLate(table) {
-  return Boolean(table.freshness) && table.freshness.state !== "fresh" && table.freshness.state !== "delayed";
+  return Boolean(table.freshness) && table.state !== "loading" && table.freshness.state !== "fresh" && table.freshness.state !== "delayed";
+}
+
+// The tables to which a table has edges in the graph: those that it reads, or for a quarantine the table that it belongs to.
+export function listUpstreams(table) {
+  return table.tested_table ? [table.tested_table] : table.reads;
 }
 
 export function linkTo(table) {

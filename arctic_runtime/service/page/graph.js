@@ -1,7 +1,7 @@
 // The warehouse as a graph: a column for each layer, and edges that show rows that flow and rows that wait.
 
 import { Component, html, useEffect, useMemo, useRef, useState } from "./vendor/htm/preact.js";
-import { describeFreshness, describeState, formatCount, getLeafName, isLate, linkTo, nameLayer, shortenCount } from "./format.js";
+import { describeFreshness, describeState, formatCount, getLeafName, isLate, linkTo, listUpstreams, nameLayer, shortenCount } from "./format.js";
 import { CARD, GAP, layOutQuickly, layOutWithElk } from "./layout.js";
 import { State, useViewport } from "./parts.js";
 import { store } from "./store.js";
@@ -16,9 +16,10 @@ const layouts = new Map(); // Layouts of ELK by the key of their tables.
 export function findLineage(tables, names) {
   const byName = new Map(tables.map((table) => [table.table, table]));
   const below = new Map();
-  for (const table of tables) for (const read of table.reads) below.set(read, [...(below.get(read) ?? []), table.table]);
+  for (const table of tables) for (const read of listUpstreams(table)) below.set(read, [...(below.get(read) ?? []), table.table]);
   const lineageNames = new Set(names);
-  for (const next of [(name) => byName.get(name)?.reads ?? [], (name) => below.get(name) ?? []]) {
+  const listAbove = (name) => (byName.has(name) ? listUpstreams(byName.get(name)) : []);
+  for (const next of [listAbove, (name) => below.get(name) ?? []]) {
     const waiting = [...names];
     const seen = new Set(names);
     while (waiting.length) {
@@ -83,7 +84,7 @@ function listEdges(tables, places) {
   const byName = new Map(tables.map((table) => [table.table, table]));
   const edges = [];
   for (const table of tables) {
-    for (const read of table.reads) {
+    for (const read of listUpstreams(table)) {
       const from = places.get(read);
       const to = places.get(table.table);
       if (from && to) edges.push({ source: byName.get(read), target: table, from, to });
@@ -108,12 +109,12 @@ function Edge({ edge, isDim, withLabel }) {
   const bend = Math.max(40, (x2 - x1) / 2);
   const isBroken = target.state === "failed" || target.state === "held";
   const flows = source.recent_rows > 0;
-  const kind = isBroken ? "broken" : flows ? "flows" : "idle";
+  const kind = isBroken ? "broken" : target.tested_table ? "quarantine" : flows ? "flows" : "idle";
   const width = 1.2 + (flows ? Math.log10(1 + source.recent_rows) / 2.2 : 0);
   const path = `M${x1},${y1}C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}`;
   return html`<g class=${isDim ? "dim" : ""}>
     <path class=${`edge ${kind}`} d=${path} stroke-width=${width.toFixed(1)} />
-    ${flows && !isBroken ? html`<path class="pulse" d=${path} stroke-width=${width.toFixed(1)} />` : null}
+    ${kind === "flows" ? html`<path class="pulse" d=${path} stroke-width=${width.toFixed(1)} />` : null}
     ${edge.behind && withLabel
       ? html`<text class="lag" x=${x2 - 10} y=${y2 - 7} text-anchor="end">${shortenCount(edge.behind)} behind</text>`
       : null}

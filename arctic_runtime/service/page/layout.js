@@ -1,5 +1,7 @@
 // Positions of tables in the graph, a column for each layer: a quick layout first, then a better one from ELK.
 
+import { listUpstreams } from "./format.js";
+
 export const CARD = { width: 216, height: 50 };
 export const GAP = { x: 104, y: 12 };
 const SWEEPS = 6;
@@ -15,7 +17,7 @@ function findNeighbours(tables) {
   const above = new Map();
   const below = new Map(tables.map((table) => [table.table, []]));
   for (const table of tables) {
-    above.set(table.table, table.reads.filter((read) => below.has(read)));
+    above.set(table.table, listUpstreams(table).filter((read) => below.has(read)));
     for (const read of above.get(table.table)) below.get(read).push(table.table);
   }
   return { above, below };

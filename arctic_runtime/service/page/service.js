@@ -4,6 +4,7 @@ import { html } from "./vendor/htm/preact.js";
 import { get, post } from "./api.js";
 import { formatAge, formatBytes, formatCount, formatDuration, formatTime, isLate, nameLayer, shortenCount } from "./format.js";
 import { Failure, Figure, TableLink, useAction, useAnswer } from "./parts.js";
+import { Sources, nameIngestPart } from "./sources.js";
 import { store } from "./store.js";
 import { findWorstLag } from "./tables.js";
 import { UpkeepTable } from "./upkeep.js";
@@ -43,9 +44,12 @@ export function Service({ service, tables, now }) {
     store.service = state.service;
     return plans;
   });
+  const sources = useAnswer(`${Math.floor(now / 5000)}`, () => get("/api/sources"));
   if (!service) return html`<div class="page"><p class="empty">Reading…</p></div>`;
   const ask = (path, body = {}) => run(path, () => post(`/api/${path}`, { tables: [], ...body }));
-  const errors = Object.entries(service.errors);
+  // The error of a source stands in the panel of sources.
+  const shown = new Set((sources.answer ?? []).filter((source) => source.error).map(nameIngestPart));
+  const errors = Object.entries(service.errors).filter(([part]) => !shown.has(part));
   return html`<section class="page" aria-labelledby="service-title">
     <div class="page-head">
       <h1 id="service-title">${service.project || "Service"}</h1>
@@ -67,6 +71,7 @@ export function Service({ service, tables, now }) {
       <${Figure} label="Paused" value=${formatCount(service.paused_tables.length)} note=${service.paused_upkeep.length ? `upkeep of ${service.paused_upkeep.length} more` : ""} />
     </dl>
     <div class="panels">
+      ${sources.answer ? html`<${Sources} sources=${sources.answer} now=${now} />` : html`<${Failure} error=${sources.error} />`}
       <section class="panel full" aria-labelledby="layers-title"><h2 id="layers-title">Layers</h2><div class="scroll" tabindex="0" role="group" aria-label="All layers"><${Layers} tables=${tables} /></div></section>
       <section class="panel full" aria-labelledby="planned-title">
         <h2 id="planned-title">Planned upkeep</h2>

@@ -50,7 +50,7 @@ function addPoint(table, at) {
 }
 
 function hasSameReads(one, other) {
-  return one.layer === other.layer && one.reads.length === other.reads.length && one.reads.every((read, n) => read === other.reads[n]);
+  return one.layer === other.layer && one.reads.length === other.reads.length && one.reads.every((read, n) => read === other.reads[n]) && one.tested_table === other.tested_table;
 }
 
 const onEvent = {

@@ -20,22 +20,35 @@ import { Why as WhyRow } from "./why.js";
 const KINDS = {
   model: "maintained by a model",
   scheduled: "maintained by a model that dbt runs on a schedule",
-  ingested: "ingested from a database or Kafka",
   landing: "a landing table, to which other programs append events",
   source: "written by other programs",
 };
 
+function Origin({ table }) {
+  const { ingestion, source, tested_table: tested, table: name } = table;
+  const isIngested = table.kind === "ingested";
+  const sources = useAnswer(isIngested ? source : "", () => (isIngested ? get("/api/sources") : Promise.resolve(null)));
+  if (tested) return html`${name}, the quarantine of <${TableLink} name=${tested} />: its rows that fail tests`;
+  if (!isIngested) return html`${name}, ${KINDS[table.kind] ?? table.kind}`;
+  const connection = sources.answer?.find((entry) => entry.source === source)?.connection;
+  return html`${name}, ingested from ${ingestion?.table ? `${ingestion.table} of ` : ""}${source || "a source"}${connection ? ` (${connection})` : ""}`;
+}
+
 // The sentence that is the same everywhere: as of when the table shows its source and, if it is late, since when and why.
-function Shows({ freshness, now }) {
+// A cause that stands below it as the error of the table is not repeated.
+function Shows({ freshness, error, now }) {
   const shown = freshness.as_of ? `It shows the source as of ${formatTime(freshness.as_of)} (${formatAge(freshness.as_of, now)}).` : "The time as of which it shows the source is not known.";
   if (freshness.state === "fresh") return html`<p class="why">${shown}</p>`;
   const since = freshness.since ? ` since ${formatTime(freshness.since)} (${formatAge(freshness.since, now)})` : "";
-  return html`<p class="why">${shown} ${freshness.state === "delayed" ? "A change may be waiting in" : "It is behind"} <b>${freshness.source}</b>${since}: ${freshness.reason}.${freshness.action ? ` What to do: ${freshness.action}.` : ""}</p>`;
+  const isRepeated = error !== "" && freshness.reason.includes(error.split("\n")[0].replace(/\.$/, ""));
+  const reason = isRepeated ? "" : `: ${freshness.reason}`;
+  const action = freshness.action && !isRepeated ? ` What to do: ${freshness.action}.` : "";
+  return html`<p class="why">${shown} ${freshness.state === "delayed" ? "A change may be waiting in" : "It is behind"} <b>${freshness.source}</b>${since}${reason}.${action}</p>`;
 }
 
 function Why({ table, now }) {
   const { state } = table;
-  const shows = table.freshness ? html`<${Shows} freshness=${table.freshness} now=${now} />` : null;
+  const shows = table.freshness ? html`<${Shows} freshness=${table.freshness} error=${table.error} now=${now} />` : null;
   return html`<${WhyState} table=${table} state=${state} now=${now} />${shows}`;
 }
 
@@ -109,13 +122,13 @@ function Ingestion({ ingestion, now }) {
   return html`<section class="panel" aria-labelledby="ingestion-title">
     <h2 id="ingestion-title">Ingestion</h2>
     <dl class="pairs">
-      <dt>Source</dt><dd>${ingestion.table} of ${ingestion.source}${ingestion.is_running ? "" : html` <b class="bad">not running</b>`}</dd>
+      <dt>Source</dt><dd>${ingestion.table} of ${ingestion.source}</dd>
+      <dt>Process</dt><dd>${ingestion.is_running ? ingestion.ingested_by || "–" : html`<b class="bad">not running</b>${ingestion.ingested_by ? `, last ${ingestion.ingested_by}` : ""}`}</dd>
       <dt>Shows it as of</dt><dd>${ingestion.as_of ? `${formatTime(ingestion.as_of)} (${formatAge(ingestion.as_of, now)})` : "not known"}</dd>
       <dt>Last batch</dt><dd>${batch ? `${formatCount(batch.events)} events in ${batch.seconds.toFixed(1)} s, ${formatAge(new Date(batch.at).toISOString(), now)}` : "none since this page was opened"}</dd>
       <dt>Position</dt><dd><code>${ingestion.position || "–"}</code></dd>
       <dt>Dead letters</dt><dd class=${ingestion.dead_letters ? "bad" : ""}>${formatCount(ingestion.dead_letters)}${ingestion.dead_letters ? " in the source: events that could not be applied" : ""}</dd>
     </dl>
-    <${Failure} error=${ingestion.error} />
   </section>`;
 }
 
@@ -154,7 +167,7 @@ export function TablePage({ name, table, now }) {
       <${State} table=${table} />
       <${Actions} table=${table} service=${store.service} />
     </div>
-    <p class="path">${name}, ${KINDS[table.kind] ?? table.kind}</p>
+    <p class="path"><${Origin} table=${table} /></p>
     <${Why} table=${table} now=${now} />
     <${Failure} error=${table.error} />
     <${Failure} error=${store.service?.errors[`tests of ${name}`]} />
@@ -183,7 +196,7 @@ export function TablePage({ name, table, now }) {
       </div>
       ${table.freshness ? html`<${Trend} key=${name} name=${name} table=${table} now=${now} />` : null}
       ${described.answer ? html`<${Columns} key=${name} details=${described.answer} />` : html`<${DetailsFailure} error=${described.error} />`}
-      ${table.state === "missing" ? null : html`<${SampleRows} key=${name} name=${name} />`}
+      ${table.state === "missing" || (table.state === "loading" && !table.version) ? null : html`<${SampleRows} key=${name} name=${name} />`}
       <section class="panel full" aria-labelledby="upkeep-title">
         <h2 id="upkeep-title">Upkeep</h2>
         ${upkeep.error ? html`<${Failure} error=${upkeep.error} />` : null}

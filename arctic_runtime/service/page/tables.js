@@ -11,7 +11,7 @@ export function findWorstLag(table) {
   return table.readers.reduce((most, reader) => (reader.rows > (most?.rows ?? 0) ? reader : most), null);
 }
 
-const ORDER = ["failed", "missing", "held", "behind", "refreshing", "delayed", "paused", "fresh", "unknown"];
+const ORDER = ["failed", "missing", "held", "behind", "loading", "refreshing", "delayed", "paused", "fresh", "unknown"];
 
 const COLUMNS = [
   { name: "state", title: "State", sortKey: (t) => ORDER.indexOf(t.state), show: (t) => html`<${State} table=${t} />` },

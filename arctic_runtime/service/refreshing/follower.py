@@ -65,7 +65,7 @@ class Follower:
     sources, so no table ever mixes two versions of a source. If a model fails, the models below it are not refreshed,
     and it is tried again after a pause. The follower's memory may be lost, since all lasting state is in the tables.
     Models for which `SharedState.is_waiting` is true are not refreshed. Listeners are called in the thread that runs
-    the follower.
+    the follower, but for `end`.
     """
 
     def __init__(
@@ -305,7 +305,10 @@ class Follower:
             thread=current_thread().name,
             error_details={} if failure is None else get_error_details(failure),
         )
-        self._events.put(_End(group, start, seen, began, report, failure))
+        try:
+            self._listeners.end(report)
+        finally:
+            self._events.put(_End(group, start, seen, began, report, failure))
 
     def _handle_ends(self, until: float) -> None:
         """Records finished refreshes until the time `until` of the clock, the end of a pass, or a call of `wake_up`."""

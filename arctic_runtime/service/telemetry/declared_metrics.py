@@ -173,6 +173,13 @@ def _read_from_ingested(
     return list_samples
 
 
+def _list_failing_ingestions(snapshot: Snapshot) -> Iterator[Sample]:
+    """Yields a sample for each ingested table, also for one that its source could not create yet."""
+    for overview in snapshot.tables:
+        if overview.source:
+            yield (*_get_label_names(overview), overview.source), float(bool(overview.error))
+
+
 def _read_from_sources(read: Callable[[IngestionState], float]) -> Callable[[Snapshot], Iterable[Sample]]:
     """Builds a gauge's `read` function that returns for each source the highest value of its tables."""
 
@@ -350,7 +357,7 @@ GAUGES = (
         "arctic_ingestion_failing",
         (*_TABLE, "source"),
         "1 for an ingested table whose ingestion fails, until a batch has succeeded.",
-        _read_from_ingested(lambda ingestion, _: float(bool(ingestion.error))),
+        _list_failing_ingestions,
     ),
     Gauge(
         "arctic_ingestion_running",

@@ -101,7 +101,7 @@ class EventLogger:
         self._events = events
         self._wait_seconds = thresholds.event_wait_seconds
         self._last = events.last
-        self._states: dict[str, str] = {}
+        self._running: dict[str, Job] = {}
         self._service: ServiceState | None = None
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._follow_events, name="logs", daemon=True)
@@ -132,6 +132,9 @@ class EventLogger:
         match event.kind:
             case "job":
                 self._log_job(event.data, event.at)
+            case "forgotten_job":
+                if (job := self._running.pop(event.data["number"], None)) is not None:
+                    log_job(job, event.at, "unchanged")
             case "batch":
                 log_batch(event.data, event.at)
             case "service":
@@ -144,12 +147,12 @@ class EventLogger:
         """
         if job.kind == "ingest" and job.state != "failed":
             return
-        if job.state not in _LOGGED_STATES or self._states.get(job.number) == job.state:
+        if job.state not in _LOGGED_STATES or (job.state == "running" and job.number in self._running):
             return
         if job.state == "running":
-            self._states[job.number] = job.state
+            self._running[job.number] = job
         else:
-            self._states.pop(job.number, None)
+            self._running.pop(job.number, None)
         log_job(job, at)
 
     def _log_service(self, state: ServiceState) -> None:
@@ -171,13 +174,15 @@ def _list_logged_state(state: ServiceState) -> tuple[object, ...]:
     return (state.role, state.leader, state.is_paused, dict(state.errors))
 
 
-def log_job(job: Job, at: datetime | None = None) -> None:
-    """Logs the current state of a job, which the job has had since `at`."""
+def log_job(job: Job, at: datetime | None = None, state: str = "") -> None:
+    """Logs the current state of a job, or `state` if it is given, which the job has had since `at`."""
+    state = state or job.state
     tables = [str(table) for table in job.tables]
+    name = ", ".join(table.name for table in job.tables) if job.kind == "refresh" else job.name
     log_event(
-        logging.ERROR if job.state == "failed" else logging.INFO,
-        f"{job.kind} {job.name} {job.state}",
-        event=f"{job.kind}.{job.state}",
+        logging.ERROR if state == "failed" else logging.INFO,
+        f"{job.kind} {name} {state}",
+        event=f"{job.kind}.{state}",
         job=job.number,
         table=tables[0] if len(tables) == 1 else None,
         tables=tables if len(tables) > 1 else None,

@@ -19,10 +19,13 @@ from arctic_runtime.service.view.table_trend import TableTrend
 TableKind = Literal["model", "scheduled", "ingested", "landing", "source"]
 """Writer of a table: an arctic model, a model that dbt runs, ingestion, programs that append events, or others."""
 
-TableState = Literal["fresh", "behind", "refreshing", "delayed", "failed", "held", "paused", "missing", "unknown"]
+TableState = Literal[
+    "fresh", "behind", "loading", "refreshing", "delayed", "failed", "held", "paused", "missing", "unknown"
+]
 """Whether a table shows the current state of its sources, through all layers.
 
-A table is `behind` if it shows a source later than allowed, or if ingestion of a source fails; `delayed` if its
+A table is `behind` if it shows a source later than allowed, or if ingestion of a source fails; `loading` until its
+first load or its first refresh is complete, as long as nothing fails; `delayed` if its
 `target_lag` lets a change wait; `failed` if its last refresh or its ingestion failed; `held` if a model above it
 failed, or if ingestion of this table alone waits; `paused` by a user; `missing` if it does not exist; and `unknown` if
 it is written by others.
@@ -66,6 +69,7 @@ class IngestionState:
     loaded_rows: int | None = None
     estimated_rows: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    ingested_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,12 @@ class TableOverview:
     state: TableState
     layer: int
     """0 for tables without upstreams, else one more than the highest layer of its upstreams."""
+
+    tested_table: TableName | None = None
+    """Table whose tests the rows of this table, its quarantine, fail; None for a table that is no quarantine."""
+
+    source: str = ""
+    """Source from which the table is ingested; empty for a table that is not ingested."""
 
     reads: tuple[TableName, ...] = ()
     """Tables that the model reads."""
@@ -134,6 +144,44 @@ class TableOverview:
 
     schedule: str = ""
     """Cron expression by which dbt runs the model; empty for other tables."""
+
+
+@dataclass(frozen=True)
+class SourceOverview:
+    """Summary of an ingested source: whether and by which process it is ingested, and how far its tables are."""
+
+    source: str
+    """Name of the source in the project."""
+
+    connection: str
+    """Connector and server, database or folder, without secrets."""
+
+    is_running: bool
+    """Whether a process ingests the source."""
+
+    ingested_by: str = ""
+    """The process that ingests the source, or that did so last; empty if it is not known."""
+
+    tables: int = 0
+    """Number of its tables."""
+
+    loaded_tables: int = 0
+    """Number of its tables whose first load is complete."""
+
+    position: str = ""
+    """Position up to which its tables have all events, in the terms of the source."""
+
+    as_of: datetime | None = None
+    """Time up to which all its loaded tables have all changes; None before the first is loaded."""
+
+    lag_seconds: float | None = field(default=None, compare=False)
+    """Seconds since `as_of`."""
+
+    dead_letters: int = 0
+    """Number of events that could not be applied."""
+
+    error: str = ""
+    """Reason for which ingestion fails; empty if it does not."""
 
 
 @dataclass(frozen=True)
@@ -297,6 +345,9 @@ class LiveService(Protocol):
 
     def list_tables(self) -> Sequence[TableOverview]:
         """Returns overviews of all tables, layer by layer."""
+
+    def list_sources(self) -> Sequence[SourceOverview]:
+        """Returns overviews of all ingested sources."""
 
     def find_table(self, name: str) -> TableOverview | None:
         """Returns the overview of the table `name`, with or without catalog and schema.

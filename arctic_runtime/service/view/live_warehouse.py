@@ -10,9 +10,10 @@ from arctic_runtime.service.activity import Activity
 from arctic_runtime.service.schedules.cron_schedules import Scheduled, name_schedule_part
 from arctic_runtime.service.shared_state import list_named_tables
 from arctic_runtime.service.upkeep import UpkeepRunner
-from arctic_runtime.service.view.live_data import Job, Requests, ServiceState, TableOverview, Upkeep
+from arctic_runtime.service.view.live_data import Job, Requests, ServiceState, SourceOverview, TableOverview, Upkeep
 from arctic_runtime.service.view.observed_tables import ObservedTables
 from arctic_runtime.service.view.overviews import Refreshing, Shown, build_overviews, is_news
+from arctic_runtime.service.view.sources import build_source_overviews
 
 
 class LiveWarehouse:
@@ -29,6 +30,7 @@ class LiveWarehouse:
         self._thresholds = activity.shared.reader.thresholds
         self._observed = ObservedTables(activity.shared.reader, activity.shared.heads)
         self._tables: dict[TableName, TableOverview] = {}
+        self._sources: Sequence[SourceOverview] = ()
         self._last_overviews: dict[TableName, TableOverview] = {}
         self.events = activity.shared.events
 
@@ -41,29 +43,33 @@ class LiveWarehouse:
 
         Raises CatalogError if the catalog does not answer.
         """
-        models, reads = self._shared.models, self._shared.list_reads()
+        models, reads, sources = self._shared.models, self._shared.list_reads(), self._shared.sources
         scheduled = {model.table: model for model in self._shared.scheduled if model.table not in models}
         others = {table for tables in reads.values() for table in tables} | scheduled.keys()
-        others = others.union(*(model.reads for model in scheduled.values())) - models.keys()
+        others = others.union(*(model.reads for model in scheduled.values()), *(source.tables for source in sources))
+        others -= models.keys()
         moved = self._observed.observe_moved(models, others)
         self._shared.readable = self._observed.readable
         now = datetime.now(timezone.utc)
         by_dbt = {table: self._describe_last_run(model) for table, model in scheduled.items()}
+        runs = self._activity.list_ingestions()
         shown = Shown(
             now,
             reads,
             models,
             self._observed.tables,
             {**self._activity.list_refreshing(now), **by_dbt},
-            self._activity.list_ingestions(),
+            runs,
             self._upkeep.sum_waste(),
             self._shared.paused,
             self._thresholds.service.flow_seconds,
             scheduled,
             self._observed.readable,
             self._thresholds.ingest.confirmed_seconds,
+            sources,
         )
         self._tables = {overview.table: overview for overview in build_overviews(shown)}
+        self._sources = build_source_overviews(sources, self._tables.values(), runs)
         self._shared.record_check(now)
         self._publish_changes()
         return moved
@@ -91,6 +97,9 @@ class LiveWarehouse:
 
     def list_tables(self) -> Sequence[TableOverview]:
         return list(self._tables.values())
+
+    def list_sources(self) -> Sequence[SourceOverview]:
+        return self._sources
 
     def find_table(self, name: str) -> TableOverview | None:
         known = self._tables

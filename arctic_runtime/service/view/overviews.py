@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.model.names import TableName
@@ -14,6 +15,7 @@ from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.inspect import Ingestion
 from arctic_runtime.plan.freshness import FreshnessPlan, read_advice, read_first_line
+from arctic_runtime.service.project_source import ProjectSource
 from arctic_runtime.service.schedules.cron_schedules import Scheduled
 from arctic_runtime.service.view.live_data import IngestionState, Lag, TableKind, TableOverview, TableState
 from arctic_runtime.service.view.observed_tables import ObservedTable
@@ -87,9 +89,30 @@ class Shown:
     confirmed_seconds: float = IngestThresholds.confirmed_seconds
     """Seconds for which the tables of an idle source count as up to date after a check of the source."""
 
+    sources: Collection[ProjectSource] = ()
+    """Ingested sources, whose tables need not exist yet."""
+
+    @cached_property
+    def source_names(self) -> Mapping[TableName, str]:
+        """Names of the sources of ingested tables, by table."""
+        declared = {table: source.name for source in self.sources for table in source.tables}
+        known = {name: model.source.name for name, model in self.models.items() if model.ingested_from and model.source}
+        return declared | known
+
     def read_by(self, name: TableName) -> Collection[TableName]:
         """Returns the tables that the model `name` reads, whether the service or dbt runs the model."""
-        return self.reads[name] if name in self.reads else self.scheduled[name].reads if name in self.scheduled else ()
+        writer = self.find_writer(name)
+        if writer in self.reads:
+            return self.reads[writer]
+        return self.scheduled[writer].reads if writer in self.scheduled else ()
+
+    def find_writer(self, name: TableName) -> TableName:
+        """Returns the model whose refreshes write the table: for a quarantine that of the tested table, else itself."""
+        model = self.models.get(name)
+        return model.tested_table if model is not None and model.tested_table is not None else name
+
+    def get_refreshing(self, name: TableName) -> Refreshing:
+        return self.refreshing.get(self.find_writer(name), Refreshing())
 
 
 @dataclass(frozen=True)
@@ -99,14 +122,16 @@ class _Derived:
     facts: Mapping[str, TableFacts]
     plan: FreshnessPlan
     readers: Mapping[TableName, tuple[Lag, ...]]
+    states: dict[TableName, TableState] = field(default_factory=dict)
+    """States of the tables of lower layers."""
 
 
 def build_overviews(shown: Shown) -> list[TableOverview]:
     """Computes the overviews of all tables, ordered by layer and name."""
     facts = {str(name): _complete_facts(name, observed, shown) for name, observed in shown.observed.items()}
     derived = _Derived(facts, FreshnessPlan(facts, shown.now, shown.confirmed_seconds), _list_reader_lags(shown))
-    built = [_build_overview(name, layer, shown, derived) for name, layer in _compute_layers(shown).items()]
-    return sorted(built, key=lambda overview: (overview.layer, overview.table))
+    layers = sorted((layer, name) for name, layer in _compute_layers(shown).items())
+    return [_build_overview(name, layer, shown, derived) for layer, name in layers]
 
 
 def is_news(last: TableOverview | None, now: TableOverview, seconds: float) -> bool:
@@ -129,11 +154,12 @@ def _compute_layers(shown: Shown) -> dict[TableName, int]:
 
     def place_table(name: TableName) -> int:
         if name not in layers:
-            above = [place_table(upstream) for upstream in sorted(shown.read_by(name)) if upstream != name]
+            upstreams = {*shown.read_by(name), shown.find_writer(name)} - {name}
+            above = [place_table(upstream) for upstream in sorted(upstreams)]
             layers[name] = max(above, default=-1) + 1
         return layers[name]
 
-    for name in sorted({*shown.reads, *shown.models, *shown.scheduled}):
+    for name in sorted({*shown.reads, *shown.models, *shown.scheduled, *shown.source_names}):
         place_table(name)
     return layers
 
@@ -155,7 +181,7 @@ def _list_reader_lags(shown: Shown) -> dict[TableName, tuple[Lag, ...]]:
 
 def _complete_facts(name: TableName, observed: ObservedTable, shown: Shown) -> TableFacts:
     """Returns the facts about a table with the service's ingestion, pause or refresh failure added."""
-    facts, refreshing = observed.facts, shown.refreshing.get(name, Refreshing())
+    facts, refreshing = observed.facts, shown.get_refreshing(name)
     if facts.origin is not None:
         run = shown.ingestions.get(facts.origin.source, IngestionRun())
         return replace(facts, origin=_add_run(facts.origin, run, shown.now))
@@ -180,7 +206,7 @@ def _add_run(origin: OriginStatus, run: IngestionRun, now: datetime) -> OriginSt
 
 def _build_overview(name: TableName, layer: int, shown: Shown, derived: _Derived) -> TableOverview:
     model, observed = shown.models.get(name), shown.observed.get(name)
-    refreshing = shown.refreshing.get(name, Refreshing())
+    refreshing = shown.get_refreshing(name)
     status = observed.status if observed else None
     origin = derived.facts[str(name)].origin if observed else None
     parse_position = model.source.parse_position if model and model.source else keep_opaque
@@ -192,11 +218,14 @@ def _build_overview(name: TableName, layer: int, shown: Shown, derived: _Derived
     kind = _choose_kind(name, model, shown)
     is_timed = observed is not None and (kind == "model" or origin is not None)
     freshness = derived.plan.get_freshness(str(name)) if is_timed else None
+    state = derived.states[name] = _choose_state(name, kind, shown, origin, freshness, derived.states)
     return TableOverview(
         table=name,
         kind=kind,
-        state=_choose_state(name, kind, shown, origin, freshness),
+        state=state,
         layer=layer,
+        tested_table=model.tested_table if model else None,
+        source=ingestion.source if ingestion else shown.source_names.get(name, ""),
         reads=tuple(sorted(upstream for upstream in shown.read_by(name) if upstream != name)),
         version=status.version if status else "",
         changed_at=observed.changed_at if observed else None,
@@ -214,7 +243,7 @@ def _build_overview(name: TableName, layer: int, shown: Shown, derived: _Derived
         waste_bytes=shown.waste.get(name, 0),
         readers=derived.readers.get(name, ()),
         ingestion=ingestion,
-        error=refreshing.error or (ingestion.error if ingestion else ""),
+        error=refreshing.error or (ingestion.error if ingestion else _find_load_error(name, shown)),
         retry_at=refreshing.retry_at,
         held_by=refreshing.held_by,
         schedule=shown.scheduled[name].cron if name in shown.scheduled else "",
@@ -222,6 +251,8 @@ def _build_overview(name: TableName, layer: int, shown: Shown, derived: _Derived
 
 
 def _choose_kind(name: TableName, model: Model | None, shown: Shown) -> TableKind:
+    if name in shown.source_names:
+        return "ingested"
     if model is None:
         return "scheduled" if name in shown.scheduled else "source"
     if model.ingested_from is not None:
@@ -239,10 +270,11 @@ def _choose_state(
     shown: Shown,
     origin: OriginStatus | None,
     freshness: Freshness | None,
+    states: Mapping[TableName, TableState],
 ) -> TableState:
-    refreshing = shown.refreshing.get(name, Refreshing())
+    refreshing = shown.get_refreshing(name)
     if name not in shown.observed and not (kind == "scheduled" and name in shown.readable):
-        return "refreshing" if refreshing.is_running else "failed" if refreshing.error else "missing"
+        return _choose_absent_state(name, kind, shown, states)
     if _is_paused(name, shown):
         return "paused"
     if kind == "scheduled":
@@ -250,6 +282,8 @@ def _choose_state(
     if freshness is None:
         return "unknown"
     if origin is not None:
+        if freshness.as_of is None and _is_loading(origin, shown.now):
+            return "loading"
         return "failed" if freshness.state == "behind" and origin.failure is not None else freshness.state
     if refreshing.is_running:
         return "refreshing"
@@ -257,7 +291,38 @@ def _choose_state(
         return "failed"
     if refreshing.held_by is not None and shown.refreshing.get(refreshing.held_by, Refreshing()).error:
         return "held"
+    if freshness.as_of is None and "loading" in {states.get(upstream) for upstream in shown.read_by(name)}:
+        return "loading"
     return freshness.state
+
+
+def _choose_absent_state(
+    name: TableName, kind: TableKind, shown: Shown, states: Mapping[TableName, TableState]
+) -> TableState:
+    """Chooses the state of a table that does not exist; `states` are those of the tables that it reads."""
+    refreshing = shown.get_refreshing(name)
+    if refreshing.is_running:
+        return "refreshing"
+    if refreshing.error or _find_load_error(name, shown):
+        return "failed"
+    if kind == "ingested":
+        run = shown.ingestions.get(shown.source_names.get(name, ""), IngestionRun())
+        return "loading" if run.is_running else "missing"
+    if kind != "model" or _is_paused(name, shown):
+        return "missing"
+    above = {states.get(upstream) for upstream in shown.read_by(name)}
+    return "held" if above & {"failed", "held"} else "missing" if "missing" in above else "loading"
+
+
+def _find_load_error(name: TableName, shown: Shown) -> str:
+    """Returns the reason for which this service can't load an ingested table that does not exist yet; "" if none."""
+    run = shown.ingestions.get(shown.source_names.get(name, ""))
+    return run.failure.message if run is not None and run.failure is not None and name not in shown.observed else ""
+
+
+def _is_loading(origin: OriginStatus, now: datetime) -> bool:
+    """Whether a process loads an ingested table, and nothing is known to fail."""
+    return origin.failure is None and origin.wait is None and origin.is_ingested(now)
 
 
 def _build_ingestion_state(
@@ -278,4 +343,5 @@ def _build_ingestion_state(
         ingestion.loaded_rows,
         ingestion.estimated_rows,
         ingestion.settings,
+        origin.ingested_by,
     )

@@ -294,3 +294,10 @@ TEXTS: tuple[Callable[[str], str], ...] = (
 @pytest.mark.parametrize("build", TEXTS)
 def test_a_text_of_others_with_a_secret_is_masked(build: Callable[[str], str]) -> None:
     assert CANARY not in mask_text(build(CANARY))
+
+
+@pytest.mark.parametrize("answer", ["YES", "NO"])
+def test_a_refusal_tells_whether_a_password_was_sent(answer: str) -> None:
+    refusal = f"Access denied for user 'etl'@'localhost' (using password: {answer})"
+    assert mask_text(refusal) == refusal
+    assert mask_text(f"(password: {answer})") == "(password: ***"

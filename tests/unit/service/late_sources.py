@@ -164,7 +164,7 @@ TROUBLES: Mapping[str, Trouble] = {
         alerts=("ArcticIngestionLag", "ArcticTableStale"),
     ),
     "the table is not loaded in full": Trouble(
-        ("behind", "behind", "behind"), "lake.ods.orders is not loaded in full yet", as_of_minutes=None
+        ("loading", "loading", "loading"), "lake.ods.orders is not loaded in full yet", as_of_minutes=None
     ),
     "nothing: the source is idle": Trouble(("fresh", "fresh", "fresh"), "", as_of_minutes=1.2),
 }

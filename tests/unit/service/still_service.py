@@ -12,7 +12,15 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness
 from arctic_runtime.operations.operation import Answer, Operation
 from arctic_runtime.service.view.event_log import EventLog
-from arctic_runtime.service.view.live_data import IngestionState, Job, Lag, ServiceState, TableOverview, Upkeep
+from arctic_runtime.service.view.live_data import (
+    IngestionState,
+    Job,
+    Lag,
+    ServiceState,
+    SourceOverview,
+    TableOverview,
+    Upkeep,
+)
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=timezone.utc)
 ORDERS = TableName("lake", "ods", "orders")
@@ -46,6 +54,7 @@ def tables() -> list[TableOverview]:
             waste_bytes=512,
             readers=(Lag("dws.sales", 1, 12),),
             freshness=Freshness("fresh", ago(12)),
+            source="shop",
             ingestion=IngestionState("shop", "shop.orders", "0/16", ago(12), 12.5, 3, True),
         ),
         TableOverview(
@@ -98,6 +107,9 @@ class StillService:
 
     def list_tables(self) -> Sequence[TableOverview]:
         return self.shown
+
+    def list_sources(self) -> Sequence[SourceOverview]:
+        return ()
 
     def find_table(self, name: str) -> TableOverview | None:
         return next((table for table in self.shown if str(table.table) == name), None)

@@ -48,7 +48,8 @@ def healthy(**changes: Any) -> list[TableOverview]:
 def ingested(**changes: Any) -> list[TableOverview]:
     events, orders, sales = healthy()
     assert orders.ingestion is not None
-    return [events, replace(orders, ingestion=replace(orders.ingestion, **changes)), sales]
+    error = changes.get("error", "")
+    return [events, replace(orders, error=error, ingestion=replace(orders.ingestion, **changes)), sales]
 
 
 Series = dict[str, float]

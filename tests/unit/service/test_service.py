@@ -26,6 +26,7 @@ from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.project_source import ProjectSource
 from arctic_runtime.service.refreshing.refresh_task import Done, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
@@ -105,7 +106,7 @@ class Project:
     def list_descendants(self, tables: Collection[TableName]) -> Collection[TableName]:
         return ()
 
-    def list_expected_tables(self) -> Collection[TableName]:
+    def list_sources(self) -> Sequence[ProjectSource]:
         return ()
 
 
@@ -318,6 +319,43 @@ def rename_table(file: Path, to: Path) -> None:
     there = file if file.name == "catalog.db" else to
     with closing(sqlite3.connect(there, timeout=30)) as database, database:
         database.execute(f"alter table {names[file.name]} rename to {names[to.name]}")
+
+
+@dataclass
+class SideBySide(Project):
+    """Three models that are refreshed one after the other; `running` are the jobs that run as each begins."""
+
+    service: Service | None = None
+    running: list[int] = field(default_factory=list)
+    all_began: threading.Event = field(default_factory=threading.Event)
+
+    def list_followed(self) -> Sequence[FollowedModel]:
+        key = ModelConfig(("id",))
+        names = ("left", "right", "third")
+        return [FollowedModel(Model(replace(LEFT, name=name), "select id from a", key), name) for name in names]
+
+    def refresh_model(self, task: Task) -> Done:
+        assert self.service is not None
+        self.running.append(sum(job.state == "running" for job in self.service.live.list_jobs()))
+        if len(self.running) == 3:
+            self.all_began.set()
+        return Done(Refreshed(Outcome("unchanged", "CHANGES")))
+
+
+def test_no_more_refreshes_run_than_threads_while_the_follower_is_busy(shop: Shop) -> None:
+    reader, profile = shop.warehouse.reader, shop.warehouse.profile
+    project = SideBySide(shop.warehouse, "only")
+    warehouse = Warehouse(reader, SessionPool(profile), ServiceTable("dwd", reader))
+    listeners = Listeners(report=lambda _: project.all_began.wait(30) and None)
+    project.service = service = Service(project, warehouse, ServiceWork(), listeners)
+    thread = threading.Thread(target=service.run_service)
+    thread.start()
+    try:
+        assert project.all_began.wait(30)
+        assert project.running[:3] == [1, 1, 1]
+    finally:
+        service.stop_service()
+        thread.join(60)
 
 
 class Reader:

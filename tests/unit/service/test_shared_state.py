@@ -10,6 +10,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.profile import Profile
+from arctic_runtime.service.project_source import ProjectSource
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.shared_state import SharedState
 from tests.unit.service.unreached import unreached_state
@@ -48,7 +49,7 @@ def test_tables_that_users_paused_are_shown_with_the_next_change() -> None:
 
 def test_a_model_waits_until_ingestion_has_made_the_table_that_it_reads() -> None:
     shared = unreached_state()
-    shared.set_tables([MODEL], (), expected=[RAW])
+    shared.set_tables([MODEL], (), sources=[ProjectSource("shop", tables=(RAW,))])
     assert shared.is_waiting(SALES)
     shared.readable = {RAW}
     assert not shared.is_waiting(SALES)

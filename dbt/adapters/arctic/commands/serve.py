@@ -17,6 +17,7 @@ from arctic_runtime.operations.operation import Answer
 from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.settings import ServeSettings, read_http, read_settings
 from arctic_runtime.service.telemetry import logs
+from arctic_runtime.service.telemetry.json_output import JsonOutput
 from arctic_runtime.service.telemetry.tracing_config import build_traces
 from arctic_runtime.spark.engine.java.process import PROCESS
 from dbt.adapters.arctic.__version__ import version
@@ -69,18 +70,20 @@ def perform_command(options: argparse.Namespace) -> Answer:
     from dbt.adapters.arctic.project.loaded_project import Location
 
     PROCESS.is_lasting = True
+    is_json = options.log_format == "json"
+    output = JsonOutput() if is_json else None
     location = Location(
         options.project_dir, options.profiles_dir, options.target, options.select, options.exclude, is_served=True
     )
-    is_json = options.log_format == "json"
     warn = logs.log_message if is_json else _print_warning
     project = LiveProject(location, warn)
     credentials: Any = project.loaded.config.credentials
     settings = read_settings(credentials.serve)
     reader, pool = project.reader, get_pool(project.loaded.profile)
     reporters: list[Callable[[Report], None]] = [] if is_json else [build_reporter(options.json, once=False)]
-    if is_json:
-        logs.write_json_logs(sys.stderr, _list_secrets(settings, project))
+    if output is not None:
+        PROCESS.report = logs.log_message
+        output.mask_secrets(_list_secrets(settings, project))
 
     show = _show_nothing if is_json or options.json else LineWriter(_print_line).write_line
 
@@ -107,7 +110,7 @@ def perform_command(options: argparse.Namespace) -> Answer:
             parts.enter_context(logs.EventLogger(service.live.events, reader.thresholds.service))
         if "http" not in options.without:
             parts.enter_context(_serve_http(service, settings, options, reader.thresholds, warn))
-        parts.enter_context(stop_on_signals(NAME, service.stop_service, "ends after the work under way"))
+        parts.enter_context(stop_on_signals(NAME, service.stop_service, "ends after the work under way", warn))
         parts.enter_context(stop_with_spark(NAME, service.end_without_spark, reader.thresholds.engine))
         warn(f"keeps {len(project.list_followed())} models fresh, {project.threads} side by side")
         service.run_service()

@@ -11,9 +11,12 @@ from typing import Any
 
 
 @contextmanager
-def stop_on_signals(command: str, stop: Callable[[], None], text: str) -> Iterator[None]:
-    """Makes SIGTERM and SIGINT print `text` and call `stop` until the context ends.
+def stop_on_signals(
+    command: str, stop: Callable[[], None], text: str, say: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    """Makes SIGTERM and SIGINT show `text` and call `stop` until the context ends.
 
+    `say` shows a line to people; without it, the line is printed to the standard error, after the `command`.
     Does nothing outside of the main thread, which alone can handle signals.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -21,7 +24,11 @@ def stop_on_signals(command: str, stop: Callable[[], None], text: str) -> Iterat
         return
 
     def stop_and_say(number: int, _: Any) -> None:
-        print(f"arctic {command}: {signal.Signals(number).name}: {text}", file=sys.stderr, flush=True)
+        line = f"{signal.Signals(number).name}: {text}"
+        if say is not None:
+            say(line)
+        else:
+            print(f"arctic {command}: {line}", file=sys.stderr, flush=True)
         stop()
 
     before = {number: signal.signal(number, stop_and_say) for number in (signal.SIGTERM, signal.SIGINT)}

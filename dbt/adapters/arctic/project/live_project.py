@@ -11,11 +11,13 @@ from typing import Any
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.connectors import describe_connection
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.plan.quarantine import list_parts
+from arctic_runtime.service.project_source import ProjectSource
 from arctic_runtime.service.refreshing.refresh_task import Done, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
@@ -212,8 +214,11 @@ class LiveProject:
 
         return [build_maintained(model) for model in models]
 
-    def list_expected_tables(self) -> Collection[TableName]:
-        return [table.table for source in self.sources for table in source.tables]
+    def list_sources(self) -> Sequence[ProjectSource]:
+        return [
+            ProjectSource(source.name, describe_connection(source), tuple(table.table for table in source.tables))
+            for source in self.sources
+        ]
 
 
 def _list_folders(config: Any) -> list[str]:

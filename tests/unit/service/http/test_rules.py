@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -82,6 +84,7 @@ def test_the_documentation_has_the_limits_that_hold() -> None:
         f"at most {settings.request_seconds:.0f} seconds",
         f"at least\n  {SHORTEST_TOKEN} characters",
         f"http://localhost:{settings.port}/",
+        f"more than {HttpThresholds().body_levels} levels",
         f"each {HttpThresholds().heartbeat_seconds:.0f} seconds",
     ):
         assert figure in text
@@ -130,11 +133,39 @@ def test_health_and_the_files_of_the_page_are_open_and_the_same_for_all(serve: S
 # Where a request comes from
 
 
-@pytest.mark.parametrize("host", ["evil.example.com", "evil.example.com:8470", "localhost.evil.com", "10.1.2.3", "a b"])
+FOREIGN = (
+    "evil.example.com",
+    "evil.example.com:8470",
+    "localhost.evil.com",
+    "10.1.2.3",
+    "a b",
+    "evil.com:8470@127.0.0.1",
+    "user@localhost",
+    "localhost/x",
+    "localhost?x",
+    "localhost#x",
+    "localhost:",
+    "localhost:x",
+    "localhost:+80",
+    "localhost:65536",
+    "[::1",
+    "[::1]x",
+    "127.0.0.1, evil.com",
+)
+
+
+@pytest.mark.parametrize("host", FOREIGN)
 def test_a_foreign_name_in_host_is_refused(client: Client, host: str) -> None:
     """Else a page of that name could have it resolve to this machine, and read all answers."""
     assert client.get("/api/tables", Host=host).status in (400, 421)
     assert client.get("/", Host=host).status in (400, 421)
+
+
+def test_two_names_in_host_are_refused(client: Client) -> None:
+    address = urlsplit(client.url)
+    with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert connection.recv(100).split()[1] in (b"400", b"421")
 
 
 def test_names_of_this_machine_and_allowed_ones_pass(serve: Serve) -> None:
@@ -180,6 +211,41 @@ def test_the_own_page_and_programs_may_change(client: Client, fake: FakeService)
 def test_a_body_that_a_form_can_send_is_refused(client: Client, fake: FakeService, kind: str) -> None:
     assert client.post("/api/pause", "{}", Content_Type=kind).status == 415
     assert fake.asked == []
+
+
+BROKEN = {
+    "no JSON": "no json",
+    "half of an object": '{"tables": [',
+    "deep arrays": "[" * 30_000,
+    "deep arrays that end": "[" * 30_000 + "]" * 30_000,
+    "deep objects": '{"tables":' * 6_000,
+    "deep objects that end": '{"a":' * 33 + "1" + "}" * 33,
+    "a number of too many digits": '{"tables": ' + "9" * 5_000 + "}",
+    "no number": '{"tables": [NaN]}',
+    "an infinite number": '{"tables": -Infinity}',
+    "half a character": '{"tables": ["\\ud800"]}',
+    "half a character as a name": '{"\\udfff": 1}',
+    "half a character in UTF-8": "\ud800".encode("utf-8", "surrogatepass"),
+    "no UTF-8": b'{"tables": ["\xff"]}',
+    "UTF-16": "{}".encode("utf-16"),
+}
+
+
+@pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("path", ["/api/pause", "/api/operations/restore"])
+def test_a_body_that_is_not_sound_json_is_refused_with_a_problem(
+    client: Client, fake: FakeService, path: str, body: str | bytes
+) -> None:
+    refused = client.post(path, body)
+    assert (refused.status, refused.headers["content-type"]) == (400, "application/problem+json")
+    assert {"actual", "expected", "fix"} <= set(refused.json)
+    assert fake.asked == []
+
+
+def test_brackets_in_a_text_and_whole_characters_are_sound_json(client: Client) -> None:
+    body = json.dumps({"tables": ["[" * 100 + '\\"{' + "\U0001f600"]})
+    assert client.post("/api/pause", body).status == 422
+    assert client.post("/api/pause", b"\xef\xbb\xbf" + b'{"tables": []}').status == 200
 
 
 def test_no_get_changes_anything(client: Client, fake: FakeService) -> None:

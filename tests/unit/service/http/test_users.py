@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -126,7 +127,7 @@ def test_every_request_for_a_change_is_in_the_audit_log(serve: Serve, fake: Fake
     assert admin.post("/api/operations/forget", forget).status == 202
     assert reader.post("/api/pause", {}).status == 403
     assert replace(client, token="").post("/api/pause", {}).status == 401
-    assert admin.post("/api/pause", "no json", Content_Type="application/json").status == 422
+    assert admin.post("/api/pause", "no json", Content_Type="application/json").status == 400
     text = file.read_text()
     lines = [json.loads(line) for line in text.splitlines()]
     shown = [(line["user"], line["role"], line["method"], line["path"], line["status"]) for line in lines]
@@ -134,13 +135,22 @@ def test_every_request_for_a_change_is_in_the_audit_log(serve: Serve, fake: Fake
         ("admin-ana", "admin", "POST", "/api/operations/forget", 202),
         ("reader-ana", "reader", "POST", "/api/pause", 403),
         (None, None, "POST", "/api/pause", 401),
-        ("admin-ana", "admin", "POST", "/api/pause", 422),
+        ("admin-ana", "admin", "POST", "/api/pause", 400),
     ]
     assert lines[0]["tables"] == [table]
     assert lines[0]["arguments"] == ["key"]
     assert lines[0]["client"] == "127.0.0.1"
     assert SECRET_KEY not in text
     assert not any(token in text for token in TOKENS.values())
+
+
+def test_a_change_that_can_not_be_logged_is_answered_with_a_problem(serve: Serve, tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    client = serve(audit_file=str(folder / "audit.jsonl"))
+    shutil.rmtree(folder)
+    for answer in (client.post("/api/pause", {}), client.post("/api/pause", {}, Origin="http://evil.example.com")):
+        assert (answer.status, answer.headers["content-type"]) == (500, "application/problem+json")
 
 
 def test_the_log_of_the_process_without_a_file(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:

@@ -72,6 +72,12 @@ def test_a_job_has_lines_for_its_beginning_and_its_end(lines: Lines) -> None:
     assert "seconds" not in began
 
 
+def test_a_refresh_that_changes_nothing_has_an_end_too(lines: Lines) -> None:
+    began, ended = read_records(lines, ("job", refresh("7", "running")), ("forgotten_job", {"number": "7"}))
+    assert (began["event"], ended["event"]) == ("refresh.running", "refresh.unchanged")
+    assert (ended["job"], ended["table"], ended["message"]) == ("7", str(SALES), "refresh sales unchanged")
+
+
 def test_a_line_has_the_time_at_which_its_job_ended_whenever_it_is_written(lines: Lines) -> None:
     log = EventLog(capacity=100)
     logger = EventLogger(log, ServiceThresholds())

@@ -74,6 +74,12 @@ def test_nothing_is_reported_of_unknown_values() -> None:
     assert value(metrics, "arctic_table_stale_seconds", table="lake.raw.events") is None
 
 
+def test_a_source_that_can_not_create_its_table_is_a_failing_ingestion() -> None:
+    absent = TableOverview(ORDERS, "ingested", "failed", 0, source="shop", error="no such host")
+    metrics = metrics_of(StillService(shown=[absent]))
+    assert value(metrics, "arctic_ingestion_failing", table=str(ORDERS), layer="0", source="shop") == 1.0
+
+
 def test_exactly_one_state_of_a_table_and_one_role_is_one() -> None:
     metrics = metrics_of(StillService(role="stands_by"))
     states = [
@@ -83,7 +89,7 @@ def test_exactly_one_state_of_a_table_and_one_role_is_one() -> None:
     ]
 
     assert [state for state, value in states if value == 1.0] == ["failed"]
-    assert len(states) == 9
+    assert len(states) == 10
     assert [labels["role"] for labels, value in samples(metrics)["arctic_service_role"] if value == 1.0] == [
         "stands_by"
     ]

@@ -17,10 +17,13 @@ from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version
 from arctic_runtime.operations.inspect import Ingestion, Status
+from arctic_runtime.service.project_source import ProjectSource
 from arctic_runtime.service.schedules.cron_schedules import Scheduled
 from arctic_runtime.service.view.live_data import Lag, TableOverview
 from arctic_runtime.service.view.observed_tables import ObservedTable
 from arctic_runtime.service.view.overviews import IngestionRun, Refreshing, Shown, build_overviews, is_news
+from arctic_runtime.service.view.readiness import list_unready_tables
+from arctic_runtime.service.view.sources import build_source_overviews
 from tests.unit.service.late_sources import TROUBLES
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
@@ -154,12 +157,79 @@ def test_a_paused_table_is_shown_as_paused_in_any_other_state() -> None:
     assert all(table.state == "paused" for table in by_name(make_shown(paused=Paused(everything=True))).values())
 
 
-def test_a_model_without_a_table_is_missing_until_it_is_refreshed() -> None:
+def test_a_model_without_a_table_is_loading_until_its_first_refresh_runs_or_fails() -> None:
     base = make_shown()
     without = {name: value for name, value in base.observed.items() if name != t("both")}
-    assert by_name(replace(base, observed=without))["both"].state == "missing"
-    running = {t("both"): Refreshing(is_running=True)}
-    assert by_name(replace(base, observed=without, refreshing=running))["both"].state == "refreshing"
+    assert by_name(replace(base, observed=without))["both"].state == "loading"
+    for refreshing, state in ((Refreshing(is_running=True), "refreshing"), (Refreshing(error="1 / 0"), "failed")):
+        shown = replace(base, observed=without, refreshing={t("both"): refreshing})
+        assert by_name(shown)["both"].state == state
+    assert by_name(replace(base, observed=without, paused=Paused(everything=True)))["both"].state == "missing"
+
+
+@pytest.mark.parametrize(
+    ("run", "states"),
+    [
+        (IngestionRun(True), ["loading", "loading", "loading"]),
+        (IngestionRun(True, Failure("no such host", NOW)), ["failed", "held", "held"]),
+        (None, ["missing", "missing", "missing"]),
+    ],
+)
+def test_nothing_is_missing_while_a_source_is_loaded_for_the_first_time(
+    run: IngestionRun | None, states: list[str]
+) -> None:
+    sources = [ProjectSource("shop", "postgresql db1:5432/shop", (t("ods"), t("unread")))]
+    shown = make_shown(observed={}, sources=sources, ingestions={} if run is None else {"shop": run})
+    tables = by_name(shown)
+    assert [tables[name].state for name in ("ods", "left", "both")] == states
+    assert (tables["unread"].kind, tables["unread"].source, tables["unread"].state) == ("ingested", "shop", states[0])
+    assert tables["ods"].error == ("no such host" if states[0] == "failed" else "")
+    (source,) = build_source_overviews(sources, tables.values(), shown.ingestions)
+    assert (source.connection, source.tables, source.loaded_tables) == ("postgresql db1:5432/shop", 2, 0)
+    assert (source.is_running, source.error) == (run is not None, tables["ods"].error)
+    assert len(list_unready_tables(tables.values())) == 5
+
+
+def test_a_source_is_as_far_as_the_table_that_is_last() -> None:
+    tables = below_source(SOURCE, None)
+    later = replace(tables["ods"], table=t("more"), ingestion=replace(tables["ods"].ingestion, as_of=NOW))
+    (source,) = build_source_overviews([ProjectSource("shop")], [*tables.values(), later], {})
+    assert (source.is_running, source.ingested_by, source.as_of) == (False, "process 3 on a", SOURCE.as_of)
+    assert (source.tables, source.loaded_tables, source.lag_seconds, source.dead_letters) == (2, 2, 7, 2)
+
+
+def test_a_quarantine_stands_below_its_model_and_is_as_the_refreshes_of_that() -> None:
+    base = make_shown()
+    models = {**base.models, t("left").quarantine: replace(model("left__quarantine"), tested_table=t("left"))}
+    shown = replace(base, models=models, refreshing={t("left"): Refreshing(error="division by zero")})
+    quarantine = by_name(shown)["left__quarantine"]
+    assert (quarantine.layer, quarantine.reads, quarantine.tested_table) == (2, (t("ods"),), t("left"))
+    assert (quarantine.state, quarantine.error) == ("failed", "division by zero")
+
+
+UNREADY = {
+    "the database is down": 1,
+    "the database is down, between two attempts": 1,
+    "an error repeats, and this service can't write it down": 1,
+    "the process that ingests is dead": 1,
+    "the model in the middle fails": 1,
+    "the table waits alone": 1,
+    "the table is not loaded in full": 3,
+}
+"""Number of tables that are not ready, by trouble; those that are only late, or that users paused, are."""
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+def test_a_table_is_ready_unless_it_is_not_loaded_or_an_error_keeps_it_behind(name: str) -> None:
+    tables = [replace(table, version="1") for table in TROUBLES[name].overviews(NOW)]
+    assert len(list_unready_tables(tables)) == UNREADY.get(name, 0)
+
+
+def test_a_table_that_does_not_exist_yet_is_not_ready_while_it_is_refreshed() -> None:
+    base = make_shown(refreshing={t("both"): Refreshing(is_running=True)})
+    without = {name: value for name, value in base.observed.items() if name != t("both")}
+    unready = list_unready_tables(build_overviews(replace(base, observed=without)))
+    assert t("both") in {table.table for table in unready}
 
 
 SOURCE = OriginStatus("shop", NOW - timedelta(seconds=7), ingested_by="process 3 on a")
@@ -207,7 +277,7 @@ def test_a_position_is_shown_as_the_source_writes_it() -> None:
             "ingestion of source shop by this service has come no further",
         ),
         (replace(SOURCE, wait=DOWN), IngestionRun(True), ("held", "behind"), "lake.shop.ods waits: no such host"),
-        (OriginStatus("shop"), IngestionRun(True), ("behind", "behind"), "lake.shop.ods is not loaded in full yet"),
+        (OriginStatus("shop"), IngestionRun(True), ("loading", "loading"), "lake.shop.ods is not loaded in full yet"),
     ],
 )
 def test_tables_below_a_source_are_as_its_ingestion_through_all_layers(
