@@ -40,6 +40,7 @@ from benchmarks import (
     startup,
     tpch,
     upsert,
+    why,
     window,
 )
 from benchmarks.measure import Measurement, table, write_json
@@ -53,6 +54,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "newest": lambda options: newest.measure(4 * options.rows),
     "partial": lambda options: partial.measure(options.rows),
     "lookup": lambda options: lookup.measure(options.rows),
+    "why": lambda options: why.measure(options.rows),
     "flatness": lambda options: flatness.measure(options.rows),
     "builds": lambda _: builds.measure(),
     "clone": lambda options: clone.measure(options.rows),

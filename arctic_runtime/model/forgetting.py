@@ -28,12 +28,14 @@ class Forget:
 class TableToForget:
     """Part of a plan to forget rows, for one table: number of keys, and files and bytes to rewrite.
 
-    `snapshots` is the number of snapshots to expire, and `savepoints` are the names of savepoints that contain the
-    rows.
+    `change_rows` is the number of change rows of these keys, which is the history that is lost, but for one row of each
+    key that is still there afterwards. `snapshots` is the number of snapshots to expire, and `savepoints` are the names
+    of savepoints that contain the rows.
     """
 
     table: TableName
     keys: int
+    change_rows: int
     files: int
     bytes: int
     snapshots: int
@@ -122,7 +124,8 @@ def join_certificates(certificates: Sequence[Certificate]) -> Certificate:
 def describe_forget_plan(plan: ForgetPlan) -> list[str]:
     """Describes the plan to forget rows for users, as lines of text."""
     lines = [
-        f"to forget: {table_plan.keys:,} key(s) of {table_plan.table}; {table_plan.files} file(s), "
+        f"to forget: {table_plan.keys:,} key(s) of {table_plan.table} with {table_plan.change_rows:,} change row(s); "
+        f"{table_plan.files} file(s), "
         f"{table_plan.bytes:,} bytes, to rewrite; "
         f"{table_plan.snapshots} snapshot(s) to expire"
         for table_plan in plan.tables

@@ -21,7 +21,7 @@ def _explain_row(context: OperationContext, model: Model, values: Arguments) -> 
     from arctic_runtime.spark.why.trail import RowSearch
 
     models = {other.table: other for other in (*context.models, model)}
-    search = RowSearch(context.reader, context.spark(), models, values["depth"])
+    search = RowSearch(context.reader, context.spark(), models, values["depth"], context.progress)
     trail = search.trace_row(model, values["key"], values["version"])
     trail = trail.mask_values(lambda table: build_mask(_list_masks(models, table)))
     longest = context.reader.thresholds.reports.longest_diff_value

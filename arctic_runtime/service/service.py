@@ -98,13 +98,15 @@ class Service:
         self._replace_models(self._project.list_followed())
         observer = threading.Thread(target=self._observe_always, name="observer", daemon=True)
         observer.start()
+        closer = threading.Thread(target=self._close_operations, name="closer", daemon=True)
+        closer.start()
         try:
             while self._wait_for_leadership():
                 self._lead_until_stopped()
         finally:
             self._stopping.set()
             self._shared.change_state(role="ending")
-            self._requests.close_operations()
+            closer.join()
             observer.join()
         if self._spark_end is not None:
             raise self._spark_end
@@ -279,6 +281,11 @@ class Service:
                 self._upkeep.note_write(part.table)
             self._tests.queue_tests(report.followed.table)
         self._listeners.report(report)
+
+    def _close_operations(self) -> None:
+        """Ends the operations of users as soon as the service is stopped, while refreshes come to their end."""
+        self._stopping.wait()
+        self._requests.close_operations()
 
     def _observe_always(self) -> None:
         while not self._stopping.is_set():

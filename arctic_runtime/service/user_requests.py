@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.change_rows.read import ChangeRows
@@ -15,7 +17,7 @@ from arctic_runtime.catalog.sample_rows import read_sample_rows
 from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.catalog.table_samples import TableSamples
 from arctic_runtime.effects import retry_on_conflict
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ArcticError, ConfigError
 from arctic_runtime.model.columns import strip_change_columns
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
@@ -28,7 +30,7 @@ from arctic_runtime.service.activity import Activity
 from arctic_runtime.service.project import Project
 from arctic_runtime.service.telemetry.lineage.observed import observe_lineage
 from arctic_runtime.service.upkeep import UpkeepRunner
-from arctic_runtime.service.view.live_data import Job
+from arctic_runtime.service.view.live_data import Job, JobState
 from arctic_runtime.service.view.table_details import DetailInputs, TableDetails, build_table_details
 from arctic_runtime.service.view.table_rows import TableRows, build_table_rows
 from arctic_runtime.service.view.table_trend import TableTrend, build_table_trend
@@ -52,14 +54,20 @@ class UserRequests:
         self._upkeep = upkeep
         self._shared = activity.shared
         self._jobs = activity.shared.jobs
-        self._threads = ThreadPoolExecutor(warehouse.reader.thresholds.service.operations, "operation")
+        self._limits = warehouse.reader.thresholds.service
+        self._threads = ThreadPoolExecutor(self._limits.operations, "operation")
+        self._operations: dict[str, Future[None]] = {}
 
     def close_operations(self) -> None:
-        """Cancels the waiting operations, and waits until the running ones have ended."""
-        for job in self._jobs.list_jobs():
-            if job.state == "waiting":
-                self._jobs.cancel_job(job.number)
-        self._threads.shutdown(wait=True)
+        """Cancels all operations, and waits until the running ones have ended.
+
+        An operation that goes on after its Spark jobs were cancelled, since it starts others, is cancelled again.
+        """
+        self._threads.shutdown(wait=False)
+        while operations := dict(self._operations):
+            for number in operations:
+                self._jobs.cancel_job(number, "cancelled, since the service ends")
+            wait(operations.values(), self._limits.cancel_seconds)
 
     # Operations
 
@@ -109,7 +117,13 @@ class UserRequests:
         values = operation.read_values(given_arguments)
         models = self._choose_models(operation, tables)
         job = self._jobs.add_job("operation", operation.name, [model.table for model in models], "asked for by a user")
-        self._threads.submit(self._perform_operation, job, operation, models, values)
+        try:
+            done = self._threads.submit(self._perform_operation, job, operation, models, values)
+        except RuntimeError as error:
+            self._jobs.cancel_job(job.number)
+            raise ConfigError("this service ends, and starts nothing more.", fix="ask the next one") from error
+        self._operations[job.number] = done
+        done.add_done_callback(lambda _: self._operations.pop(job.number, None))
         return job
 
     def cancel_job(self, number: str) -> Job | None:
@@ -118,27 +132,35 @@ class UserRequests:
     def _perform_operation(
         self, job: Job, operation: Operation, models: Sequence[Model], values: Mapping[str, Any]
     ) -> None:
-        number = job.number
+        number, cancelled = job.number, threading.Event()
         if not self._jobs.begin_job(number):
             return
+        self._jobs.allow_cancel(number, cancelled.set)
         try:
             with (
                 lend_session(self._warehouse.sessions) as take,
-                self._tag_spark_jobs(take, job, operation.needs_spark) as session,
+                self._tag_spark_jobs(take, job, operation.needs_spark, cancelled) as session,
             ):
-                context = self._build_context(session, lambda line: self._jobs.report_progress(number, line))
+                context = self._build_context(session, partial(self._report_progress, job, cancelled))
                 answer = operation.run_operation(context, models, values)
             self._jobs.end_job(number, "done", lines=answer.lines, answer=answer.data, differs=answer.differs)
         except Exception as error:
             cause = to_spark_ended(error) or error
             details = get_error_details(cause)
-            self._jobs.end_job(number, "failed", error=get_message(cause), error_details=details)
+            state: JobState = "cancelled" if cancelled.is_set() else "failed"
+            self._jobs.end_job(number, state, error=get_message(cause), error_details=details)
         for model in models:
             self._upkeep.note_write(model.table)
 
+    def _report_progress(self, job: Job, cancelled: threading.Event, line: str) -> None:
+        """Adds a line of progress to a job; raises ArcticError if the job was cancelled, which ends the operation."""
+        if cancelled.is_set():
+            raise ArcticError(f"{job.name} was cancelled.", fix=f"run it again; it was about to say: {line}")
+        self._jobs.report_progress(job.number, line)
+
     @contextmanager
     def _tag_spark_jobs(
-        self, take: Callable[[], SparkSession], job: Job, needs_spark: bool
+        self, take: Callable[[], SparkSession], job: Job, needs_spark: bool, cancelled: threading.Event
     ) -> Iterator[Callable[[], SparkSession]]:
         if not needs_spark:
             yield take
@@ -146,7 +168,12 @@ class UserRequests:
         spark = take()
         describe_jobs(spark, f"{job.name} {', '.join(map(str, job.tables))}")
         with make_cancellable(spark, f"arctic-{job.number}") as cancel:
-            self._jobs.allow_cancel(job.number, cancel)
+
+            def cancel_jobs() -> None:
+                cancelled.set()
+                cancel()
+
+            self._jobs.allow_cancel(job.number, cancel_jobs)
             yield take
 
     def _choose_models(self, operation: Operation, names: Sequence[str]) -> Sequence[Model]:

@@ -69,11 +69,17 @@ class ReportThresholds:
 class WhyThresholds:
     """Limits of a search for the changes that made a row what it is."""
 
+    seconds: float = 4.0
+    """Time after which no further change is followed; those that are under way are finished."""
+
     rows: int = 20_000
     """Number of rows of a source above which a row is not computed again from them."""
 
     literals: int = 200
     """Number of values up to which a read of a source is restricted by literals; above it, by a join."""
+
+    kept_changes: int = 200_000
+    """Number of change rows up to which a table's are kept in memory, and which are read of some of its rows."""
 
     units: int = 64
     """Number of changed rows above which a row is not computed again without each of them."""

@@ -66,6 +66,9 @@ class ServiceThresholds:
     operations: int = 2
     """Maximum number of operations of users that run in parallel."""
 
+    cancel_seconds: float = 0.2
+    """Pause after which operations that still run while the service ends are cancelled again."""
+
     steady_seconds: float = 60.0
     """Run time of an ingestion after which its next failure counts as the first one.
 

@@ -51,13 +51,16 @@ def list_appended_files(table: Table, commits: Sequence[Commit]) -> list[LogFile
     return [LogFile(path, sequence) for path, sequence in list_added_files(table, appends).items()]
 
 
-def list_live_files(table: Table, snapshot: int) -> list[LogFile]:
-    """Lists the data files of the snapshot with the id `snapshot`, with the deletion vectors that apply to them."""
+def list_live_files(table: Table, snapshot: int) -> list[tuple[LogFile, DataFile]]:
+    """Lists the data files of the snapshot with the id `snapshot`, with the deletion vectors that apply to them.
+
+    Each comes with its entry in a manifest, which has the bounds of its columns.
+    """
     from pyiceberg.manifest import ManifestEntryStatus
 
     state = table.snapshot_by_id(snapshot)
     assert state is not None
-    data: dict[str, int] = {}
+    data: dict[str, tuple[int, DataFile]] = {}
     deletes: dict[str, list[DataFile]] = {}
     for manifest in list_manifests(table, state):
         for entry in read_entries(table, manifest):
@@ -65,10 +68,10 @@ def list_live_files(table: Table, snapshot: int) -> list[LogFile]:
                 continue
             file = entry.data_file
             if file.content.name == "DATA":
-                data[file.file_path] = get_sequence(entry, manifest)
+                data[file.file_path] = get_sequence(entry, manifest), file
             elif path := get_referenced_path(file):
                 deletes.setdefault(path, []).append(file)
-    return [LogFile(path, sequence, tuple(deletes.get(path, ()))) for path, sequence in data.items()]
+    return [(LogFile(path, sequence, tuple(deletes.get(path, ()))), file) for path, (sequence, file) in data.items()]
 
 
 class LogReader:

@@ -66,7 +66,11 @@ def read_change_rows(
     limits = reader.thresholds.exports
     rows = LogReader(table, wanted, fields, limits.batch_rows)
     whole = None if window.start is None else commits
-    files = list_live_files(table, window.end.snapshot) if whole is None else list_appended_files(table, whole)
+    files = (
+        [file for file, _ in list_live_files(table, window.end.snapshot)]
+        if whole is None
+        else list_appended_files(table, whole)
+    )
     start = -1 if window.start is None else window.start.sequence
     return ChangeRows(schema, _read_parts(rows, schema, files, start, limits), window.end)
 

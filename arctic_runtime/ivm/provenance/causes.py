@@ -134,11 +134,11 @@ class _Worlds:
         """Leaves out the units without which the row is the same."""
         units, before, after = whole.units, whole.before, whole.after
         numbers = frozenset(unit.number for unit in units)
-        without = self._compute_rows([frozenset((number,)) for number in sorted(numbers)])
-        alone = self._compute_rows([numbers - {number} for number in sorted(numbers)])
-        named = tuple(
-            unit for unit, rows, other in zip(units, without, alone, strict=True) if rows != after or other != before
-        )
+        without = self._compute_rows([frozenset((unit.number,)) for unit in units])
+        same = [unit for unit, rows in zip(units, without, strict=True) if rows == after]
+        alone = self._compute_rows([numbers - {unit.number} for unit in same])
+        idle = {unit.number for unit, rows in zip(same, alone, strict=True) if rows == before}
+        named = tuple(unit for unit in units if unit.number not in idle)
         (taken_back,) = self._compute_rows([frozenset(unit.number for unit in named)])
         rest = tuple(unit for unit in units if unit not in named)
         return Causes(named, rest, before, after) if taken_back == before else whole

@@ -97,8 +97,8 @@ class JobBoard:
             self._cancels.pop(number, None)
         self._events.append_event("forgotten_job", {"number": number})
 
-    def cancel_job(self, number: str) -> Job | None:
-        """Ends a waiting job, or cancels the work of a running one.
+    def cancel_job(self, number: str, line: str = "cancelled by a user") -> Job | None:
+        """Ends a waiting job, or cancels the work of a running one and adds `line` to it, unless it is its last line.
 
         Returns the job; None if there is no such job, or it can't be cancelled.
         """
@@ -112,7 +112,8 @@ class JobBoard:
         if cancel is None:
             return None
         cancel()
-        self.report_progress(number, "cancelled by a user")
+        if job.lines[-1:] != (line,):
+            self.report_progress(number, line)
         return self.find_job(number)
 
     def _list_ended(self) -> Iterator[Job]:

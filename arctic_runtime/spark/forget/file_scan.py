@@ -150,16 +150,19 @@ def _list_remaining_snapshots(
 
 
 def plan_table(session: TableSession, keys: DataFrame) -> TableToForget:
-    """Counts the data of a model that would be removed: keys, files with rows of `keys`, their bytes, and snapshots.
+    """Counts the data of a model that would be removed: keys, their change rows, files with such rows, and snapshots.
 
     Also lists the savepoints whose files contain such rows.
     """
     arrow = keys.toArrow()
     sizes: list[int] = []
-    snapshots = 0
+    snapshots = change_rows = 0
     for table in (session.model.table.changes, session.model.base):
         files = DiskFiles(session.reader, table, session.model.config.entity_key)
-        sizes += [size for path, size in files.list_snapshot_files().items() if files.count_rows_under(path, arrow)]
+        listed = files.list_snapshot_files()
+        counts = {path: count for path in listed if (count := files.count_rows_under(path, arrow))}
+        sizes += [listed[path] for path in counts]
+        change_rows += sum(counts.values()) if table == session.model.table.changes else 0
         snapshots_there = observe_snapshots(session.reader, table)
         snapshots += (
             len(split_outdated_snapshots(snapshots_there, snapshots_there.lineage[-1].sequence)[0])
@@ -167,7 +170,9 @@ def plan_table(session: TableSession, keys: DataFrame) -> TableToForget:
             else 0
         )
     savepoints = list_holding_savepoints(session, keys)
-    return TableToForget(session.model.table, arrow.num_rows, len(sizes), sum(sizes), snapshots, savepoints)
+    return TableToForget(
+        session.model.table, arrow.num_rows, change_rows, len(sizes), sum(sizes), snapshots, savepoints
+    )
 
 
 def list_holding_savepoints(session: TableSession, keys: DataFrame) -> tuple[str, ...]:

@@ -82,15 +82,27 @@ class KeySearch:
         self._add_keys(model, made, keys_by_table)
 
     def add_changed_keys(self, model: Model, head: int, keys_by_table: KeysByTable) -> None:
-        """Adds to `keys_by_table`, and stores, the keys of rows that commits after `head` updated or deleted.
+        """Adds to `keys_by_table`, and stores, keys of rows that were made of forgotten ones after the search.
 
-        The search may have missed some of these. `head` is a sequence number of the change table.
+        These are rows that commits after `head`, a sequence number of the change table, updated or deleted. Rows that
+        other changes have updated or deleted meanwhile keep their history.
         """
         state = self._tables.observe_state(model)
         changes, _ = require_built(state, model.table)
-        if changes.commits[-1].version.sequence > head:
-            changed = trace.list_keys_changed_after(self._tables.spark(), model, state, head)
-            self._add_keys(model, changed, keys_by_table)
+        if changes.commits[-1].version.sequence <= head:
+            return
+        changed = trace.list_keys_changed_after(self._tables.spark(), model, state, head)
+        known = keys_by_table.get(model.table)
+        others = changed if known is None else changed.join(known, list(changed.columns), "left_anti")
+        if not others.isEmpty():
+            made = self._find_keys_below(model, state, keys_by_table)
+            self._add_keys(model, others.join(made, list(others.columns), "left_semi"), keys_by_table)
+
+    def _find_keys_below(self, model: Model, state: TableState, keys_by_table: KeysByTable) -> DataFrame:
+        """Returns the keys of a model's rows that are made of rows with known keys of the tables that it reads."""
+        known = {table: keys for table, keys in keys_by_table.items() if self._tables.reads_rows_of(model, table)}
+        lookups = {table: self._collect_lookup(table, keys) for table, keys in known.items()}
+        return self._list_keys_made_of(model, state, lookups)
 
     def _add_keys(self, model: Model, keys: DataFrame, keys_by_table: KeysByTable) -> None:
         if not keys.isEmpty():
@@ -143,7 +155,9 @@ class KeySearch:
             forgotten = {table: keys for table, keys in known.items() if table in list_changes_read(model.sql)}
             if not forgotten:
                 continue
-            if trace.has_events_of(self._tables.spark(), model, self._tables.observe_upstreams(model), forgotten):
+            if trace.has_events_of(
+                self._tables.open_session(model.table), self._tables.observe_upstreams(model), forgotten
+            ):
                 self.drop_keys(known)
                 raise ConfigError(
                     f"{model.table} has rows made of those that are to be forgotten, and no primary key that tells "

@@ -9,9 +9,12 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from arctic_runtime.catalog.observation.tables import observe_source
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, refuse_on_error
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Image, Node, Scan, list_scans
+from arctic_runtime.ivm.frontend.reads import find_reads
+from arctic_runtime.ivm.provenance.branches import keep_branches_of
 from arctic_runtime.ivm.render import render_sql
 from arctic_runtime.ivm.rewrite.clock_conditions import drop_clock_conditions
 from arctic_runtime.ivm.strategies.maintain import derive_touched_keys
@@ -22,7 +25,7 @@ from arctic_runtime.model.shape import INSERT
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
-from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
+from arctic_runtime.plan.refresh.increment import Upstreams, analyse_events, analyse_model
 from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.events.retract import is_retracting
@@ -123,7 +126,7 @@ def list_keys_made_of(
     """
     spark, model = session.spark(), session.model
     if model.config.input == "changes":
-        return _list_event_keys(spark, model, upstreams, forgotten)
+        return _list_event_keys(session, upstreams, forgotten)
     last = find_last_run(state.changes)
     try:
         if last is None or last.given_up is not None:
@@ -224,8 +227,12 @@ class _SourceImages:
         return signs[0].unionAll(signs[1])
 
     def _read_now(self, source: SourceState, fields: Sequence[str]) -> DataFrame:
-        now = Window(str(source.name), source.version, source.version)
-        return SourceWindow(self.spark, source, now, self.thresholds).read_image("new", fields)
+        return _read_now(self.spark, source, fields, self.thresholds)
+
+
+def _read_now(spark: SparkSession, source: SourceState, fields: Sequence[str], thresholds: Thresholds) -> DataFrame:
+    now = Window(str(source.name), source.version, source.version)
+    return SourceWindow(spark, source, now, thresholds).read_image("new", fields)
 
 
 def _read_images_ever(
@@ -267,33 +274,33 @@ def _union_images(log: DataFrame, columns: Sequence[Column], key: Sequence[str])
     return after.unionAll(before)
 
 
-def has_events_of(spark: SparkSession, model: Model, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]) -> bool:
+def has_events_of(session: TableSession, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]) -> bool:
     """Whether the query of a model returns any row for the change rows of `forgotten` keys in its upstreams.
 
     The query must be one of change events, which reads change rows of upstreams.
     """
-    return any(not rows.isEmpty() for rows in _list_events_of(spark, model, upstreams, forgotten))
+    return any(not rows.isEmpty() for rows in _list_events_of(session, upstreams, forgotten))
 
 
-def _list_event_keys(
-    spark: SparkSession, model: Model, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]
-) -> DataFrame:
+def _list_event_keys(session: TableSession, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]) -> DataFrame:
     """Returns the keys of all rows that the model's query returns for upstream change rows of `forgotten` keys."""
     key_frames = []
-    for rows in _list_events_of(spark, model, upstreams, forgotten):
-        keys = rows.select(*as_key(model.config.entity_key)).distinct()
-        key_frames.append(hold_in_driver(spark, keys))  # Views of the next round have the same names.
+    for rows in _list_events_of(session, upstreams, forgotten):
+        keys = rows.select(*as_key(session.model.config.entity_key)).distinct()
+        key_frames.append(hold_in_driver(session.spark(), keys))  # Views of the next round have the same names.
     return reduce(DataFrame.unionAll, key_frames).distinct()
 
 
 def _list_events_of(
-    spark: SparkSession, model: Model, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]
+    session: TableSession, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]
 ) -> Iterator[DataFrame]:
     """Yields for each upstream with `forgotten` keys the rows that the model's query returns for these keys.
 
     The query then reads only the change rows of the forgotten keys from this upstream, and all change rows from the
-    other upstreams. Each result must be read before the next one is taken, since all use the same temporary views.
+    other upstreams, except in branches of unions that do not read this one. Each result must be read before the next
+    one is taken, since all use the same temporary views.
     """
+    spark, model = session.spark(), session.model
     for forgets in (source for source in list_changes_read(model.sql) if source in forgotten):
         for source in list_changes_read(model.sql):
             state = upstreams.states[str(source)]
@@ -304,7 +311,37 @@ def _list_events_of(
             shown = with_source_position(rows) if state.format_version >= 3 else rows
             shown = _add_images_before(shown) if is_retracting(model, state) else shown
             shown.createOrReplaceTempView(quote_name(format_changes_view(source)))
-        yield spark.sql(model.sql)
+        yield _query_branches_of(session, upstreams, forgets)
+
+
+def _query_branches_of(session: TableSession, upstreams: Upstreams, source: TableName) -> DataFrame:
+    """Runs the query of a model over the views of its events, without branches of unions that do not read `source`.
+
+    A query that can't be analysed is run as a whole.
+    """
+    spark, model = session.spark(), session.model
+    events = {model.table.with_name(format_changes_view(name)): name for name in list_changes_read(model.sql)}
+    if len(events) == 1:
+        return spark.sql(model.sql)
+    reads = find_reads(model.sql, model.table.catalog, model.table.schema).tables
+    states = {name: observe_source(session.reader, name) for name in reads if name not in events}
+    joined = {name: state for name, state in states.items() if state is not None}
+    try:
+        analysed, _, _ = analyse_events(model, upstreams, joined.values())
+    except NotMaintained:
+        return spark.sql(model.sql)
+    tree = keep_branches_of(analysed.tree, [name for name, own in events.items() if own == source])
+    fields: dict[TableName, dict[str, None]] = {}
+    for scan in list_scans(tree):
+        fields.setdefault(scan.source, {}).update(dict.fromkeys(column for _, column in scan.fields))
+    for name, columns in fields.items():
+        rows = (
+            spark.table(quote_name(name.name)).select(*map(to_column, columns))
+            if name in events
+            else _read_now(spark, joined[name], tuple(columns), session.reader.thresholds)
+        )
+        rows.createOrReplaceTempView(quote_name(format_image_view("new", name)))
+    return spark.sql(render_sql(tree)).select(*[to_column(own).alias(name) for name, own in analysed.outputs if name])
 
 
 def _add_images_before(rows: DataFrame) -> DataFrame:

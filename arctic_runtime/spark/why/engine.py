@@ -11,7 +11,9 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 from pyspark.sql import functions as F
+from pyspark.sql.conversion import LocalDataToArrowConversion
 from pyspark.sql.types import IntegerType, StructField, StructType
+from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.tree import Node, Scan
 from arctic_runtime.ivm.provenance.restrictions import Restriction
@@ -19,6 +21,7 @@ from arctic_runtime.ivm.provenance.source_rows import SIDE, UNIT, EvaluationFail
 from arctic_runtime.ivm.render import render_sql
 from arctic_runtime.model.names import TableName
 from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.settings import override_settings
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 from arctic_runtime.spark.engine.statement import (
     Sql,
@@ -33,9 +36,25 @@ from arctic_runtime.spark.engine.statement import (
 from arctic_runtime.spark.tables.rows.frames import combine_all, combine_any
 from arctic_runtime.thresholds import WhyThresholds
 
+_FEW_ROWS = {"spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.codegen.wholeStage": "false"}
+"""Settings of statements over a few rows in one partition: a task each, without broadcasts, and without compilation."""
+
 _KEY = "__arctic_key_"
 _WORLD = "__arctic_world"
 _VALUE = "__arctic_value_"
+
+
+@dataclass(frozen=True)
+class FoundRows:
+    """Rows at the start and at the end of a window, with all columns, whose types are in `schema`."""
+
+    old: Sequence[SparkRow]
+    new: Sequence[SparkRow]
+    schema: StructType
+
+
+FindRows = Callable[[Mapping[str, tuple[Any, ...]]], "FoundRows | None"]
+"""Function that finds rows by wanted values of columns; None if only Spark can read them."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +68,8 @@ class ReadableSource:
     key: tuple[str, ...] | None
     old: Callable[[], DataFrame] | None
     new: Callable[[], DataFrame]
+    find_rows: FindRows = lambda _: None
+    """Finds the rows that have wanted values at both ends without Spark, if it can."""
 
 
 @dataclass
@@ -66,12 +87,31 @@ class SparkEngine:
     def read_images(self, scan: Scan, restrictions: Sequence[Restriction], identity: Sequence[str]) -> Images:
         source = self.sources[scan.source]
         key = tuple(identity) if source.key is None else source.key
+        if (images := self._find_images(scan, key, source, restrictions)) is not None:
+            return images
         new = self._collect_rows(scan, key, source.new(), restrictions)
         if source.old is None:
             return Images((), new)
         return Images(
             new if source.old is source.new else self._collect_rows(scan, key, source.old(), restrictions), new
         )
+
+    def _find_images(
+        self, scan: Scan, key: Sequence[str], source: ReadableSource, restrictions: Sequence[Restriction]
+    ) -> Images | None:
+        """Finds the rows by those restrictions that are about values of columns, without Spark; None if it can't.
+
+        There may be rows more than the other restrictions allow, which a row is computed from without an effect.
+        """
+        fields = dict(scan.fields)
+        wanted = _list_wanted(restrictions, fields)
+        found = source.find_rows(wanted) if wanted else None
+        if found is None or max(len(found.old), len(found.new)) > self.limits.rows:
+            return None
+        kinds = {part.name.lower(): part.dataType for part in found.schema.fields}
+        self._schemas[scan] = StructType([StructField(name, kinds[column.lower()]) for name, column in scan.fields])
+        old, new = (_project_rows(rows, [column for _, column in scan.fields], key) for rows in (found.old, found.new))
+        return Images(old, new)
 
     def _collect_rows(
         self, scan: Scan, key: Sequence[str], frame: DataFrame, restrictions: Sequence[Restriction]
@@ -117,8 +157,15 @@ class SparkEngine:
         marks = [StructField(UNIT, IntegerType()), StructField(SIDE, IntegerType())]
         if known is None:
             known = self._read_schema(scan)
-        schema = StructType([*known.fields, *marks])
-        self.spark.createDataFrame(list(rows), schema, verifySchema=False).createOrReplaceTempView(quote_name(name))
+        self._load_rows(name, StructType([*known.fields, *marks]), rows)
+
+    def _load_rows(self, name: str, schema: StructType, rows: Sequence[Row]) -> None:
+        """Makes a local table of rows, in one partition, so that no statement over such tables shuffles rows.
+
+        As Arrow the rows are part of Spark's plan, which needs no job to read them.
+        """
+        local = LocalDataToArrowConversion.convert(list(rows), schema, use_large_var_types=False) if rows else []
+        self.spark.createDataFrame(local, schema).coalesce(1).createOrReplaceTempView(quote_name(name))
 
     def _read_schema(self, scan: Scan) -> StructType:
         frame = self.sources[scan.source].new()
@@ -128,8 +175,7 @@ class SparkEngine:
 
     def load_key(self, name: str, key: Row) -> None:
         fields = [StructField(f"{name}{place}", part.dataType) for place, part in enumerate(self.key_schema.fields)]
-        frame = self.spark.createDataFrame([key], StructType(fields), verifySchema=False)
-        frame.createOrReplaceTempView(quote_name(name))
+        self._load_rows(name, StructType(fields), [key])
 
     def evaluate(self, trees: Sequence[Node]) -> list[list[Row]]:
         """Evaluates trees with the same columns as one statement, since planning and jobs cost more than few rows."""
@@ -151,11 +197,34 @@ class SparkEngine:
 
     def _run_query(self, together: Sql) -> list[SparkRow]:
         try:
-            return self.spark.sql(fill_statement("SELECT * FROM ({parts})", parts=together)).collect()
+            with override_settings(self.spark, _FEW_ROWS):
+                return self.spark.sql(fill_statement("SELECT * FROM ({parts})", parts=together)).collect()
         except PySparkException as error:
             if (ended := to_spark_ended(error)) is not None:
                 raise ended from error
             raise EvaluationFailed(get_message(error)) from error
+
+
+def _list_wanted(restrictions: Sequence[Restriction], fields: Mapping[str, str]) -> dict[str, tuple[Any, ...]]:
+    """Lists the values that rows may have by column, from restrictions of columns to values.
+
+    `fields` has the column of the source by the name in a restriction.
+    """
+    wanted: dict[str, dict[str, Any]] = {}
+    for one in restrictions:
+        for place, part in enumerate(one.expressions):
+            if one.values is not None and isinstance(part, exp.Column):
+                values = {repr(row[place]): row[place] for row in one.values}
+                before = wanted.get(fields[part.name], values)
+                wanted[fields[part.name]] = {name: value for name, value in values.items() if name in before}
+    return {column: tuple(values.values()) for column, values in wanted.items()}
+
+
+def _project_rows(rows: Sequence[SparkRow], columns: Sequence[str], key: Sequence[str]) -> list[tuple[Row, Row]]:
+    """Returns the key and the values of `columns` of each row."""
+    spelled = {name.lower(): name for row in rows[:1] for name in row.__fields__}
+    names, keys = ([spelled[part.lower()] for part in parts] if rows else [] for parts in (columns, key))
+    return [(tuple(row[part] for part in keys), tuple(row[part] for part in names)) for row in rows]
 
 
 def _is_among(expression: Expression, values: Sequence[Any]) -> Expression:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -45,15 +46,24 @@ _EARLIER_EVENTS = "values that these events do not give are those of earlier eve
 
 @dataclass
 class RowSearch:
-    """Follows rows of a project's tables; `depth` is the number of layers of upstreams, None for all."""
+    """Follows rows of a project's tables; `depth` is the number of layers of upstreams, None for all.
+
+    `say` is called with a line for people before each change is followed, and may raise an error to end the search.
+    `clock` returns seconds.
+    """
 
     reader: CatalogReader
     spark: SparkSession
     models: Mapping[TableName, Model]
     depth: int | None = None
+    say: Callable[[str], None] = lambda _: None
+    clock: Callable[[], float] = time.monotonic
     _tables: dict[TableName, TraceableTable | None] = field(default_factory=dict)
     _upstreams: dict[TableName, Upstreams] = field(default_factory=dict)
     _known: dict[tuple[TableName, str, int], RowChange] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._until = self.clock() + self.reader.thresholds.why.seconds
 
     def trace_row(self, model: Model, values: Sequence[str], version: str | None = None) -> RowTrail:
         """Follows the changes of the row with the primary key `values`, as texts in the key's order.
@@ -91,7 +101,7 @@ class RowSearch:
     def _open_table(self, name: TableName) -> TraceableTable | None:
         if name not in self._tables:
             state = observe_source(self.reader, name)
-            self._tables[name] = None if state is None else TraceableTable(self.spark, state, self.reader.thresholds)
+            self._tables[name] = None if state is None else TraceableTable(self.spark, state, self.reader)
         return self._tables[name]
 
     def _follow_rows(self, table: TraceableTable, row: ChangeRow, depth: int | None) -> RowChange:
@@ -100,6 +110,10 @@ class RowSearch:
         if name not in self._known:
             if len(self._known) >= self.reader.thresholds.why.nodes:
                 return replace(row.change, ends="the trail has too many changes; ask for this row alone")
+            if self.clock() > self._until:
+                seconds = self.reader.thresholds.why.seconds
+                return replace(row.change, ends=f"not followed after {seconds:g} s; ask for this row and version alone")
+            self.say(f"{table.state.name}: version {row.change.run.version if row.change.run else 'expired'}")
             self._known[name] = row.change
             self._known[name] = self._explain_row(table, row, depth)
         return self._known[name]

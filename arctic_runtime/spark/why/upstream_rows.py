@@ -8,13 +8,21 @@ from datetime import datetime, timezone
 from functools import cached_property, partial
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampType
 
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.provenance.source_rows import Unit
-from arctic_runtime.model.columns import ACTION, BEFORE, CHANGE_COLUMNS, SEQUENCE, TIMESTAMP, strip_change_columns
+from arctic_runtime.model.columns import (
+    ACTION,
+    BEFORE,
+    CHANGE_COLUMNS,
+    SEQUENCE,
+    TIMESTAMP,
+    strip_change_columns,
+)
 from arctic_runtime.model.row_trail import CommittedRun, RowChange, Transaction, Values
 from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import DELETE
@@ -31,7 +39,8 @@ from arctic_runtime.spark.tables.rows.frames import (
     read_until,
     to_column,
 )
-from arctic_runtime.spark.why.engine import ReadableSource
+from arctic_runtime.spark.why.engine import FoundRows, ReadableSource
+from arctic_runtime.spark.why.row_history import RowHistory, TableHistory, Wanted
 from arctic_runtime.thresholds import Thresholds
 
 Key = tuple[Any, ...]
@@ -52,7 +61,16 @@ class TraceableTable:
 
     spark: SparkSession
     state: SourceState
-    thresholds: Thresholds
+    reader: CatalogReader
+
+    @property
+    def thresholds(self) -> Thresholds:
+        return self.reader.thresholds
+
+    @cached_property
+    def history(self) -> TableHistory | None:
+        """Reads rows and change rows without Spark; None if only Spark can read them."""
+        return TableHistory.open_history(self.reader, self.state)
 
     @cached_property
     def commits(self) -> dict[int, Commit]:
@@ -76,12 +94,21 @@ class TraceableTable:
 
     def open_rows(self, window: Window) -> ReadableSource:
         """Opens the rows at both ends of a window; without a start, there were none before."""
-        new = partial(self._read_rows_at, window.end)
+        new, find = partial(self._read_rows_at, window.end), partial(self._find_rows, window.start, window.end)
         if window.start is None:
-            return ReadableSource(self.state.key, None, new)
+            return ReadableSource(self.state.key, None, new, find)
         return ReadableSource(
-            self.state.key, new if window.is_empty else partial(self._read_rows_at, window.start), new
+            self.state.key, new if window.is_empty else partial(self._read_rows_at, window.start), new, find
         )
+
+    def _find_rows(self, start: Version | None, end: Version, wanted: Wanted) -> FoundRows | None:
+        """Finds the rows that have wanted values at both ends of a window; None if only Spark can read them."""
+        if self.state.kind != "changes" or self.history is None or not self.history.has_rows:
+            return None
+        history = self._find_history(wanted)
+        if history is None:
+            return None
+        return FoundRows(history.list_rows_at(start) if start else [], history.list_rows_at(end), history.schema)
 
     def _read_rows_at(self, version: Version) -> DataFrame:
         rows = read_rows_at(self.spark, self.state, version, self.thresholds.pruning)
@@ -89,8 +116,9 @@ class TraceableTable:
 
     def open_current_rows(self) -> ReadableSource:
         """Opens the newest rows, as if they had been the same before."""
-        new = partial(self._read_rows_at, self.state.version)
-        return ReadableSource(self.state.key, new, new)
+        at = self.state.version
+        new = partial(self._read_rows_at, at)
+        return ReadableSource(self.state.key, new, new, partial(self._find_rows, at, at))
 
     def open_events(self, window: Window) -> ReadableSource:
         """Opens the change rows, or the appended rows, of a window as events; nothing was there before.
@@ -100,7 +128,15 @@ class TraceableTable:
         """
         names = tuple(column.name for column in self.state.columns)
         key = self.state.key if self.state.kind == "changes" and self.state.key is not None else names
-        return ReadableSource((*key, *self._list_lineage()), None, partial(self._read_events, window))
+        read, find = partial(self._read_events, window), partial(self._find_events, window)
+        return ReadableSource((*key, *self._list_lineage()), None, read, find)
+
+    def _find_events(self, window: Window, wanted: Wanted) -> FoundRows | None:
+        """Finds the rows of a window that have wanted values; None if only Spark can read them."""
+        if not self._list_lineage() or (history := self._find_history(wanted)) is None:
+            return None
+        rows = [row for row in history.list_changes_in(window) if history.has_wanted(row)]
+        return FoundRows([], rows, history.schema)
 
     def _read_events(self, window: Window) -> DataFrame:
         rows = self._read_log(window)
@@ -117,6 +153,10 @@ class TraceableTable:
 
     def read_changes(self, window: Window, keys: Sequence[Key]) -> list[ChangeRow]:
         """Reads the change rows of `keys` in a window, oldest first."""
+        if (history := self._find_history(_list_values(self.state.key or (), keys))) is not None:
+            known = {repr(tuple(key)) for key in keys}
+            found = self._build_found(history.list_changes_in(window))
+            return [row for row in found if repr(row.key) in known][: self.thresholds.why.rows]
         rows = (
             self._read_log(window)
             .where(_match_keys(self.state.key or (), keys))
@@ -125,10 +165,15 @@ class TraceableTable:
         collected = rows.orderBy(F.col(COMMIT_ORDER), F.col(SEQUENCE)).limit(self.thresholds.why.rows).collect()
         return [self._build_change_row(row.asDict(recursive=True), rows.schema) for row in collected]
 
+    def _build_found(self, rows: Sequence[Row]) -> list[ChangeRow]:
+        """Builds change rows of those of a history."""
+        assert self.history is not None
+        return [self._build_change_row(row.asDict(recursive=True), self.history.schema) for row in rows]
+
     def find_key_schema(self, key: Sequence[str]) -> StructType:
         """Returns the types of key columns in the table."""
-        frame = self._read_log_columns()
-        spelled = {field.name.lower(): field for field in frame.schema.fields}
+        schema = self._read_log_columns().schema if self.history is None else self.history.schema
+        spelled = {field.name.lower(): field for field in schema.fields}
         return StructType([spelled[part.lower()] for part in key])
 
     def _read_log_columns(self) -> DataFrame:
@@ -139,22 +184,33 @@ class TraceableTable:
 
         Raises ConfigError for a text that is no value of its column.
         """
-        kinds = self.find_key_schema(names)
-        values = [F.lit(text).try_cast(field.dataType) for text, field in zip(texts, kinds.fields, strict=True)]
-        conditions = [to_column(name) == value for name, value in zip(names, values, strict=True)]
+        key = self._parse_key(texts, self.find_key_schema(names))
+        if (history := self._find_history(_list_values(names, [key]))) is not None:
+            return self._build_found(history.changes)
+        conditions = [to_column(name) == F.lit(value) for name, value in zip(names, key, strict=True)]
         rows = (
             self._read_log_columns().where(combine_all(conditions)).select("*", F.col(COMMIT_ORDER).alias(COMMIT_ORDER))
         )
         ordered = rows.orderBy(F.col(COMMIT_ORDER), F.col(SEQUENCE)).collect()
-        if not ordered and values:
-            (known,) = self.spark.range(1).select(*[value.isNotNull() for value in values]).collect()
-            for text, field, is_valid in zip(texts, kinds.fields, known, strict=True):
-                if not is_valid:
-                    raise ConfigError(
-                        f"{text!r} is not a valid value of the key column `{field.name}`.",
-                        expected=f"a value of type {field.dataType.simpleString()}",
-                    )
         return [self._build_change_row(row.asDict(recursive=True), rows.schema) for row in ordered]
+
+    def _parse_key(self, texts: Sequence[str], kinds: StructType) -> Key:
+        """Reads texts as Spark does; raises ConfigError for one that is no value of its column."""
+        values = [F.lit(text).try_cast(field.dataType) for text, field in zip(texts, kinds.fields, strict=True)]
+        (key,) = self.spark.sql("SELECT 1").select(*values).collect() if values else ((),)
+        for text, field, value in zip(texts, kinds.fields, key, strict=True):
+            if value is None:
+                raise ConfigError(
+                    f"{text!r} is not a valid value of the key column `{field.name}`.",
+                    expected=f"a value of type {field.dataType.simpleString()}",
+                )
+        return tuple(key)
+
+    def _find_history(self, wanted: Wanted) -> RowHistory | None:
+        """Finds the change rows, or appended rows, with wanted values; None if only Spark can read them."""
+        if self.history is None or not self.history.can_find(wanted):
+            return None
+        return self.history.find_history(wanted)
 
     def _build_change_row(self, row: dict[str, Any], schema: StructType) -> ChangeRow:
         spelled = {name.lower(): name for name in row}
@@ -216,6 +272,11 @@ class TraceableTable:
             run.reason or "",
             run.run or "",
         )
+
+
+def _list_values(names: Sequence[str], keys: Sequence[Key]) -> Wanted:
+    """Lists the values that keys have in each of their columns `names`."""
+    return {name: tuple(dict.fromkeys(values)) for name, values in zip(names, zip(*keys, strict=True), strict=True)}
 
 
 def show_values(values: Values, times: frozenset[str] = frozenset()) -> Values:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -102,6 +103,44 @@ def test_rows_made_of_several_events_are_what_the_others_leave(lake: Warehouse) 
         assert lake.broken(model) == []
     assert lake.rows(models[2])[1] == ("us", 9, 9, "name1b", 300)
     assert lake.rows(seen) == [(1, 1), (1, 300), (2, 102), (2, 2)]
+
+
+def test_rows_of_another_flow_keep_their_history(lake: Warehouse) -> None:
+    """One flow of a union is forgotten in part; the other one was truncated, and is again while it is forgotten."""
+    root, flows = customers(lake), both_flows(lake)
+    models = (root, flows)
+    lake.append("customer_events", [(i, f"name{i}", "eu", i, "c", i) for i in (1, 2)], EVENTS)
+    lake.append("payments", [(i, "card", 7, 10 + i) for i in (101, 102, 103)], PAYMENTS)
+    lake.append("payments", [(101, "gone", 7, 200), (2, "cash", 7, 201)], PAYMENTS)
+    for model in models:
+        lake.run(model)
+    logged = [row for row in lake.log(flows) if row["id"] != 2]
+    lake.append("payments", [(102, "gone", 7, 300)], PAYMENTS)
+    (root_plan, plan) = forgetting(lake, root, models, keys=("2",)).plan_forget().tables
+    assert (root_plan.keys, root_plan.change_rows, plan.keys, plan.change_rows) == (1, 1, 1, 1)
+
+    def let_another_be_gone(line: str) -> None:
+        if line.endswith("delete the rows"):
+            lake.append("payments", [(103, "gone", 7, 400)], PAYMENTS)
+
+    certificate = replace(forgetting(lake, root, models, keys=("2",)), tell=let_another_be_gone).run_forget()
+    assert certificate.is_clean, certificate
+    assert [(table.table.name, table.keys) for table in certificate.tables] == [("customers", 1), ("flows", 1)]
+    kept = [row for row in lake.log(flows) if row["id"] != 2]
+    assert kept[: len(logged)] == logged
+    assert [(row["id"], row["_action"]) for row in kept[len(logged) :]] == [(102, "delete"), (103, "delete")]
+    assert [row[0] for row in lake.rows(flows)] == [1, 2]
+    assert lake.broken(flows) == []
+
+
+def both_flows(lake: Warehouse) -> Model:
+    """Rows of customers and of payments; one of the latter may be gone."""
+    sql = (
+        "select id, name, lsn, _action as what from {changes(customers)} "
+        "union all select id, how, at, how from {changes(payments)}"
+    )
+    config: dict[str, Any] = {"delete_when": "what in ('delete', 'gone')", "exclude_columns": ["what"]}
+    return following(lake, "flows", sql, primary_key="id", sequence_by="lsn", **config)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.row_trail import RowChange, RowTrail, Transaction
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.why import build_trail_json, describe_trail
+from arctic_runtime.spark.why import upstream_rows
 from arctic_runtime.spark.why.trail import RowSearch
 from tests.spark.replay import ORDERS as REPLAYED
 from tests.spark.replay import Part, Replay, event, ingest, source_of
@@ -68,6 +70,52 @@ def test_a_sum_comes_from_the_change_of_one_order(lake: Warehouse) -> None:
     assert gone.action == "delete"
     assert list_named(gone) == [("paid", {"id": 3}, "delete")]
     assert list_named(gone.upstreams[0].changes[0]) == [("orders", {"id": 3}, "update")]
+
+
+def test_a_trail_of_keys_reads_no_table_by_spark_and_says_what_it_follows(
+    lake: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = build_orders(lake)
+    totals = lake.model(
+        "totals", "select customer, sum(amount) as total from {orders} group by customer", primary_key="customer"
+    )
+    lake.append("landed", [(1, 7, 10, 1, "c"), (2, 7, 5, 1, "c"), (3, 8, 1, 1, "c")], ORDERS)
+    for model in (orders, totals):
+        lake.run(model)
+    lake.append("landed", [(2, 8, 6, 2, "u"), (1, 7, 10, 2, "d")], ORDERS)
+    for model in (orders, totals):
+        lake.run(model)
+
+    def refuse(*_: Any) -> list[Any]:
+        raise AssertionError("Spark has read a table")
+
+    for name in ("read_rows_at", "read_until", "read_appended_rows"):
+        monkeypatch.setattr(upstream_rows, name, refuse)
+    said: list[str] = []
+    search = RowSearch(lake.reader, lake.spark, {one.table: one for one in (orders, totals)}, say=said.append)
+    newest, _ = search.trace_row(totals, ["7"]).changes
+    assert (newest.action, newest.is_proven) == ("delete", True)
+    assert list_named(newest) == [("orders", {"id": 1}, "delete"), ("orders", {"id": 2}, "update")]
+    assert newest.run is not None
+    assert said[0] == f"{totals.table}: version {newest.run.version}"
+    assert [line.split(":")[0] for line in said] == [str(totals.table), *[str(orders.table)] * 2] * 2
+
+
+def test_changes_after_the_time_for_a_trail_are_named_and_not_followed(lake: Warehouse) -> None:
+    orders = build_orders(lake)
+    doubled = lake.model("doubled", "select id, amount * 2 as amount from {orders}", primary_key="id")
+    for amount in (1, 2):
+        lake.append("landed", [(1, 7, amount, amount, "u")], ORDERS)
+        lake.run(orders)
+        lake.run(doubled)
+    times = chain((0, 4), repeat(6))
+    reader = lake.under(why={"seconds": 5}).reader
+    search = RowSearch(reader, lake.spark, {one.table: one for one in (orders, doubled)}, clock=lambda: next(times))
+    newest, first = search.trace_row(doubled, ["1"]).changes
+    assert newest.is_proven
+    (order,) = newest.upstreams[0].changes
+    assert (order.upstreams, first.upstreams) == ((), ())
+    assert order.ends == first.ends == "not followed after 5 s; ask for this row and version alone"
 
 
 @pytest.mark.slow

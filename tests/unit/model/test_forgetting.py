@@ -18,9 +18,10 @@ M = TableName("lake", "dwd", "m")
 
 
 def test_a_plan_names_tables_savepoints_and_what_is_not_looked_at() -> None:
-    plan = ForgetPlan((TableToForget(M, 1200, 3, 4096, 7, ("good",)),), 2, ("s is not looked at",))
+    plan = ForgetPlan((TableToForget(M, 1200, 3600, 3, 4096, 7, ("good",)),), 2, ("s is not looked at",))
     assert describe_forget_plan(plan) == [
-        "to forget: 1,200 key(s) of lake.dwd.m; 3 file(s), 4,096 bytes, to rewrite; 7 snapshot(s) to expire",
+        "to forget: 1,200 key(s) of lake.dwd.m with 3,600 change row(s); 3 file(s), 4,096 bytes, to rewrite; "
+        "7 snapshot(s) to expire",
         "to forget: 2 dead letter(s)",
         "held by a savepoint: good of lake.dwd.m; it goes with --drop-savepoints, and without nothing is done",
         "note: s is not looked at",
@@ -44,7 +45,7 @@ def test_a_certificate_is_clean_only_where_nothing_is_left_anywhere() -> None:
 
 def test_a_quarantine_is_forgotten_with_its_table() -> None:
     """What is left in either is left, and a note about both is one note."""
-    own, failed = TableToForget(M, 1, 1, 10, 1), TableToForget(M.quarantine, 2, 1, 10, 1)
+    own, failed = TableToForget(M, 1, 2, 1, 10, 1), TableToForget(M.quarantine, 2, 2, 1, 10, 1)
     plans = (ForgetPlan((failed,), 2, ("s is not looked at",)), ForgetPlan((own,), 2, ("s is not looked at",)))
     assert join_plans(plans) == ForgetPlan((failed, own), 2, ("s is not looked at",))
     held = TableForgotten(M.quarantine, 1, left=("a snapshot",))

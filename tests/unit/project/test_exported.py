@@ -57,6 +57,7 @@ SURFACE_OF_IVM = (
     "frontend.merge_expressions",
     "frontend.reads",
     "outline",
+    "provenance.branches",
     "provenance.causes",
     "provenance.restrictions",
     "provenance.source_rows",
