@@ -55,6 +55,7 @@ FORGET = Operation(
     perform=on_one(_forget_rows),
     plan=on_one(_plan_forget),
     needs_spark=True,
+    plan_needs_spark=True,
     changes=True,
     needs_confirmation=True,
     needs_key=True,

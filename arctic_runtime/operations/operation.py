@@ -191,6 +191,9 @@ class Operation:
     plan: Perform | None = None
     """Function that describes the effects of `perform`, and changes nothing; None if it can't be planned."""
 
+    plan_needs_spark: bool = False
+    """Whether `plan` needs Spark too, as to find rows; other plans read metadata alone."""
+
     needs_confirmation: bool = False
     """True if the operation is only planned unless the user confirms it."""
 

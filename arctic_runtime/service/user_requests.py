@@ -76,7 +76,10 @@ class UserRequests:
     ) -> Answer:
         values = operation.read_values(given_arguments)
         models = self._choose_models(operation, tables)
-        return operation.run_operation(self._build_context(_refuse_spark), models, values, plan)
+        if not (plan and operation.plan_needs_spark):
+            return operation.run_operation(self._build_context(_refuse_spark), models, values, plan)
+        with lend_session(self._warehouse.sessions) as session:
+            return operation.run_operation(self._build_context(session), models, values, plan)
 
     def describe_table(self, table: TableName) -> TableDetails:
         reader, shared = self._warehouse.reader, self._shared

@@ -280,7 +280,7 @@ class Requests(Protocol):
     def answer_operation(
         self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any], plan: bool
     ) -> Answer:
-        """Performs an operation that needs no Spark, or, if `plan`, returns its plan.
+        """Performs an operation that needs no Spark, or, if `plan`, returns its plan, which may need Spark.
 
         Raises the same errors as `Operation.run_operation`.
         """

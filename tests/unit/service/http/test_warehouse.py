@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import datetime, timezone
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 
 from arctic_runtime.catalog.service_table import SERVICE_TABLE, ServiceTable
 from arctic_runtime.catalog.table_samples import TableSample, TableSamples
+from arctic_runtime.errors import CatalogError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.registry import OPERATIONS
 from arctic_runtime.plan.config.configure import read_configuration
+from arctic_runtime.service import user_requests
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
@@ -80,6 +83,18 @@ def test_questions_and_plans_need_no_spark(warehouse: Client) -> None:
         found = warehouse.get(f"/api/operations/{name}/plan?table=dwd")
         assert found.status == 200, found.body
     assert warehouse.get("/api/operations/lookup?table=dwd&key=3").json["data"]["row"]["note"] == "c"
+
+
+def test_the_plan_that_has_to_find_rows_uses_the_spark_of_the_service(
+    warehouse: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take_session() -> Any:
+        raise CatalogError("here Spark would look for the rows.")
+
+    monkeypatch.setattr(user_requests, "lend_session", lambda _: nullcontext(take_session))
+    assert [operation.name for operation in OPERATIONS if operation.plan_needs_spark] == ["forget"]
+    planned = warehouse.get("/api/operations/forget/plan?table=dwd&key=3")
+    assert (planned.status, planned.json["detail"]) == (503, "here Spark would look for the rows.")
 
 
 def test_a_client_that_polls_gets_each_change_row_once(warehouse: Client, shop: Any) -> None:
