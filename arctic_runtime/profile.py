@@ -395,6 +395,24 @@ def mask_text(text: str) -> str:
     return _mask_value(text)
 
 
+def mask_secret(text: str, secret: str) -> str:
+    """Returns `text` with the known `secret` replaced by `***`.
+
+    A secret of less than 8 characters is masked as a whole word, one of less than 4 only in quotes or as the value of a
+    setting, since words of the text have the same letters.
+    """
+    start, end = next(edges for length, edges in _SECRET_EDGES if len(secret) >= length)
+    return re.sub(f"{start}{re.escape(secret)}{end}", _MASK, text) if secret else text
+
+
+_SECRET_EDGES = (
+    (8, ("", "")),
+    (4, (r"(?<!\w)", r"(?!\w)")),
+    (0, (r"(?<=[=:'\"])", r"(?=$|[\s&;,@'\")}\]])")),
+)
+"""Patterns of what stands before and after a secret, by the number of characters from which on they are used."""
+
+
 def select_fixed_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Returns the Spark settings in `settings` that can't be changed while Spark runs."""
     return {

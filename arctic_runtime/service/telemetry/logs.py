@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from typing_extensions import Self
 
-from arctic_runtime.profile import mask_text
+from arctic_runtime.profile import mask_secret, mask_text
 from arctic_runtime.service.view.event_log import Event, EventLog
 from arctic_runtime.service.view.live_data import Job, ServiceState
 from arctic_runtime.spark.engine.messages import get_error_details
@@ -25,7 +25,6 @@ _AT = "arctic_at"
 """Attribute of a log record that holds the time of the event, if the event was logged later."""
 
 _LOGGED_STATES = ("running", "done", "failed", "cancelled")
-_MASK = "***"
 _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
 """Escapes of JSON for characters that end a line, or that a terminal obeys, and that JSON has as they are."""
 
@@ -34,7 +33,7 @@ class JsonFormatter(logging.Formatter):
     """Formats a log record as a line of JSON: time, level, logger, message, fields, and an error with its traceback.
 
     An ArcticError also adds its parts: `where`, `expected`, `actual` and `fix`. Text that looks like a secret is masked
-    everywhere in the record, and so are the given `secrets`.
+    everywhere in the record, and so are the given `secrets` (see `mask_secret`).
     """
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
@@ -61,7 +60,7 @@ class JsonFormatter(logging.Formatter):
         """Returns the value with secrets masked, including those in nested mappings and lists."""
         if isinstance(value, str):
             for secret in self._secrets:
-                value = value.replace(secret, _MASK)
+                value = mask_secret(value, secret)
             return mask_text(value)
         if isinstance(value, Mapping):
             return {str(key): self._mask_value(part) for key, part in value.items()}

@@ -9,10 +9,10 @@ from pathlib import Path
 from zlib import crc32
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.profile import mask_secret
 from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import DebeziumThresholds
 
-MASK = "***"
 OFFSETS = "offsets"
 """Name of the file, in the engine's folder, with the offset from which the engine continues."""
 
@@ -124,7 +124,7 @@ class DebeziumConnection:
         well.
         """
         is_hidden = self.password and self.password not in (self.user, self.database, self.host, self.slot)
-        return text.replace(self.password, MASK) if is_hidden else text
+        return mask_secret(text, self.password) if is_hidden else text
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.formats.avro_schema import AvroSchema, parse_avro_schema
-from arctic_runtime.profile import mask_text
+from arctic_runtime.profile import mask_secret, mask_text
 from arctic_runtime.thresholds import TransportThresholds
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class SchemaRegistry:
         user, password = self._connection.user, self._connection.password
         if password:
             login = b64encode(f"{user}:{password}".encode()).decode()
-            text = text.replace(login, "***").replace(password, "***")
+            text = mask_secret(mask_secret(text, login), password)
         return mask_text(text)
 
 

@@ -48,6 +48,23 @@ def test_a_password_that_is_a_name_is_not_taken_out_of_texts() -> None:
     assert replace(CONNECTION, password="").mask_password("nothing to hide") == "nothing to hide"
 
 
+@pytest.mark.parametrize(
+    ("password", "text", "shown"),
+    [
+        ("x", "An exception at x: x", "An exception at x: x"),
+        ("x", "password=x", "password=***"),
+        ("x", "jdbc:mysql://u:x@db/?password=x&user=x1", "jdbc:mysql://u:***@db/?password=***&user=x1"),
+        ("x", "using {password: 'x', host: db}", "using {password: '***', host: db}"),
+        ("tab", "no table in tab 'tab'", "no table in tab '***'"),
+        ("pass", "passwords pass by", "passwords *** by"),
+        (".+*?", "a.+*? .+*?", "a.+*? ***"),
+        ("hush-hush", "xhush-hushx", "x***x"),
+    ],
+)
+def test_a_short_password_is_masked_only_where_it_is_meant(password: str, text: str, shown: str) -> None:
+    assert replace(CONNECTION, password=password).mask_password(text) == shown
+
+
 def test_properties_of_the_user_win_over_those_of_the_server_and_ours() -> None:
     chosen = replace(CONNECTION, properties={"snapshot.fetch.size": "5", "poll.interval.ms": "7"})
     found = build_engine_properties(chosen, Path("/folder"), SHIPPED.debezium, {"poll.interval.ms": "6", "x.y": "1"})
