@@ -235,13 +235,24 @@ class Ingestion:
                 break
             if not once:
                 if not batch.is_snapshot:
-                    self._load_more(progress)
+                    progress = self._load_more(progress)
                 self._stopping.wait(max(0.0, self.source.trigger_seconds - (time.monotonic() - started)))
+        self._check_end(once)
         if once and not self._stopping.is_set():
             # The transport has read everything that the source had when it began.
             progress = replace(progress, caught_up=begun, failure=None)
             self._dead_letters.save_progress(progress)
         return progress
+
+    def _check_end(self, once: bool) -> None:
+        """Raises SourceError if the stream has ended and nothing told it to."""
+        is_due = self._load is not None and self._load.is_due
+        if not once and not is_due and not self._stopping.is_set():
+            raise SourceError(
+                f"source {self.source.name}: the stream of changes ended by itself.",
+                expected="it goes on until ingestion is stopped",
+                fix="nothing: a service begins again by itself; else run `arctic ingest` again",
+            )
 
     def _write_batch(self, batch: Batch, progress: Progress, started: float) -> Progress:
         self._reporter.announce_batch(batch, self._tables.names, len(self._stream.tables))
@@ -298,18 +309,19 @@ class Ingestion:
             self._transport.follow_tables(tables)
         return progress
 
-    def _load_more(self, progress: Progress) -> None:
+    def _load_more(self, progress: Progress) -> Progress:
         """Looks for tables that are new at the source or that a user requested, and starts to load them.
 
-        Does nothing if a load is running, or if the last check was a short time ago.
+        Does nothing if a load is running, or if the last check was a short time ago. Returns the progress of the stream
+        without these tables.
         """
         if self._load is not None or not self._tables.is_look_due():
-            return
+            return progress
+        new: set[str] = set()
         with suppress(ConnectionLost):  # The reader of the stream notices a lost connection by itself.
             self._tables.discover_tables(progress)
-            requested = self._tables.list_requested(self._dead_letters)
-            if new := self._tables.list_unstreamed(progress) | requested:
-                self._start_load(new, progress)
+            new = self._tables.list_unstreamed(progress) | self._tables.list_requested(self._dead_letters)
+        return self._start_load(new, progress) if new else progress
 
     def _start_load(self, tables: Collection[str], progress: Progress) -> Progress:
         """Starts to load `tables` in the background, if there are any, and leaves them out of the stream meanwhile.
