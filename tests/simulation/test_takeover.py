@@ -358,7 +358,8 @@ def test_a_stream_goes_on_after_tables_have_joined_until_it_is_stopped(
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(
-    ("fault", "error"), [("load", "ended before the stream took over"), ("server", "the server is away")]
+    ("fault", "error"),
+    [("load", "ended before the stream had its tables"), ("server", "the server is away")],
 )
 def test_a_load_that_ends_by_itself_or_can_not_begin_is_an_error(
     seed: int, monkeypatch: pytest.MonkeyPatch, fault: str, error: str

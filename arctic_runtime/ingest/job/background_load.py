@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from enum import Enum
 
-from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.job.batch_writer import BatchWriter
+from arctic_runtime.ingest.source import IngestionEnded
 from arctic_runtime.ingest.transports.transport import Batch, TableLoad
 from arctic_runtime.ingest.writing.records import TableResult, WriteMode
 
@@ -92,10 +92,8 @@ class BackgroundLoad:
         try:
             last = self._write_batches()
             if self._state in (LoadState.LOADING, LoadState.DUE):
-                raise SourceError(
-                    f"the load of {', '.join(sorted(self.tables))} ended before the stream took over.",
-                    fix="nothing: ingestion begins again by itself, and loads the tables again",
-                )
+                tables = ", ".join(sorted(self.tables))
+                raise IngestionEnded(f"the load of {tables} ended before the stream had its tables.")
         except BaseException:
             self._set_due()
             raise

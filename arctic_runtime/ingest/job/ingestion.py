@@ -22,7 +22,7 @@ from arctic_runtime.ingest.job.merging import BaseMerges
 from arctic_runtime.ingest.job.reports import BatchReport, Listeners, Reporter
 from arctic_runtime.ingest.job.source_tables import SourceTables
 from arctic_runtime.ingest.job.states import Load, Snapshot, Stream, StreamState, find_next_state
-from arctic_runtime.ingest.source import IngestSource, TablesWait
+from arctic_runtime.ingest.source import IngestionEnded, IngestSource, TablesWait
 from arctic_runtime.ingest.transports.connector import Connection
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
 from arctic_runtime.ingest.transports.transport import Batch, LoadsTables
@@ -245,14 +245,10 @@ class Ingestion:
         return progress
 
     def _check_end(self, once: bool) -> None:
-        """Raises SourceError if the stream has ended and nothing told it to."""
+        """Raises IngestionEnded if the stream has ended and nothing told it to."""
         is_due = self._load is not None and self._load.is_due
         if not once and not is_due and not self._stopping.is_set():
-            raise SourceError(
-                f"source {self.source.name}: the stream of changes ended by itself.",
-                expected="it goes on until ingestion is stopped",
-                fix="nothing: a service begins again by itself; else run `arctic ingest` again",
-            )
+            raise IngestionEnded(f"source {self.source.name}: its stream ended, although nothing told it to.")
 
     def _write_batch(self, batch: Batch, progress: Progress, started: float) -> Progress:
         self._reporter.announce_batch(batch, self._tables.names, len(self._stream.tables))

@@ -153,7 +153,7 @@ def test_a_load_that_ends_by_itself_is_due_and_an_error(pool: ThreadPoolExecutor
     """Otherwise its tables would get nothing from then on, and nobody would know."""
     loading, due = started(Load([ROWS, END], waits=False), Writer(), pool)
     assert due.wait(10)
-    with pytest.raises(SourceError, match=r"the load of shop\.orders ended before the stream took over"):
+    with pytest.raises(SourceError, match=r"the load of shop\.orders ended before the stream had its tables"):
         loading.finish_load()
 
 
