@@ -23,7 +23,7 @@ from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.parts import Parts
 from arctic_runtime.service.project import Project
 from arctic_runtime.service.refreshing.follower import Follower
-from arctic_runtime.service.refreshing.model_records import compute_source_pause
+from arctic_runtime.service.refreshing.model_records import compute_look_pause, compute_source_pause
 from arctic_runtime.service.refreshing.refresh_task import Done, RefreshWorkers, Report, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.data_tests import DataTests
@@ -288,4 +288,4 @@ class Service:
                     LOG.exception("tables could not be observed")
                 self._shared.set_error("catalog", get_message(error))
             took = time.monotonic() - began
-            self._stopping.wait(max(self._limits.poll_seconds, took / self._limits.look_share - took))
+            self._stopping.wait(max(self._limits.poll_seconds, compute_look_pause(took, self._limits)))
