@@ -286,6 +286,8 @@ def build_ingestion(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Inge
     monkeypatch.setattr(DebeziumTransport, "load_tables", load_tables)
     monkeypatch.setattr(stream_module, "start_run", lambda *given: Run(world, given[-1]))
     monkeypatch.setattr(transport_module, "DebeziumLoad", lambda *_: Load(world))
+    probe = SimpleNamespace(check_answer=lambda: None, close_probe=lambda: None)
+    monkeypatch.setattr(DebeziumTransport, "open_probe", lambda _: probe)
     monkeypatch.setattr(database_kinds, "connect_server", lambda *_: Server(world))
     source = IngestSource("shop", "postgresql", {}, (), TableName("lake", "shop", "dead"), trigger_seconds=0)
     reader: Any = SimpleNamespace(thresholds=SHIPPED, create_namespace=lambda _: None)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from arctic_runtime.ingest.job.batch_writer import BatchWriter
 from arctic_runtime.ingest.job.merging import BaseMerges
 from arctic_runtime.ingest.job.reports import BatchReport, Listeners, Reporter
 from arctic_runtime.ingest.job.source_tables import SourceTables
+from arctic_runtime.ingest.job.source_watch import watch_source
 from arctic_runtime.ingest.job.states import Load, Snapshot, Stream, StreamState, find_next_state
 from arctic_runtime.ingest.source import IngestionEnded, IngestSource, TablesWait
 from arctic_runtime.ingest.transports.connector import Connection
@@ -94,7 +95,11 @@ class Ingestion:
         if not self._wait_for_lease(once):
             return
         try:
-            with explain_damaged_files(f"source {self.source.name}"), self._lease.renew_in_background(self.stop):
+            with (
+                explain_damaged_files(f"source {self.source.name}"),
+                self._lease.renew_in_background(self.stop),
+                nullcontext() if once else watch_source(self._transport, self._note_answer),
+            ):
                 self._ingest(once, resync, tables)
         except _WrongUse:
             raise
@@ -129,6 +134,22 @@ class Ingestion:
             if self._lease.is_own():
                 return self._dead_letters.save_failure(mask_text(message))
         return None
+
+    def _note_answer(self, error: str, last: str) -> None:
+        """Reports and saves that the source does not answer, with the reason `error`, or answers again.
+
+        `last` is the reason at the last probe. A batch that is saved meanwhile clears the failure, so each probe saves
+        it again.
+        """
+        error, last = mask_text(error), mask_text(last)
+        if error != last:
+            LOG.warning("source %s: %s", self.source.name, error or "the server answers again")
+        self._reporter.report_answer(error)
+        with suppress(Exception):  # It is shown to users of this process, even if it can't be saved for others.
+            if error:
+                self._save_failure(error)
+            elif self._lease.is_own():
+                self._dead_letters.clear_failure(last)
 
     def _wait_for_lease(self, once: bool) -> bool:
         """Waits for the lease on the source; returns False if `stop` is called meanwhile.

@@ -19,7 +19,7 @@ from arctic_runtime.ingest.transports.debezium.stream.joining import add_joining
 from arctic_runtime.ingest.transports.debezium.stream.reading import Reading, ReadingEvent
 from arctic_runtime.ingest.transports.debezium.stream.receipts import Receipts
 from arctic_runtime.ingest.transports.debezium.stream.stream import DebeziumStream, StreamSettings
-from arctic_runtime.ingest.transports.transport import Batch, CatalogTable, TableEvents
+from arctic_runtime.ingest.transports.transport import Batch, CatalogTable, Probe, TableEvents
 from arctic_runtime.thresholds import SHIPPED, DebeziumThresholds
 
 
@@ -104,6 +104,16 @@ class DebeziumTransport:
         joined = add_joining(read_position(position), tables, read_position(end.progress))
         return joined.progress or joined.text
 
+    @property
+    def probe_seconds(self) -> float:
+        return self._thresholds.probe_seconds
+
+    def open_probe(self) -> Probe:
+        with explain_java_errors(self._connection), self._explain_missing_packages():
+            from arctic_runtime.ingest.transports.debezium.probe import DebeziumProbe
+
+            return DebeziumProbe(self._connection, self._thresholds)
+
     def pause_reading(self) -> None:
         self._reading.apply_event(ReadingEvent.PAUSE)
 
@@ -140,14 +150,20 @@ class DebeziumTransport:
 
     def _connect_server(self) -> SourceServer:
         """Connects to the source's server; raises ConfigError if Debezium is not installed."""
-        try:
+        with self._explain_missing_packages():
             from arctic_runtime.ingest.transports.debezium.servers.database_kinds import connect_server
+        return connect_server(self._connection, self._thresholds)
+
+    @contextmanager
+    def _explain_missing_packages(self) -> Iterator[None]:
+        """Raises ConfigError if an import in the context fails because Debezium is not installed."""
+        try:
+            yield
         except ImportError as error:
             raise ConfigError(
                 f"connector {self._connection.connector} needs Debezium, which is not installed ({error}).",
                 fix="pip install 'dbt-arctic[cdc]'",
             ) from error
-        return connect_server(self._connection, self._thresholds)
 
     def _require_stream(self) -> DebeziumStream:
         if self._stream is None:

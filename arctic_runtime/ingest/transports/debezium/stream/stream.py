@@ -81,7 +81,7 @@ class DebeziumStream:
             elif self._lost is not None:
                 yield Batch((), self.position.text, 0, failure=str(self._lost))
                 self._reconnect()
-                heartbeat.note_server()
+                heartbeat.note_start()
             elif (records := self._take_records()) is None:
                 self._attend_server(heartbeat)
             else:
@@ -152,12 +152,12 @@ class DebeziumStream:
         """
         if self._lost is not None:
             return
-        if heartbeat.is_push_due(self._run.is_holding):
+        if self._is_silent(heartbeat):
+            self._drop_connection(self.server.explain_failure(None, "the server gave no sign of life"))
+        elif heartbeat.is_push_due(self._run.is_holding):
             heartbeat.note_push()
             self._log_end.request_end()
             self._push_log_end(heartbeat.is_draining)
-        elif self._is_silent(heartbeat.silent_seconds):
-            self._drop_connection(self.server.explain_failure(None, "the server gave no sign of life"))
 
     def _push_log_end(self, must: bool) -> None:
         """Makes the server send its log's end to the stream; raises an error only with `must`.
@@ -170,9 +170,9 @@ class DebeziumStream:
             if must and not isinstance(error, ConnectionLost):
                 raise
 
-    def _is_silent(self, seconds: float) -> bool:
-        is_late = seconds > self._thresholds.silence_seconds
-        return is_late and self.server.gives_signs_of_life and not self._run.read.is_snapshot
+    def _is_silent(self, heartbeat: Heartbeat) -> bool:
+        can_tell = self.server.gives_signs_of_life and not self._run.read.is_snapshot
+        return can_tell and heartbeat.is_silent(self._thresholds)
 
     def _take_records(self) -> Records | None:
         from arctic_runtime.ingest.transports.debezium.engine import EngineEnded
@@ -186,19 +186,19 @@ class DebeziumStream:
         return None
 
     def _drop_connection(self, error: SourceError) -> None:
-        """Stops the engine after a lost connection, which `_reconnect` restores later; raises any other error.
+        """Notes a lost connection, which `_reconnect` restores after it was reported; raises any other error.
 
         A lost connection is raised too if the stream does not reconnect, or during a snapshot.
         """
         if self.position.is_snapshot or not self._reconnects or not isinstance(error, ConnectionLost):
             raise error
         LOG.warning("%s\nReading goes on when the server answers again.", error)
-        self._run.end_run()
         self._log_end.forget_end()
         self._lost = error
 
     def _reconnect(self) -> None:
-        """Restores a lost connection; retries until a time limit, after which it raises ConnectionLost."""
+        """Stops the engine and restores the connection; retries until a time limit, then raises ConnectionLost."""
+        self._run.end_run()
         until = time.monotonic() + self._thresholds.reconnect_seconds
         while not self._reading.wait_for_close(self._thresholds.reconnect_poll_seconds):
             try:

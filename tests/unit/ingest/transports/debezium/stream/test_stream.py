@@ -55,6 +55,8 @@ class Engine:
 class Database(Server):
     """A server whose log ends at a place, and that is away for some attempts to reach it."""
 
+    gives_signs_of_life = False
+
     def __init__(self, end: int = 500, attempts: int = 0) -> None:
         self.end = end
         self.attempts = attempts
