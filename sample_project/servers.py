@@ -91,6 +91,22 @@ class DatabaseServer(ABC):
         self.stop()
         self.start()
 
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """The server neither answers nor ends connections, as behind a network that is gone."""
+        assert self._server is not None
+        process = self._server.pid
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        processes = [process, *map(int, children)]
+        for each in processes:
+            os.kill(each, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for each in processes:
+                with suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGCONT)
+
     def remove(self) -> None:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)

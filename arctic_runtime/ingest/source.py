@@ -107,6 +107,16 @@ RETENTION = {"versions": "2h", "retain_last": 200, "max_versions": MAX_VERSIONS}
 """Default retention of an ingested table's versions; short, since one commit per second makes very many of them."""
 
 
+class IngestionEnded(SourceError):
+    """Raised if ingestion of a source, or a part of it, has ended although nothing told it to."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            message,
+            fix="nothing in a service, which begins again by itself after the last commit; else `arctic ingest` again",
+        )
+
+
 class TablesWait(SourceError):
     """Raised if tables of a source have to be loaded again by a user; all other tables are up to date."""
 

@@ -97,18 +97,23 @@ class Activity:
         self._change_ingestion(source, is_running=True)
 
     def fail_ingestion(
-        self, source: str, message: str, is_running: bool, details: Mapping[str, str] | None = None
+        self,
+        source: str,
+        message: str,
+        is_running: bool,
+        details: Mapping[str, str] | None = None,
+        has_ended: bool = False,
     ) -> None:
         """Records that a source can't be read, or that its ingestion ended with an error.
 
         `message` is the error, `details` its parts, such as `expected`. Unless `is_running`, the ingestion has ended,
-        and its open jobs end as failed.
+        and its open jobs end as failed. `has_ended` is whether it ended although nothing told it to.
         """
         with self._lock:
             known = self._ingestions.get(source, IngestionRun()).failure
         since = known.since if known is not None else datetime.now(timezone.utc)
         self._change_ingestion(source, is_running=is_running, failure=Failure(message, since))
-        self.shared.set_error(to_part_name(source), message)
+        self.shared.set_error(to_part_name(source), message, has_ended)
         if not is_running:
             self.ingest_jobs.close_source(source, message, details)
 

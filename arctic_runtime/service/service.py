@@ -13,15 +13,17 @@ from typing import Any
 from arctic_runtime.catalog.lease import Held, Lease, LeaseTimes
 from arctic_runtime.catalog.table_samples import TableSamples
 from arctic_runtime.errors import ArcticError, SparkEnded
+from arctic_runtime.ingest.source import IngestionEnded
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.maintenance.upkeep import UpkeepBudget
 from arctic_runtime.service.activity import Activity
 from arctic_runtime.service.history import TableHistory
 from arctic_runtime.service.leadership import Leadership
 from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.parts import Parts
 from arctic_runtime.service.project import Project
 from arctic_runtime.service.refreshing.follower import Follower
-from arctic_runtime.service.refreshing.model_records import compute_source_pause
+from arctic_runtime.service.refreshing.model_records import compute_look_pause, compute_source_pause
 from arctic_runtime.service.refreshing.refresh_task import Done, RefreshWorkers, Report, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.data_tests import DataTests
@@ -188,10 +190,11 @@ class Service:
             "tests": partial(self._tests.run_until, leadership.ended),
             "history": partial(self._history.run_until, leadership.ended),
         }
+        running = Parts(self._shared, leadership.ended, self._listeners.say)
         sources = SourceThreads(
             leadership,
             self._ingest_source,
-            lambda name, ingest: self._run_in_background(to_part_name(name), ingest),
+            lambda name, ingest, ended: running.start_part(to_part_name(name), ingest, ended),
         )
 
         def use_models(models: Sequence[FollowedModel]) -> None:
@@ -203,7 +206,7 @@ class Service:
             follower.follow_models(project.list_followed())
             leadership.call_at_end(follower.stop_following)
             self.activity.follower = follower
-            threads = [self._run_in_background(name, action) for name, action in parts.items()]
+            running.start_parts(parts)
             sources.use_ingestions(self._work.ingestions())
             try:
                 follower.run_until_stopped(project, use_models)
@@ -212,24 +215,7 @@ class Service:
             finally:
                 self.activity.follower = None
                 leadership.end_leadership()
-                for thread in threads:
-                    thread.join()
-                sources.wait_for_end()
-
-    def _run_in_background(self, name: str, action: Callable[[], None]) -> threading.Thread:
-        """Calls `action`, a part of the service, in a thread of its own; an error in it is shown under `name`."""
-
-        def run_action() -> None:
-            try:
-                action()
-            except Exception as error:
-                LOG.exception("%s ended", name)
-                self._shared.set_error(name, get_message(error))
-                self._listeners.say(f"{name} ended: {get_message(error)}")
-
-        thread = threading.Thread(target=run_action, name=name)
-        thread.start()
-        return thread
+                running.join_parts()
 
     def _replace_models(self, models: Sequence[FollowedModel]) -> None:
         """Replaces the tables that the service shows and maintains by those of the reloaded project.
@@ -244,7 +230,7 @@ class Service:
     # Parts of the service
 
     def _ingest_source(self, leadership: Leadership, ingestion: Ingesting) -> None:
-        """Ingests a source until leadership ends; after a failure, tries again after a pause."""
+        """Ingests a source until leadership ends; after a failure, or an end of itself, tries again after a pause."""
         failures, name = 0, ingestion.name
         while not leadership.ended.is_set():
             self.activity.begin_ingestion(name)
@@ -252,7 +238,9 @@ class Service:
             remove = leadership.call_at_end(ingestion.stop_ingestion)
             try:
                 ingestion.run_ingestion()
-                break
+                if leadership.ended.is_set():
+                    break
+                raise IngestionEnded(f"source {name}: its ingestion ended, although nothing told it to.")
             except Exception as error:
                 if (end := to_spark_ended(error)) is not None:
                     self.activity.fail_ingestion(name, str(end), is_running=False, details=end.details)
@@ -262,7 +250,8 @@ class Service:
                 failures = 0 if is_steady else failures + 1
                 pause = compute_source_pause(failures + 1, self._limits)
                 message = get_message(error)
-                self.activity.fail_ingestion(name, message, is_running=False, details=get_error_details(error))
+                has_ended = isinstance(error, IngestionEnded)
+                self.activity.fail_ingestion(name, message, False, get_error_details(error), has_ended)
                 self._listeners.say(f"source {name}: {message}\n  tried again in {pause:.0f} s")
                 leadership.ended.wait(pause)
             finally:
@@ -301,4 +290,4 @@ class Service:
                     LOG.exception("tables could not be observed")
                 self._shared.set_error("catalog", get_message(error))
             took = time.monotonic() - began
-            self._stopping.wait(max(self._limits.poll_seconds, took / self._limits.look_share - took))
+            self._stopping.wait(max(self._limits.poll_seconds, compute_look_pause(took, self._limits)))

@@ -74,14 +74,27 @@ class SharedState:
         with self._lock:
             self._state = replace(self._state, looked_at=at)
 
-    def set_error(self, part: str, message: str) -> None:
-        """Shows the error of a part of the service; an empty `message` clears it."""
+    def set_error(self, part: str, message: str, has_ended: bool = False) -> None:
+        """Shows the error of a part of the service; an empty `message` clears it.
+
+        `has_ended` is whether the part has ended although nothing told it to; until its error changes, the service is
+        not ready.
+        """
         with self._lock:
-            errors = dict(self._state.errors)
-            if errors.get(part, "") == message:
+            errors, ended = dict(self._state.errors), {*self._state.ended_parts}
+            known = errors.get(part, ""), part in ended
+            if known == (message, has_ended):
                 return
             errors[part] = message
-            self.change_state(errors={name: text for name, text in errors.items() if text})
+            ended = ended | {part} if has_ended else ended - {part}
+            shown = {name: text for name, text in errors.items() if text}
+            self.change_state(errors=shown, ended_parts=tuple(sorted(ended)))
+
+    def clear_end(self, part: str) -> None:
+        """Clears the error of a part that had ended (`has_ended`), and runs again; keeps any other error."""
+        with self._lock:
+            if part in self._state.ended_parts:
+                self.set_error(part, "")
 
     def report_error(self, part: str, message: str) -> None:
         """Sets the error of a part like `set_error`, and calls `say` with it if it is a new error."""

@@ -28,32 +28,41 @@ class Ingesting(Protocol):
     def stop_ingestion(self) -> None: ...
 
 
+class Joinable(Protocol):
+    """A thread, or a part of a service that is started again if it ends too early."""
+
+    def join(self) -> None: ...
+
+
+StartThread = Callable[[str, Callable[[], None], threading.Event], Joinable]
+"""Function that runs an action for the source of the given name in a thread of its own, until the event is set."""
+
+
 @dataclass(frozen=True)
 class _Running:
     """An ingestion in a thread of its own, until its period ends."""
 
     ingestion: Ingesting
     period: Leadership
-    thread: threading.Thread
+    thread: Joinable
 
 
 class SourceThreads:
     """Ingests each source in a thread of its own, for as long as a service leads.
 
-    `ingest` ingests until the given period ends, and `start` starts a thread for the source of the given name.
+    `ingest` ingests until the given period ends, and `start` starts a thread.
     """
 
     def __init__(
         self,
         leadership: Leadership,
         ingest: Callable[[Leadership, Ingesting], None],
-        start: Callable[[str, Callable[[], None]], threading.Thread],
+        start: StartThread,
     ) -> None:
         self._leadership = leadership
         self._ingest = ingest
         self._start = start
         self._running: dict[str, _Running] = {}
-        self._threads: list[threading.Thread] = []
 
     def use_ingestions(self, ingestions: Iterable[Ingesting]) -> list[str]:
         """Ingests exactly these from now on; one with other settings takes over after the batch under way.
@@ -76,17 +85,12 @@ class SourceThreads:
                 self._running[name] = self._start_after(wanted[name], before)
         return changed
 
-    def wait_for_end(self) -> None:
-        """Waits until all threads have ended."""
-        for thread in self._threads:
-            thread.join()
-
     def _start_after(self, ingestion: Ingesting, before: _Running | None) -> _Running:
         """Starts to ingest when the thread of the source's earlier ingestion, if there was one, has ended."""
         period = Leadership()
-        remove = self._leadership.call_at_end(period.end_leadership)
 
         def ingest() -> None:
+            remove = self._leadership.call_at_end(period.end_leadership)
             try:
                 if before is not None:
                     before.thread.join()
@@ -94,6 +98,4 @@ class SourceThreads:
             finally:
                 remove()
 
-        thread = self._start(ingestion.name, ingest)
-        self._threads = [*(known for known in self._threads if known.is_alive()), thread]
-        return _Running(ingestion, period, thread)
+        return _Running(ingestion, period, self._start(ingestion.name, ingest, period.ended))

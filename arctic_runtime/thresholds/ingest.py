@@ -76,8 +76,20 @@ class DebeziumThresholds:
     idle_seconds: float = 60.0
     """Time without events after which the stored position is advanced anyway, so that the source can delete its log."""
 
-    silence_seconds: float = 60.0
-    """Time without events or heartbeats after which the connection of a binary log's reader counts as lost."""
+    silence_seconds: float = 10.0
+    """Time without events or heartbeats after which the connection of a binary log's reader counts as lost.
+
+    The server sends several heartbeats a second.
+    """
+
+    start_seconds: float = 60.0
+    """The same time for a reader that has just been started, and has to read the definitions of tables first."""
+
+    probe_seconds: float = 3.0
+    """Pause between two probes whether a source's server answers; they go on however long a batch takes."""
+
+    probe_timeout_seconds: float = 5.0
+    """Longest wait for the answer to a probe, and for the connection of a probe."""
 
     heartbeat_millis: int = 200
     """Interval of the engine's heartbeats, which report its position while there are no events.

@@ -15,6 +15,9 @@ class ServiceThresholds:
     look_share: float = 0.2
     """Maximum share of the time that checks for new versions take; after a long check the pause is longer."""
 
+    look_pause_seconds: float = 60.0
+    """Longest pause between two such checks, however long the last one took; the machine may have slept meanwhile."""
+
     project_poll_seconds: float = 2.0
     """Pause between two checks for changed files of the dbt project."""
 

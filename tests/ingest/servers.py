@@ -7,8 +7,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from sample_project.servers import (
     DatabaseServer,
@@ -84,16 +82,6 @@ class MariaDBServer(DatabaseServer):
         """What statements print, all by one connection."""
         where = ["--no-defaults", "-h127.0.0.1", f"-P{self.port}", "-uroot", "-N", "--default-character-set=utf8mb4"]
         return self._run("mariadb", *where, database or self.database, "-e", ";".join(statements)).strip()
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """The server neither answers nor ends connections, as behind a network that is gone."""
-        assert self._server is not None
-        self._server.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self._server.send_signal(signal.SIGCONT)
 
     def purge_logs(self) -> None:
         """Forgets all logs but the newest; a log stays while the server has not noticed that its reader is gone."""

@@ -176,7 +176,7 @@ def test_a_server_that_is_silent_is_taken_for_lost(
 ) -> None:
     """A reader of the log waits for ever where the network between is gone."""
     batches: list[Batch] = []
-    impatient = replace(SHIPPED.debezium, silence_seconds=3.0, reconnect_poll_seconds=0.1)
+    impatient = replace(SHIPPED.debezium, silence_seconds=3.0, start_seconds=3.0, reconnect_poll_seconds=0.1)
     with opened(connection, thresholds=impatient) as transport:
         drained(transport)
         with mariadb.frozen():

@@ -175,6 +175,12 @@ class DeadLetterTable:
             set_properties("ingest.fail", self._spark(), self.table, {FAILURE: failure.encode()})
         return failure
 
+    def clear_failure(self, message: str) -> None:
+        """Clears the failure with just this message; another one stays."""
+        known = self.read_progress().failure
+        if known is not None and known.message == message:
+            set_properties("ingest.fail", self._spark(), self.table, {FAILURE: ""})
+
     def add_dead_letters(self, letters: DeadLetters, source_table: str, position: str, now: datetime.datetime) -> None:
         """Adds to the table those of a batch's decoded events that could not be applied.
 

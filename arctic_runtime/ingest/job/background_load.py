@@ -9,8 +9,10 @@ from concurrent.futures import Executor, Future
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from enum import Enum
 
 from arctic_runtime.ingest.job.batch_writer import BatchWriter
+from arctic_runtime.ingest.source import IngestionEnded
 from arctic_runtime.ingest.transports.transport import Batch, TableLoad
 from arctic_runtime.ingest.writing.records import TableResult, WriteMode
 
@@ -29,6 +31,19 @@ class LoadListeners:
     due: Callable[[], None]
 
 
+class LoadState(Enum):
+    """State of a load; it only moves on, in this order, and may leave out states."""
+
+    LOADING = 1
+    DUE = 2
+    """The stream should take over the tables, or the load failed."""
+
+    FINISHING = 3
+    """The stream is closed, and waits for what the load still lacks."""
+
+    STOPPED = 4
+
+
 class BackgroundLoad:
     """Loads some tables of a source in a thread, and then applies changes until the source's stream includes them.
 
@@ -41,15 +56,19 @@ class BackgroundLoad:
 
     def __init__(self, load: TableLoad, writer: BatchWriter, listeners: LoadListeners, near: float) -> None:
         self.tables = frozenset(writer.tables)
-        self.is_due = False
         self._load = load
         self._writer = writer
         self._listeners = listeners
         self._near = near
         self._age: float | None = None
-        self._finishing = threading.Event()
-        self._stopping = threading.Event()
+        self._state = LoadState.LOADING
+        self._lock = threading.Lock()
         self._work: Future[Batch | None] | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the stream has to end, so that the load can be finished."""
+        return self._state is not LoadState.LOADING
 
     def start_load(self, pool: Executor) -> None:
         self._work = pool.submit(self._run_load)
@@ -60,22 +79,25 @@ class BackgroundLoad:
         Returns the last batch; None if the load was stopped. Raises the error of the load if it failed.
         """
         assert self._work is not None
-        self._finishing.set()
+        self._move_to(LoadState.FINISHING)
         self._load.finish_load()
         return self._work.result()
 
     def stop_load(self) -> None:
         """Stops the load after the current batch."""
-        self._stopping.set()
+        self._move_to(LoadState.STOPPED)
         self._load.close_source()
 
     def _run_load(self) -> Batch | None:
         try:
             last = self._write_batches()
+            if self._state in (LoadState.LOADING, LoadState.DUE):
+                tables = ", ".join(sorted(self.tables))
+                raise IngestionEnded(f"the load of {tables} ended before the stream had its tables.")
         except BaseException:
             self._set_due()
             raise
-        return None if self._stopping.is_set() else last
+        return None if self._state is LoadState.STOPPED else last
 
     def _write_batches(self) -> Batch | None:
         last: Batch | None = None
@@ -92,7 +114,7 @@ class BackgroundLoad:
                 last = last if batch.is_snapshot else batch
                 self._load.acknowledge_batch(batch)
                 self._listeners.report(results, batch, time.monotonic() - started)
-                if self._stopping.is_set():
+                if self._state is LoadState.STOPPED:
                     break
                 self._request_takeover_if_due(batch)
         return last
@@ -120,7 +142,7 @@ class BackgroundLoad:
 
         In the latter case, the stream has to wait for the events that the load still lacks.
         """
-        if batch.caught_up is None or self._finishing.is_set():
+        if batch.caught_up is None or self._state is not LoadState.LOADING:
             return
         age = (datetime.now(timezone.utc) - batch.caught_up).total_seconds()
         if age <= self._near or (self._age is not None and age > self._age / 2):
@@ -128,6 +150,13 @@ class BackgroundLoad:
         self._age = age
 
     def _set_due(self) -> None:
-        if not self._finishing.is_set():
-            self.is_due = True
+        if self._move_to(LoadState.DUE):
             self._listeners.due()
+
+    def _move_to(self, state: LoadState) -> bool:
+        """Moves on to a later state; returns False, and changes nothing, if the load has come as far already."""
+        with self._lock:
+            if state.value <= self._state.value:
+                return False
+            self._state = state
+            return True

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,8 +23,9 @@ from arctic_runtime.ingest.job.load_counts import LoadCounts
 from arctic_runtime.ingest.job.merging import BaseMerges
 from arctic_runtime.ingest.job.reports import BatchReport, Listeners, Reporter
 from arctic_runtime.ingest.job.source_tables import SourceTables
+from arctic_runtime.ingest.job.source_watch import watch_source
 from arctic_runtime.ingest.job.states import Load, Snapshot, Stream, StreamState, find_next_state
-from arctic_runtime.ingest.source import IngestSource, TablesWait
+from arctic_runtime.ingest.source import IngestionEnded, IngestSource, TablesWait
 from arctic_runtime.ingest.transports.connector import Connection
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
 from arctic_runtime.ingest.transports.transport import Batch, LoadsTables, TableGone
@@ -97,7 +98,11 @@ class Ingestion:
         if not self._wait_for_lease(once):
             return
         try:
-            with explain_damaged_files(f"source {self.source.name}"), self._lease.renew_in_background(self.stop):
+            with (
+                explain_damaged_files(f"source {self.source.name}"),
+                self._lease.renew_in_background(self.stop),
+                nullcontext() if once else watch_source(self._transport, self._note_answer),
+            ):
                 self._ingest(once, resync, tables)
         except _WrongUse:
             raise
@@ -132,6 +137,22 @@ class Ingestion:
             if self._lease.is_own():
                 return self._dead_letters.save_failure(mask_text(message))
         return None
+
+    def _note_answer(self, error: str, last: str) -> None:
+        """Reports and saves that the source does not answer, with the reason `error`, or answers again.
+
+        `last` is the reason at the last probe. A batch that is saved meanwhile clears the failure, so each probe saves
+        it again.
+        """
+        error, last = mask_text(error), mask_text(last)
+        if error != last:
+            LOG.warning("source %s: %s", self.source.name, error or "the server answers again")
+        self._reporter.report_answer(error)
+        with suppress(Exception):  # It is shown to users of this process, even if it can't be saved for others.
+            if error:
+                self._save_failure(error)
+            elif self._lease.is_own():
+                self._dead_letters.clear_failure(last)
 
     def _wait_for_lease(self, once: bool) -> bool:
         """Waits for the lease on the source; returns False if `stop` is called meanwhile.
@@ -256,10 +277,17 @@ class Ingestion:
                 if not batch.is_snapshot:
                     progress = self._load_more(progress)
                 self._stopping.wait(max(0.0, self.source.trigger_seconds - (time.monotonic() - started)))
+        self._check_end(once)
         if once and not self._stopping.is_set():
             # The transport has read everything that the source had when it began.
             progress = self._save_progress(replace(progress, caught_up=begun, failure=None))
         return progress
+
+    def _check_end(self, once: bool) -> None:
+        """Raises IngestionEnded if the stream has ended and nothing told it to."""
+        is_due = self._load is not None and self._load.is_due
+        if not once and not is_due and not self._stopping.is_set():
+            raise IngestionEnded(f"source {self.source.name}: its stream ended, although nothing told it to.")
 
     def _write_batch(self, batch: Batch, progress: Progress, started: float) -> Progress:
         self._reporter.announce_batch(batch, self._tables.names, len(self._stream.tables))
@@ -321,17 +349,17 @@ class Ingestion:
     def _load_more(self, progress: Progress) -> Progress:
         """Looks for tables that are new at the source or that a user requested, and starts to load them.
 
-        Does nothing if a load is running, or if the last check was a short time ago. Returns the progress.
+        Does nothing if a load is running, or if the last check was a short time ago. Returns the progress of the stream
+        without these tables.
         """
         if self._load is not None or not self._tables.is_look_due():
             return progress
+        new, known = set[str](), progress
         with suppress(ConnectionLost):  # The reader of the stream notices a lost connection by itself.
             self._tables.discover_tables(progress)
             known = self._remove_unsent(progress)
-            requested = self._tables.list_requested(self._dead_letters)
-            if known != progress or (self._tables.list_unstreamed(known) | requested):
-                progress = self._start_load(self._tables.list_unstreamed(known) | requested, known)
-        return progress
+            new = self._tables.list_unstreamed(known) | self._tables.list_requested(self._dead_letters)
+        return self._start_load(new, known) if new or known != progress else progress
 
     def _remove_unsent(self, progress: Progress) -> Progress:
         """Removes the tables from the progress whose changes the source does not send, such as a recreated table.

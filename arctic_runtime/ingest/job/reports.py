@@ -45,10 +45,15 @@ class BatchReport:
 
 @dataclass(frozen=True)
 class Listeners:
-    """Callbacks of a job: `begin` before a batch with events is published, `report` after every batch."""
+    """Callbacks of a job: `begin` before a batch with events is published, `report` after every batch.
+
+    `answer` is called with a message when the source does not answer, perhaps during a batch, and with an empty one
+    when it answers again.
+    """
 
     report: Callable[[BatchReport], None] = lambda _: None
     begin: Callable[[BatchWork], None] = lambda _: None
+    answer: Callable[[str], None] = lambda _: None
 
 
 class Reporter:
@@ -76,3 +81,8 @@ class Reporter:
         """Calls `Listeners.report` for a batch that was published."""
         with self._lock:
             self._listeners.report(report)
+
+    def report_answer(self, message: str) -> None:
+        """Calls `Listeners.answer`."""
+        with self._lock:
+            self._listeners.answer(message)

@@ -160,6 +160,28 @@ class TableLoad(Protocol):
         """Ends `read_batches` at once; can be called at any time, also twice."""
 
 
+class Probe(Protocol):
+    """A connection to a source besides that of its transport, for one thread."""
+
+    def check_answer(self) -> None:
+        """Raises SourceError if the source does not answer within a few seconds, or refuses."""
+
+    def close_probe(self) -> None:
+        """Closes the connection."""
+
+
+@runtime_checkable
+class ProbesSource(Protocol):
+    """A transport whose source can be probed while a batch is written."""
+
+    @property
+    def probe_seconds(self) -> float:
+        """Pause between two probes."""
+
+    def open_probe(self) -> Probe:
+        """Creates a probe, which connects at its first check."""
+
+
 @runtime_checkable
 class LoadsTables(Protocol):
     """A transport of a database, which lists all tables, and loads some of them alongside the stream of the others."""

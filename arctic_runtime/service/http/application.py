@@ -85,7 +85,7 @@ def _add_health(app: FastAPI, service: LiveService) -> None:
     async def ready(tables: Annotated[Literal["all"] | None, Query(description=_ALL_TABLES)] = None) -> Response:
         # Failing parts do not make the service unready: the page has to stay reachable to show them.
         state = service.get_state()
-        is_ready = state.role != "ending" and state.looked_at is not None
+        is_ready = state.role != "ending" and state.looked_at is not None and not state.ended_parts
         if is_ready and tables == "all":
             is_ready = not list_unready_tables(service.list_tables())
         return PlainTextResponse("ready" if is_ready else "not ready", 200 if is_ready else 503)

@@ -21,7 +21,7 @@ from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.project import Project
 from arctic_runtime.service.refreshing.candidates import ModelStatus, list_candidates
 from arctic_runtime.service.refreshing.followed_models import FollowedModels
-from arctic_runtime.service.refreshing.model_records import Heads, Record, compute_retry_pause
+from arctic_runtime.service.refreshing.model_records import Heads, Record, compute_look_pause, compute_retry_pause
 from arctic_runtime.service.refreshing.refresh_pass import Candidate, Ended, Pass, Start
 from arctic_runtime.service.refreshing.refresh_task import Done, RefreshWorkers, Report, Status, Task
 from arctic_runtime.service.refreshing.repeated_warnings import Repeats
@@ -197,7 +197,8 @@ class Follower:
         heads = self._models.observe_heads()
         self._looks_failed = 0
         self._repeats.clear_subject("catalog")
-        self._look_at = began + (self._clock() - began) / self._thresholds.look_share
+        now = self._clock()
+        self._look_at = now + compute_look_pause(now - began, self._thresholds)
         if not self._models.is_arranged:
             if self._passes:
                 return

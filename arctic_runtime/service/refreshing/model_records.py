@@ -108,5 +108,13 @@ def compute_source_pause(failures: int, thresholds: ServiceThresholds) -> float:
     return min(compute_retry_pause(failures, thresholds), thresholds.source_retry_seconds)
 
 
+def compute_look_pause(took_seconds: float, thresholds: ServiceThresholds) -> float:
+    """Number of seconds between a check for new versions that took so long and the next one.
+
+    The checks take only a share of the time; but a check during which the machine slept does not delay the next one.
+    """
+    return min(took_seconds / thresholds.look_share - took_seconds, thresholds.look_pause_seconds)
+
+
 def _has_moved(relations: Collection[TableName], seen: Heads, heads: Heads) -> bool:
     return any(seen.get(relation) != heads.get(relation) for relation in relations)

@@ -273,6 +273,9 @@ class ServiceState:
     errors: Mapping[str, str] = field(default_factory=dict)
     """Errors of parts that do not work at present, such as a catalog that does not answer, by the part's name."""
 
+    ended_parts: tuple[str, ...] = ()
+    """Those of these parts that ended although nothing told them to, until they work again."""
+
 
 class Requests(Protocol):
     """Requests of users to a service; all methods return without waiting for jobs, and may be called by any thread."""

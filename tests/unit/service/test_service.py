@@ -396,3 +396,36 @@ def test_a_service_whose_spark_is_gone_is_not_ready_while_it_ends(shop: Shop) ->
         first.end_without_spark(SparkEnded("Spark is gone."))
         assert first.live.get_state().role == "ending"
         assert first.live.get_state().errors == {"spark": "Spark is gone."}
+
+
+@dataclass
+class EndingSource(Source):
+    """A source whose ingestion returns after its first batch, as nobody wants; it goes on if it `works`."""
+
+    how: type[BaseException] | None = None
+
+    def run_ingestion(self) -> None:
+        assert self.service is not None
+        self.errors.append(self.service.live.get_state().errors.get("ingest shop", ""))
+        if self.works.is_set():
+            self.service.activity.confirm_ingestion(self.name)
+            self.stopping.wait()
+        elif self.how is not None:
+            raise self.how
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("how", [None, GeneratorExit], ids=["returns", "thread dies"])
+def test_an_ingestion_that_ends_by_itself_is_an_error_and_tried_again(
+    shop: Shop, how: type[BaseException] | None
+) -> None:
+    source = EndingSource(how=how)
+    shop.sources.append(source)
+    with shop.serving("first") as first:
+        shop.wait(lambda: "although nothing told it to" in first.live.get_state().errors.get("ingest shop", ""))
+        assert first.live.get_state().ended_parts == ("ingest shop",)
+        shop.wait(lambda: len(source.errors) > 3)
+        source.works.set()
+        shop.wait(lambda: not first.live.get_state().ended_parts)
+        assert first.live.get_state().errors == {}
+    assert any("although nothing told it to" in line for line in shop.said)

@@ -33,10 +33,21 @@ class Source:
         self.stopping.set()
 
 
-def start(name: str, action: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=action, name=name)
-    thread.start()
-    return thread
+class Starter:
+    """Starts threads, and waits for their end."""
+
+    def __init__(self) -> None:
+        self.threads: list[threading.Thread] = []
+
+    def start(self, name: str, action: Callable[[], None], _: threading.Event) -> threading.Thread:
+        thread = threading.Thread(target=action, name=name)
+        self.threads.append(thread)
+        thread.start()
+        return thread
+
+    def join(self) -> None:
+        for thread in self.threads:
+            thread.join()
 
 
 def ingest(period: Leadership, ingestion: Ingesting) -> None:
@@ -52,11 +63,15 @@ def leadership() -> Leadership:
 
 
 @pytest.fixture
-def threads(leadership: Leadership) -> Iterator[SourceThreads]:
-    made = SourceThreads(leadership, ingest, start)
-    yield made
+def starter() -> Starter:
+    return Starter()
+
+
+@pytest.fixture
+def threads(leadership: Leadership, starter: Starter) -> Iterator[SourceThreads]:
+    yield SourceThreads(leadership, ingest, starter.start)
     leadership.end_leadership()
-    made.wait_for_end()
+    starter.join()
 
 
 def test_edited_settings_take_over_after_the_batch_under_way(threads: SourceThreads) -> None:
@@ -97,11 +112,11 @@ def test_settings_that_are_edited_twice_meanwhile_count_once(threads: SourceThre
     assert not second.began.is_set()
 
 
-def test_all_sources_end_with_leadership(leadership: Leadership, threads: SourceThreads) -> None:
+def test_all_sources_end_with_leadership(leadership: Leadership, threads: SourceThreads, starter: Starter) -> None:
     source = Source("shop", "a")
     source.batch.set()
     threads.use_ingestions([source])
     assert source.began.wait(60)
     leadership.end_leadership()
-    threads.wait_for_end()
+    starter.join()
     assert source.is_over

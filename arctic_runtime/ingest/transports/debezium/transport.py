@@ -16,9 +16,10 @@ from arctic_runtime.ingest.transports.debezium.position import INITIAL, read_pos
 from arctic_runtime.ingest.transports.debezium.servers.source_server import SourceServer
 from arctic_runtime.ingest.transports.debezium.stream.batches import StreamEvents, select_new_events
 from arctic_runtime.ingest.transports.debezium.stream.joining import add_joining
+from arctic_runtime.ingest.transports.debezium.stream.reading import Reading, ReadingEvent
 from arctic_runtime.ingest.transports.debezium.stream.receipts import Receipts
-from arctic_runtime.ingest.transports.debezium.stream.stream import DebeziumStream, StopSignals, StreamSettings
-from arctic_runtime.ingest.transports.transport import Batch, CatalogTable, TableEvents
+from arctic_runtime.ingest.transports.debezium.stream.stream import DebeziumStream, StreamSettings
+from arctic_runtime.ingest.transports.transport import Batch, CatalogTable, Probe, TableEvents
 from arctic_runtime.thresholds import SHIPPED, DebeziumThresholds
 
 
@@ -42,8 +43,7 @@ class DebeziumTransport:
         self._thresholds = thresholds
         self._reconnects = reconnects
         self._stream: DebeziumStream | None = None
-        self._is_loading = False
-        self._signals = StopSignals()
+        self._reading = Reading()
         self._receipts = Receipts(thresholds.flush_seconds)
 
     @property
@@ -81,12 +81,12 @@ class DebeziumTransport:
         settings = StreamSettings(self._connection, self._thresholds, self._reconnects)
         with explain_java_errors(self._connection):
             server = self._connect_server()
-            self._signals.closed.clear()
+            self._reading.apply_event(ReadingEvent.OPEN)
             try:
                 server.prepare_server(known)
-                if not self._is_loading:
+                if not self._reading.state.is_loading:
                     server.withdraw_tables()
-                self._stream = DebeziumStream(settings, server, known, self._signals, self._receipts)
+                self._stream = DebeziumStream(settings, server, known, self._reading, self._receipts)
             except BaseException:
                 server.close_connection()
                 raise
@@ -98,23 +98,33 @@ class DebeziumTransport:
 
     def load_tables(self, tables: Collection[str], position: str) -> DebeziumLoad:
         with self._ask_server() as server:
-            self._is_loading = True
             server.check_server(read_position(position))
             server.publish_tables(tables)
+        self._reading.apply_event(ReadingEvent.LOAD)
         often = replace(self._thresholds, idle_seconds=self._thresholds.push_seconds)
         load_connection = self._connection.for_load(tables)
         return DebeziumLoad(lambda: DebeziumTransport(load_connection, often, reconnects=False), self._thresholds)
 
     def join_tables(self, tables: Collection[str], position: str, end: Batch) -> str:
         self._connection = self._connection.with_tables(tables)
-        self._is_loading = False
+        self._reading.apply_event(ReadingEvent.JOIN)
         if end.progress is None:
             return position
         joined = add_joining(read_position(position), tables, read_position(end.progress))
         return joined.progress or joined.text
 
+    @property
+    def probe_seconds(self) -> float:
+        return self._thresholds.probe_seconds
+
+    def open_probe(self) -> Probe:
+        with explain_java_errors(self._connection), self._explain_missing_packages():
+            from arctic_runtime.ingest.transports.debezium.probe import DebeziumProbe
+
+            return DebeziumProbe(self._connection, self._thresholds)
+
     def pause_reading(self) -> None:
-        self._signals.paused.set()
+        self._reading.apply_event(ReadingEvent.PAUSE)
 
     def select_after(self, events: TableEvents, position: str) -> TableEvents:
         known = read_position(position)
@@ -129,8 +139,7 @@ class DebeziumTransport:
             self._receipts.acknowledge_until(batch.position)
 
     def close_source(self) -> None:
-        self._signals.closed.set()
-        self._signals.paused.clear()
+        self._reading.apply_event(ReadingEvent.CLOSE)
         if self._stream is None:
             return
         stream, self._stream = self._stream, None
@@ -150,14 +159,20 @@ class DebeziumTransport:
 
     def _connect_server(self) -> SourceServer:
         """Connects to the source's server; raises ConfigError if Debezium is not installed."""
-        try:
+        with self._explain_missing_packages():
             from arctic_runtime.ingest.transports.debezium.servers.database_kinds import connect_server
+        return connect_server(self._connection, self._thresholds)
+
+    @contextmanager
+    def _explain_missing_packages(self) -> Iterator[None]:
+        """Raises ConfigError if an import in the context fails because Debezium is not installed."""
+        try:
+            yield
         except ImportError as error:
             raise ConfigError(
                 f"connector {self._connection.connector} needs Debezium, which is not installed ({error}).",
                 fix="pip install 'dbt-arctic[cdc]'",
             ) from error
-        return connect_server(self._connection, self._thresholds)
 
     def _require_stream(self) -> DebeziumStream:
         if self._stream is None:

@@ -183,7 +183,7 @@ class SourceIngestion:
 
         session = self.pool.environment.new_session
         connection = connect(self.source, self.reader, session)
-        listeners = JobListeners(self._report_batch, self._begin_work)
+        listeners = JobListeners(self._report_batch, self._begin_work, self._note_answer)
         job = Ingestion(self.source, connection, self.reader, session, listeners)
         self._job = job
         if not self._is_stopped:
@@ -199,6 +199,13 @@ class SourceIngestion:
 
         reason = f"{work.describe_work()} from {describe_connection(self.source)}"
         self.service.activity.ingest_jobs.begin_batch((self.name, work.is_background), work.tables, reason)
+
+    def _note_answer(self, error: str) -> None:
+        activity = self.service.activity
+        if error:
+            activity.fail_ingestion(self.name, error, is_running=True)
+        else:
+            activity.confirm_ingestion(self.name)
 
     def _report_batch(self, batch: BatchReport) -> None:
         from arctic_runtime.ingest.job.ingestion import describe_waits

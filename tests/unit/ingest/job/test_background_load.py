@@ -55,17 +55,20 @@ class Writer:
 
 @dataclass
 class Load:
-    """A load that gives batches, and then fails or waits until it is to finish or is closed."""
+    """A load that gives batches, and then fails, ends, or waits until it is to finish or is closed."""
 
     given: list[Batch]
     error: Exception | None = None
+    waits: bool = True
+    is_read: threading.Event = field(default_factory=threading.Event)
     ending: threading.Event = field(default_factory=threading.Event)
 
     def read_batches(self) -> Generator[Batch]:
         yield from self.given
         if self.error is not None:
             raise self.error
-        assert self.ending.wait(10)
+        self.is_read.set()
+        assert not self.waits or self.ending.wait(10)
 
     def select_after(self, events: TableEvents, _: str) -> TableEvents:
         return events
@@ -126,11 +129,10 @@ def test_tables_join_when_they_are_near_the_source_or_come_no_nearer(
     pool: ThreadPoolExecutor, ages: list[float], is_due: bool
 ) -> None:
     load = Load([END, *(aged(str(place), age) for place, age in enumerate(ages, 3))])
-    load.ending.set()
     loading, due = started(load, Writer(), pool)
-    assert loading._work is not None
-    loading._work.result(10)
+    assert load.is_read.wait(10)
     assert (loading.is_due, due.is_set()) == (is_due, is_due)
+    loading.finish_load()
 
 
 def test_a_load_that_fails_is_due_and_raises_its_error(pool: ThreadPoolExecutor) -> None:
@@ -145,3 +147,25 @@ def test_a_load_that_is_closed_gives_nothing_to_join(pool: ThreadPoolExecutor) -
     loading, _ = started(Load([ROWS, END]), Writer(), pool)
     loading.stop_load()
     assert loading.finish_load() is None
+
+
+def test_a_load_that_ends_by_itself_is_due_and_an_error(pool: ThreadPoolExecutor) -> None:
+    """Otherwise its tables would get nothing from then on, and nobody would know."""
+    loading, due = started(Load([ROWS, END], waits=False), Writer(), pool)
+    assert due.wait(10)
+    with pytest.raises(SourceError, match=r"the load of shop\.orders ended before the stream had its tables"):
+        loading.finish_load()
+
+
+def test_a_load_that_is_being_finished_asks_for_nothing_any_more(pool: ThreadPoolExecutor) -> None:
+    finishing, asked = threading.Event(), threading.Event()
+    load = Load([END, aged("3", 4.0)])
+    listeners = LoadListeners(lambda *_: finishing.wait(10), lambda *_: None, asked.set)
+    loading = BackgroundLoad(load, Writer(), listeners, 5.0)  # type: ignore[arg-type]
+    loading.start_load(pool)
+    with ThreadPoolExecutor(1) as other:
+        last = other.submit(loading.finish_load)
+        assert load.ending.wait(10)
+        finishing.set()
+        assert (last.result(10) or END).position == "3"
+    assert not asked.is_set()

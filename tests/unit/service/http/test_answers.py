@@ -105,10 +105,10 @@ def test_the_service_its_jobs_and_its_upkeep_are_reported(client: Client) -> Non
     assert client.get("/api/upkeep").json[0]["operation"] == "compact"
 
 
-def test_a_service_is_ready_from_its_first_look_until_it_ends(client: Client, fake: FakeService) -> None:
+def test_a_service_is_ready_from_its_first_look_until_a_part_of_it_ends(client: Client, fake: FakeService) -> None:
     fake.errors = {"catalog": "jdbc:postgresql://user:secret@db does not answer"}
     assert client.get("/ready").body == b"ready"
-    for changed in ({"looked_at": None}, {"role": "ending"}):
+    for changed in ({"looked_at": None}, {"role": "ending"}, {"ended_parts": ("ingest shop",)}):
         fake.changed = changed
         ready = client.get("/ready")
         assert (ready.status, ready.body) == (503, b"not ready")

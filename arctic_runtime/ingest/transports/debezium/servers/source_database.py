@@ -68,6 +68,18 @@ _PLAIN: Mapping[str, str] = {
 _LOST = frozenset(("08001", "08003", "08006", "08S01", "57P01", "57P02", "57P03", "53300"))
 """SQLSTATEs of errors after which a server may become available again."""
 
+_WRONG_LOGINS: frozenset[int | str] = frozenset((1045, "28P01", "28000"))
+"""MySQL error codes and SQLSTATEs of a refused login."""
+
+_LOST_FIX = (
+    "see whether the server runs and can be reached from here; a service goes on by itself when it answers, after the "
+    "last commit"
+)
+_LOGIN_FIX = (
+    "give the user's name and password in the settings of the source, and start again; if they are right, let the user "
+    "log in at the server"
+)
+
 _MISSING_RIGHTS = frozenset((1142, 1227))
 """MySQL error codes for a right that the user lacks."""
 
@@ -84,9 +96,10 @@ class SourceDatabase:
     It is opened at the first query, and reopened after it was lost.
     """
 
-    def __init__(self, connection: DebeziumConnection, heap_bytes: int) -> None:
+    def __init__(self, connection: DebeziumConnection, heap_bytes: int, timeout_seconds: float | None = None) -> None:
         start_jvm(heap_bytes)
         self._connection = connection
+        self._timeout_settings = {} if timeout_seconds is None else _build_timeouts(connection, timeout_seconds)
         self._open: Any = None
 
     def fetch_rows(self, sql: str, values: Sequence[str] = ()) -> list[Row]:
@@ -125,11 +138,13 @@ class SourceDatabase:
             code = int(cause.getErrorCode()) if hasattr(cause, "getErrorCode") else 0
             if code in _PLAIN_BY_CODE:
                 kind = RightMissing if code in _MISSING_RIGHTS else SourceError
-                return self._build_error(_PLAIN_BY_CODE[code], str(cause.getMessage()), kind)
+                fix = _LOGIN_FIX if code in _WRONG_LOGINS else None
+                return self._build_error(_PLAIN_BY_CODE[code], str(cause.getMessage()), kind, fix)
             if state:
                 plain = _PLAIN.get(state, f"the database answered with error {state}")
                 kind = ConnectionLost if state in _LOST else SourceError
-                return self._build_error(plain, str(cause.getMessage()), kind)
+                fix = _LOGIN_FIX if state in _WRONG_LOGINS else None
+                return self._build_error(plain, str(cause.getMessage()), kind, fix)
             if any(isinstance(cause, load_java_class(name)) for name in _LOST_CLASSES):
                 return self._build_error("the connection was lost", str(cause.getMessage() or cause), ConnectionLost)
         return build_java_error(self._connection, error)
@@ -138,11 +153,14 @@ class SourceDatabase:
         """Builds the error for a connection that was lost without a Java exception; `reason` says why."""
         return self._build_error("the connection was lost", reason, ConnectionLost)
 
-    def _build_error(self, plain: str, detail: str, kind: type[SourceError] = SourceError) -> SourceError:
+    def _build_error(
+        self, plain: str, detail: str, kind: type[SourceError] = SourceError, fix: str | None = None
+    ) -> SourceError:
         connection = self._connection
+        is_lost = kind is ConnectionLost
         text = plain.format(user=connection.user, database=connection.database)
         message = connection.mask_password(f"{connection.address}: {text}.")
-        return kind(message, actual=connection.mask_password(detail.strip()))
+        return kind(message, actual=connection.mask_password(detail.strip()), fix=_LOST_FIX if is_lost else fix)
 
     def _fetch_rows(self, sql: str, values: Sequence[str]) -> list[Row]:
         statement = self._connect().prepareStatement(sql)
@@ -168,6 +186,7 @@ class SourceDatabase:
             settings = load_java_class("java.util.Properties")()
             own = {
                 **_SETTINGS[connection.connector],
+                **self._timeout_settings,
                 **build_driver_settings(connection),
                 "user": connection.user,
                 "password": connection.password,
@@ -178,6 +197,13 @@ class SourceDatabase:
                 url.format(host=connection.host, port=connection.port, database=connection.database), settings
             )
         return self._open
+
+
+def _build_timeouts(connection: DebeziumConnection, seconds: float) -> dict[str, str]:
+    """Builds the settings of the JDBC driver for the longest wait for a connection and for an answer."""
+    if connection.connector == "postgresql":
+        return dict.fromkeys(("connectTimeout", "loginTimeout", "socketTimeout"), str(max(1, round(seconds))))
+    return dict.fromkeys(("connectTimeout", "socketTimeout"), str(max(1, round(1000 * seconds))))
 
 
 def build_catalog_tables(rows: Sequence[Row]) -> list[CatalogTable]:

@@ -63,13 +63,14 @@ class Heartbeat:
         self.is_draining = is_draining
         self._push_seconds = thresholds.push_seconds
         self._pause = thresholds.push_seconds if is_draining else thresholds.idle_seconds
+        self._has_heard = False
         self._heard_at = self._reported_at = time.monotonic()
         self._pushed_at = 0.0 if is_draining else self._heard_at
 
-    @property
-    def silent_seconds(self) -> float:
-        """Seconds since the last message of the server."""
-        return time.monotonic() - self._heard_at
+    def is_silent(self, thresholds: DebeziumThresholds) -> bool:
+        """Whether the server's last message is too long ago; the first message after a start may take longer."""
+        limit = thresholds.silence_seconds if self._has_heard else thresholds.start_seconds
+        return time.monotonic() - self._heard_at > limit
 
     @property
     def is_batch_due(self) -> bool:
@@ -85,6 +86,12 @@ class Heartbeat:
 
     def note_server(self) -> None:
         """Stores the current time as that of the server's last message."""
+        self._has_heard = True
+        self._heard_at = time.monotonic()
+
+    def note_start(self) -> None:
+        """Stores the current time as that of a start of the reader."""
+        self._has_heard = False
         self._heard_at = time.monotonic()
 
     def note_batch(self) -> None:

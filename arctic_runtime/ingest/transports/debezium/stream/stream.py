@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.errors import SourceError
@@ -16,6 +15,7 @@ from arctic_runtime.ingest.transports.debezium.servers.source_server import Conn
 from arctic_runtime.ingest.transports.debezium.stream.batches import GatheredBatch, count_bytes
 from arctic_runtime.ingest.transports.debezium.stream.heartbeat import Heartbeat, LogEnd
 from arctic_runtime.ingest.transports.debezium.stream.joining import join_due_tables, join_first_tables
+from arctic_runtime.ingest.transports.debezium.stream.reading import Reading
 from arctic_runtime.ingest.transports.debezium.stream.receipts import Receipts
 from arctic_runtime.ingest.transports.debezium.stream.run import EngineRun, start_run
 from arctic_runtime.ingest.transports.transport import Batch
@@ -39,18 +39,6 @@ class StreamSettings:
     reconnects: bool = True
 
 
-@dataclass(frozen=True)
-class StopSignals:
-    """Signals by which other threads stop reading: for good (`closed`), or before the next batch (`paused`)."""
-
-    closed: threading.Event = field(default_factory=threading.Event)
-    paused: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def is_set(self) -> bool:
-        return self.closed.is_set() or self.paused.is_set()
-
-
 class DebeziumStream:
     """Reads batches after a position, with a new engine after each lost connection; used by one thread.
 
@@ -63,14 +51,14 @@ class DebeziumStream:
         settings: StreamSettings,
         server: SourceServer,
         position: Position,
-        signals: StopSignals,
+        reading: Reading,
         receipts: Receipts,
     ) -> None:
         self.server = server
         self.connection = settings.connection
         self._thresholds = settings.thresholds
         self._reconnects = settings.reconnects
-        self._signals = signals
+        self._reading = reading
         self._receipts = receipts
         self._log_end = LogEnd(server, settings.thresholds)
         self._lost: SourceError | None = None
@@ -84,7 +72,7 @@ class DebeziumStream:
     def read_batches(self, until_drained: bool) -> Iterator[Batch]:
         end = self.server.get_log_end() if until_drained else None
         heartbeat, gathered = Heartbeat(self._thresholds, until_drained), GatheredBatch()
-        while not self._signals.is_set:
+        while self._reading.state.is_reading:
             is_end = until_drained and self.server.has_reached(self.position, end)
             if gathered.batch is not None and (is_end or not self._can_grow(gathered)):
                 yield from gathered.take_batches()
@@ -93,7 +81,7 @@ class DebeziumStream:
             elif self._lost is not None:
                 yield Batch((), self.position.text, 0, failure=str(self._lost))
                 self._reconnect()
-                heartbeat.note_server()
+                heartbeat.note_start()
             elif (records := self._take_records()) is None:
                 self._attend_server(heartbeat)
             else:
@@ -164,12 +152,12 @@ class DebeziumStream:
         """
         if self._lost is not None:
             return
-        if heartbeat.is_push_due(self._run.is_holding):
+        if self._is_silent(heartbeat):
+            self._drop_connection(self.server.explain_failure(None, "the server gave no sign of life"))
+        elif heartbeat.is_push_due(self._run.is_holding):
             heartbeat.note_push()
             self._log_end.request_end()
             self._push_log_end(heartbeat.is_draining)
-        elif self._is_silent(heartbeat.silent_seconds):
-            self._drop_connection(self.server.explain_failure(None, "the server gave no sign of life"))
 
     def _push_log_end(self, must: bool) -> None:
         """Makes the server send its log's end to the stream; raises an error only with `must`.
@@ -182,9 +170,9 @@ class DebeziumStream:
             if must and not isinstance(error, ConnectionLost):
                 raise
 
-    def _is_silent(self, seconds: float) -> bool:
-        is_late = seconds > self._thresholds.silence_seconds
-        return is_late and self.server.gives_signs_of_life and not self._run.read.is_snapshot
+    def _is_silent(self, heartbeat: Heartbeat) -> bool:
+        can_tell = self.server.gives_signs_of_life and not self._run.read.is_snapshot
+        return can_tell and heartbeat.is_silent(self._thresholds)
 
     def _take_records(self) -> Records | None:
         from arctic_runtime.ingest.transports.debezium.engine import EngineEnded
@@ -198,37 +186,36 @@ class DebeziumStream:
         return None
 
     def _drop_connection(self, error: SourceError) -> None:
-        """Stops the engine after a lost connection, which `_reconnect` restores later; raises any other error.
+        """Notes a lost connection, which `_reconnect` restores after it was reported; raises any other error.
 
         A lost connection is raised too if the stream does not reconnect, or during a snapshot.
         """
         if self.position.is_snapshot or not self._reconnects or not isinstance(error, ConnectionLost):
             raise error
         LOG.warning("%s\nReading goes on when the server answers again.", error)
-        self._run.end_run()
         self._log_end.forget_end()
         self._lost = error
 
     def _reconnect(self) -> None:
-        """Restores a lost connection; retries until a time limit, after which it raises ConnectionLost."""
-        closed = self._signals.closed
+        """Stops the engine and restores the connection; retries until a time limit, then raises ConnectionLost."""
+        self._run.end_run()
         until = time.monotonic() + self._thresholds.reconnect_seconds
-        while not closed.wait(self._thresholds.reconnect_poll_seconds):
+        while not self._reading.wait_for_close(self._thresholds.reconnect_poll_seconds):
             try:
                 self.server.prepare_server(self.position)
                 break
             except ConnectionLost:
                 if time.monotonic() > until:
                     raise
-        if not closed.is_set():
-            self._run, self._lost = self._start_run(self.position), None
+        if self._reading.state.is_open:
+            self._replace_run(self.position)
 
     def _is_joining(self) -> bool:
         """Whether the stream has reached the position from which it reads loaded tables too (`Position.joining`)."""
         joining = self.position.joining
         return (
             bool(joining)
-            and not self._signals.closed.is_set()
+            and self._reading.state.is_open
             and self.server.order.has_come_to(self._run.read, joining[0].offset)
         )
 
@@ -239,9 +226,15 @@ class DebeziumStream:
         """
         position = join_first_tables(self.server, replace(self.position, history=self._run.read_history()))
         self._run.end_run()
-        self._run = self._start_run(position)
+        self._replace_run(position)
         self._log_end.forget_end()
         return Batch((), position.text, 0, progress=position.progress, is_rewound=True)
+
+    def _replace_run(self, position: Position) -> None:
+        """Starts the next run, and ends it at once if the stream was closed meanwhile by another thread."""
+        self._run, self._lost = self._start_run(position), None
+        if not self._reading.state.is_open:
+            self._run.end_run()
 
     def _start_run(self, position: Position) -> EngineRun:
         return start_run(self.connection, self._thresholds, self.server, position)

@@ -48,11 +48,25 @@ def test_an_idle_stream_pushes_the_end_of_the_log_once_a_pause(clock: Clock) -> 
     assert pulse.is_push_due(is_holding=False)
     pulse.note_push()
     assert not pulse.is_push_due(is_holding=True)
-    assert pulse.silent_seconds == 61
     pulse.note_server()
     assert pulse.is_batch_due
     pulse.note_batch()
     assert not pulse.is_batch_due
+
+
+def test_silence_is_noticed_sooner_after_a_first_message_than_after_a_start(clock: Clock) -> None:
+    pulse = Heartbeat(LIMITS, is_draining=False)
+    clock.sleep(LIMITS.start_seconds - 1)
+    assert not pulse.is_silent(LIMITS)
+    clock.sleep(2)
+    assert pulse.is_silent(LIMITS)
+    pulse.note_server()
+    assert not pulse.is_silent(LIMITS)
+    clock.sleep(LIMITS.silence_seconds + 1)
+    assert pulse.is_silent(LIMITS)
+    pulse.note_start()
+    clock.sleep(LIMITS.silence_seconds + 1)
+    assert not pulse.is_silent(LIMITS)
 
 
 def test_who_drains_a_source_pushes_at_once_and_needs_no_idle_batch(clock: Clock) -> None:

@@ -15,9 +15,10 @@ from arctic_runtime.ingest.transports.debezium.engine import EngineEnded
 from arctic_runtime.ingest.transports.debezium.position import Position
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
 from arctic_runtime.ingest.transports.debezium.stream import stream as stream_module
+from arctic_runtime.ingest.transports.debezium.stream.reading import Reading, ReadingEvent, ReadingState
 from arctic_runtime.ingest.transports.debezium.stream.receipts import Receipts
 from arctic_runtime.ingest.transports.debezium.stream.run import EngineRun
-from arctic_runtime.ingest.transports.debezium.stream.stream import DebeziumStream, StopSignals, StreamSettings
+from arctic_runtime.ingest.transports.debezium.stream.stream import DebeziumStream, StreamSettings
 from arctic_runtime.ingest.transports.transport import Batch
 from arctic_runtime.thresholds import SHIPPED
 from tests.unit.ingest.transports.debezium.stream.test_run import STREAM, Server, after, records
@@ -53,6 +54,8 @@ class Engine:
 
 class Database(Server):
     """A server whose log ends at a place, and that is away for some attempts to reach it."""
+
+    gives_signs_of_life = False
 
     def __init__(self, end: int = 500, attempts: int = 0) -> None:
         self.end = end
@@ -93,8 +96,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
             return EngineRun(engine, tempfile.TemporaryDirectory(), own, position, 1 << 20)
 
         monkeypatch.setattr(stream_module, "start_run", start_run)
+        reading = Reading(ReadingState.STREAMING)
         wanted = StreamSettings(CONNECTION, LIMITS, **settings)
-        return DebeziumStream(wanted, server or Database(), STREAM, StopSignals(), Receipts(0)), engines
+        return DebeziumStream(wanted, server or Database(), STREAM, reading, Receipts(0)), engines
 
     return open_stream
 
@@ -138,3 +142,27 @@ def test_a_snapshot_in_the_middle_of_a_stream_is_refused(opened: Opened) -> None
     stream, _ = opened([records([(4, 0, "r")], {"snapshot": "initial", **after(4)})])
     with pytest.raises(SourceError, match="began another snapshot"):
         list(stream.read_batches(until_drained=False))
+
+
+def test_a_stream_that_is_closed_while_it_reconnects_leaves_no_engine_running(opened: Opened) -> None:
+    """Its engine would keep the replication slot, and the next reader could not have it."""
+
+    class Slow(Database):
+        def prepare_server(self, position: Position) -> None:
+            """The stream is closed by another thread as soon as the next engine is about to start."""
+            start_run = stream._start_run
+
+            def start_late(position: Position) -> EngineRun:
+                run = start_run(position)
+                stream._reading.apply_event(ReadingEvent.CLOSE)
+                stream.close_stream()
+                return run
+
+            stream._start_run = start_late  # type: ignore[method-assign]
+
+        def close_connection(self) -> None:
+            """Nothing is open."""
+
+    stream, engines = opened([EngineEnded("gone")], [], server=Slow())
+    assert [batch.failure for batch in stream.read_batches(until_drained=False)] == ["gone"]
+    assert [engine.is_stopped for engine in engines] == [True, True]
