@@ -33,9 +33,10 @@ jvm.start_jvm(256 << 20)
 
 def prepare() -> None:
     jvm.start_jvm(256 << 20)
-    from arctic_runtime.ingest.transports.debezium.mariadb_support import prepare_mariadb_classes
+    from arctic_runtime.ingest.transports.debezium.java_methods import insert_code
+    from arctic_runtime.ingest.transports.debezium.mariadb_support import MARIADB_SUPPORT
     for _ in range(2):
-        prepare_mariadb_classes()
+        insert_code(MARIADB_SUPPORT)
     thread = jvm.load_java_class("java.lang.Thread").currentThread()
     print(thread.getContextClassLoader() is not None)
 
@@ -112,10 +113,10 @@ def test_a_java_that_does_not_start_is_an_error_of_its_options() -> None:
 def test_a_missing_class_is_an_error_of_the_source(
     monkeypatch: pytest.MonkeyPatch, mariadb: MariaDBServer, slot: str
 ) -> None:
-    def find_nothing() -> None:
+    def find_nothing(_: object) -> None:
         raise load_java_class("javassist.NotFoundException")("io.debezium.connector.mysql.jdbc.MySqlConnection")
 
-    monkeypatch.setattr("arctic_runtime.ingest.transports.debezium.servers.mysql.prepare_mariadb_classes", find_nothing)
+    monkeypatch.setattr("arctic_runtime.ingest.transports.debezium.servers.mysql.insert_code", find_nothing)
     start_jvm(SHIPPED.debezium.heap_bytes)
     with pytest.raises(SourceError) as raised:
         drain(DebeziumConnection("mariadb", "127.0.0.1", mariadb.port, "shop", "root", "", (r"shop\.a",), slot))

@@ -131,11 +131,14 @@ class DebeziumConnection:
 class Connector:
     """A connector of Debezium: the name of its Java class, and the properties that only this connector needs.
 
-    Names in braces in the values of the properties stand for fields of a DebeziumConnection.
+    Names in braces in the values of `properties` stand for fields of a DebeziumConnection. A user can't override the
+    properties in `fixed`, and those in `left_out` are not passed to Debezium.
     """
 
     java_class: str
     properties: Mapping[str, str]
+    fixed: Mapping[str, str] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()
 
 
 _POSTGRESQL = Connector(
@@ -166,7 +169,19 @@ _MYSQL = Connector(
         # The reader of the log must not reconnect, which would not be exact; the interval only requests signs of life.
         "connect.keep.alive": "false",
         "connect.keep.alive.interval.ms": "250",
+        # The binary log has values of char columns without the spaces at their end.
+        "driver.sessionVariables": "sql_mode=replace(replace(@@sql_mode,'PAD_CHAR_TO_FULL_LENGTH',''),"
+        "'NO_BACKSLASH_ESCAPES','')",
     },
+    {
+        # In other time zones two moments may have the same text.
+        "driver.connectionTimeZone": "+00:00",
+        "driver.forceConnectionTimeZoneToSession": "true",
+        # As a date, the year 0 would be the year 2000.
+        "driver.yearIsDateType": "false",
+    },
+    # It makes the server send rows in another form, of which Debezium does not read all times exactly.
+    frozenset(["snapshot.fetch.size"]),
 )
 
 CONNECTORS: Mapping[str, Connector] = {"postgresql": _POSTGRESQL, "mysql": _MYSQL, "mariadb": _MYSQL}
@@ -248,6 +263,7 @@ def build_engine_properties(
         "server_id": str(connection.replica_id),
     }
     own = {key: _fill_template(value, fields) for key, value in known.properties.items()}
+    chosen = {key: value for key, value in connection.properties.items() if key not in known.left_out}
     return {
         **_ENGINE,
         "name": connection.slot,
@@ -265,8 +281,9 @@ def build_engine_properties(
         "record.processing.threads": str(thresholds.converting_threads),
         **own,
         **server_properties,
-        **connection.properties,
+        **chosen,
         **_AS_PUBLISHED,
+        **known.fixed,
         **_merge_selects(server_properties, connection.properties),
     }
 

@@ -344,8 +344,14 @@ def _find_operation_misfits(form: EventFormat, change: Sql) -> list[Sql]:
     ]
 
 
+_WITH_ZERO_DATES = ("epoch_days", "epoch_millis", "epoch_micros", "zoned_timestamp")
+"""Encodings of values that Debezium reads from MySQL and MariaDB, where zero dates may be among them."""
+
+
 def _describe_range(column: SourceColumn) -> str:
-    return ", of the years 1 to 9999" if column.encoding == "epoch_days" else ""
+    """Describes the values that fit a column, as the end of a sentence; empty if the type says it."""
+    years = ", of the years 1 to 9999" if column.encoding == "epoch_days" else ""
+    return f"{years}; a zero date (0000-00-00) does not" if column.encoding in _WITH_ZERO_DATES else years
 
 
 def _always_fits(column: SourceColumn) -> bool:

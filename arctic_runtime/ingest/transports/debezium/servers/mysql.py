@@ -11,8 +11,10 @@ from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.event_format import UNKNOWN_IN_OLDER_ROWS, SourceColumn
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.java_errors import list_causes
+from arctic_runtime.ingest.transports.debezium.java_methods import insert_code
 from arctic_runtime.ingest.transports.debezium.jvm import load_java_class
-from arctic_runtime.ingest.transports.debezium.mariadb_support import prepare_mariadb_classes
+from arctic_runtime.ingest.transports.debezium.mariadb_support import MARIADB_SUPPORT
+from arctic_runtime.ingest.transports.debezium.mysql_values import EXACT_VALUES
 from arctic_runtime.ingest.transports.debezium.position import Position, Source
 from arctic_runtime.ingest.transports.debezium.servers.binlog_order import (
     BinlogOrder,
@@ -21,6 +23,7 @@ from arctic_runtime.ingest.transports.debezium.servers.binlog_order import (
 )
 from arctic_runtime.ingest.transports.debezium.servers.ddl_history import find_definition, list_definitions
 from arctic_runtime.ingest.transports.debezium.servers.mysql_tables import check_tables, find_missing, get_account
+from arctic_runtime.ingest.transports.debezium.servers.snapshot_selects import MYSQL_FLOATS, build_snapshot_queries
 from arctic_runtime.ingest.transports.debezium.servers.source_database import SourceDatabase, build_catalog_tables
 from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.thresholds import DebeziumThresholds
@@ -90,7 +93,7 @@ class MySQL:
     def __init__(self, connection: DebeziumConnection, thresholds: DebeziumThresholds) -> None:
         self._connection = connection
         self._database = SourceDatabase(connection, thresholds.heap_bytes)
-        prepare_mariadb_classes()
+        insert_code((*MARIADB_SUPPORT, *EXACT_VALUES))
 
     def check_server(self, position: Position | None) -> None:
         is_snapshot = position is None or position.is_snapshot
@@ -167,12 +170,13 @@ class MySQL:
         return self._database.to_source_error(error)
 
     def build_properties(self) -> Mapping[str, str]:
-        """Returns Debezium's property with the patterns of DDL statements to skip.
+        """Returns Debezium's properties of DDL statements to skip, and of the queries of a snapshot.
 
-        Besides the default patterns, it has statements of MariaDB that Debezium's parser for MySQL does not know.
+        Besides the default patterns, statements are skipped that Debezium's parser for MySQL does not know.
         """
         known = load_java_class("io.debezium.relational.history.SchemaHistory").DDL_FILTER.defaultValueAsString()
-        return {_FILTER: f"{known},{_NO_TABLES}"}
+        selects = build_snapshot_queries(self._database.fetch_rows(MYSQL_FLOATS), self._connection)
+        return {_FILTER: f"{known},{_NO_TABLES}", **selects}
 
     def close_connection(self) -> None:
         self._database.close_connection()

@@ -15,7 +15,6 @@ from arctic_runtime.ingest.formats.event_format import (
 )
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.position import Position, Source
-from arctic_runtime.ingest.transports.debezium.servers.postgresql_dates import DATE_COLUMNS, build_snapshot_queries
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_publication import Publication
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_requirements import (
     check_requirements,
@@ -28,6 +27,7 @@ from arctic_runtime.ingest.transports.debezium.servers.postgresql_tables import 
     describe_generated,
     find_unlogged,
 )
+from arctic_runtime.ingest.transports.debezium.servers.snapshot_selects import POSTGRESQL_DATES, build_snapshot_queries
 from arctic_runtime.ingest.transports.debezium.servers.source_database import Row, SourceDatabase, build_catalog_tables
 from arctic_runtime.ingest.transports.debezium.servers.wal_order import WalOrder
 from arctic_runtime.ingest.transports.transport import CatalogTable
@@ -200,7 +200,7 @@ class PostgreSQL:
         return tuple(str(row[0]) for row in self._database.fetch_rows(_KEY, (schema, table)))
 
     def build_properties(self) -> Mapping[str, str]:
-        return build_snapshot_queries(self._database.fetch_rows(DATE_COLUMNS), self._connection)
+        return build_snapshot_queries(self._database.fetch_rows(POSTGRESQL_DATES), self._connection)
 
     def close_connection(self) -> None:
         self._database.close_connection()

@@ -22,6 +22,8 @@ _MYSQL_SETTINGS = {
     "socketTimeout": "30000",
     "sslMode": "PREFERRED",
     "allowPublicKeyRetrieval": "true",
+    # With the mode ANSI_QUOTES, `show create table` would quote names in another way.
+    "sessionVariables": "sql_mode=''",
 }
 
 _DRIVERS: Mapping[str, tuple[str, str]] = {

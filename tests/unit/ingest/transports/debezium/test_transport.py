@@ -76,6 +76,16 @@ def test_properties_of_the_user_win_over_those_of_the_server_and_ours() -> None:
     assert (found["slot.name"], found["publication.name"], found["topic.prefix"]) == ("arctic_shop",) * 3
 
 
+@pytest.mark.parametrize("connector", ["mysql", "mariadb"])
+def test_properties_by_which_values_of_mysql_are_exact_can_not_be_overridden(connector: str) -> None:
+    inexact = {"driver.connectionTimeZone": "SERVER", "driver.yearIsDateType": "true", "snapshot.fetch.size": "5"}
+    chosen = replace(CONNECTION, connector=connector, properties={**inexact, "poll.interval.ms": "7"})
+    found = build_engine_properties(chosen, Path("/folder"), SHIPPED.debezium, {})
+    assert (found["driver.connectionTimeZone"], found["driver.yearIsDateType"]) == ("+00:00", "false")
+    assert found["poll.interval.ms"] == "7"
+    assert "snapshot.fetch.size" not in found
+
+
 @pytest.mark.parametrize(
     ("connector", "properties", "expected"),
     [

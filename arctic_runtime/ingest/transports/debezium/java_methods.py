@@ -1,0 +1,66 @@
+"""Inserts code into methods of Debezium's Java classes before Java loads these classes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Literal
+
+from typing_extensions import assert_never
+
+from arctic_runtime.ingest.transports.debezium.jvm import get_class_loader, load_java_class
+
+_LOCK = threading.Lock()
+_DEFINED: set[str] = set()
+"""Names of the classes that are changed already; Java defines a class only once."""
+
+
+@dataclass(frozen=True)
+class InsertedCode:
+    """Java code for a method of a class: at its begin, at each of its ends, or in place of its whole body.
+
+    In the code, `$1` is the first argument and `$_` the result. `neighbour` is another class in the same package that
+    does not extend the changed class; Java needs it to define the changed class.
+    """
+
+    java_class: str
+    neighbour: str
+    method: str
+    code: str
+    place: Literal["begin", "end", "body"] = "begin"
+
+
+def insert_code(insertions: Iterable[InsertedCode]) -> None:
+    """Changes the classes of `insertions`, once in a process; has to be called before Java loads one of them.
+
+    Insertions into one class have to follow each other, and those into a class come before those into its subclasses.
+    The classes are looked up in the JARs of the JVM, whichever thread asks: javassist's default pool would look them up
+    by the class loader of the first thread that uses it, and a Python thread has none.
+    """
+    with _LOCK:
+        pool = load_java_class("javassist.ClassPool")(False)
+        pool.appendClassPath(load_java_class("javassist.LoaderClassPath")(get_class_loader()))
+        for name, insertions_of_class in groupby(insertions, attrgetter("java_class")):
+            if name not in _DEFINED:
+                _define_class(pool.get(name), list(insertions_of_class))
+                _DEFINED.add(name)
+
+
+def _define_class(changed: Any, insertions: list[InsertedCode]) -> None:
+    for insertion in insertions:
+        method = changed.getDeclaredMethod(insertion.method)
+        match insertion.place:
+            case "begin":
+                method.insertBefore(insertion.code)
+            case "end":
+                method.insertAfter(insertion.code)
+            case "body":
+                method.setBody(insertion.code)
+            case _:
+                assert_never(insertion.place)
+    handles = load_java_class("java.lang.invoke.MethodHandles")
+    neighbour = load_java_class("java.lang.Class").forName(insertions[0].neighbour, False, get_class_loader())
+    handles.privateLookupIn(neighbour, handles.lookup()).defineClass(changed.toBytecode())
