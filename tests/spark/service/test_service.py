@@ -102,6 +102,8 @@ def test_requests_of_users_are_done_alongside_and_a_paused_model_holds_back_down
     until(lambda: live.find_job(number).state == "done")  # type: ignore[union-attr]
     answer = live.requests.answer_operation(get_operation("status"), ["keyed"], {}, plan=False)
     assert answer.data[0]["rows"] == 1
+    forget = live.requests.answer_operation(get_operation("forget"), ["keyed"], {"key": ["1"]}, plan=True)
+    assert [table["keys"] for table in forget.data["tables"]][:1] == [1]
     broken = live.requests.submit_operation(get_operation("restore"), ["keyed"], {"version": "1"}).number
     until(lambda: live.find_job(broken).state == "failed")  # type: ignore[union-attr]
     assert "version" in live.find_job(broken).error  # type: ignore[union-attr]
