@@ -197,7 +197,7 @@ class TraceableTable:
     def _parse_key(self, texts: Sequence[str], kinds: StructType) -> Key:
         """Reads texts as Spark does; raises ConfigError for one that is no value of its column."""
         values = [F.lit(text).try_cast(field.dataType) for text, field in zip(texts, kinds.fields, strict=True)]
-        (key,) = self.spark.sql("SELECT 1").select(*values).collect() if values else ((),)
+        (key,) = self.spark.range(1).select(*values).collect() if values else ((),)
         for text, field, value in zip(texts, kinds.fields, key, strict=True):
             if value is None:
                 raise ConfigError(

@@ -265,6 +265,7 @@ def test_no_process_has_a_secret_on_its_command_line(
             commands.append(command)
 
     monkeypatch.setattr(subprocess, "Popen", Started)
+    monkeypatch.setattr(jvm.jars, "group_paths", lambda _: ())  # They need not be here.
     with (tmp_path / "log").open("wb") as log:
         jvm.spawn_jvm(profile.build_spark_settings(), tmp_path / "connection", log, SHIPPED.engine)
     server.spawn_server(profile, tmp_path)

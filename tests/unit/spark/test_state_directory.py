@@ -18,7 +18,7 @@ UNWRITABLE = "/dev/null/folder"
 def test_a_log_of_spark_needs_no_writable_home_of_the_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DBT_ARCTIC_HOME", UNWRITABLE)
     monkeypatch.setenv("DBT_ARCTIC_STATE", str(tmp_path))
-    with jvm._open_log(STEADY.engine) as log:
+    with jvm.open_log(STEADY.engine) as log:
         assert Path(log.name).parent == tmp_path / "logs"
     assert Path(log.name).stat().st_mode & 0o777 == 0o600
 
@@ -30,7 +30,7 @@ def test_a_state_directory_that_can_not_be_written_is_reported_and_stops_nothing
     monkeypatch.setattr(PROCESS, "report", reports.append)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("DBT_ARCTIC_STATE", UNWRITABLE)
-    with jvm._open_log(STEADY.engine) as log:
+    with jvm.open_log(STEADY.engine) as log:
         assert Path(log.name).parent == tmp_path
     [report] = reports
     assert report == (

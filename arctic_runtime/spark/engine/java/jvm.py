@@ -114,7 +114,7 @@ def launch_jvm(settings: Mapping[str, str], thresholds: EngineThresholds) -> Jav
 
     Raises ConfigError if the JVM does not start.
     """
-    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _open_log(thresholds) as log:
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, open_log(thresholds) as log:
         connection = Path(scratch) / "connection"
         jvm = spawn_jvm(settings, connection, log, thresholds)
         import pyspark.sql  # noqa: F401
@@ -138,7 +138,7 @@ def submit_driver(settings: Mapping[str, str], thresholds: EngineThresholds) -> 
     from pyspark.java_gateway import launch_gateway
 
     os.environ["JAVA_HOME"] = str(jars.find_java().executable.parent.parent)
-    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _open_log(thresholds) as log:
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, open_log(thresholds) as log:
         PROCESS.log = Path(log.name)
         before = os.environ.get(_SUBMIT_ARGUMENTS)
         options = {key: shlex.quote(value) for key, value in _write_option_files(settings, Path(scratch)).items()}
@@ -301,7 +301,7 @@ def find_spark_home() -> Path:
     return Path(spec.origin).parent
 
 
-def _open_log(thresholds: EngineThresholds) -> IO[bytes]:
+def open_log(thresholds: EngineThresholds) -> IO[bytes]:
     """Opens a new log file for the output of Spark and Hadoop, to keep it apart from dbt's; deletes the oldest logs.
 
     If the state directory can't be written, the file is in the folder for temporary files, and the user learns it.
