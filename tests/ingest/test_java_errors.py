@@ -33,9 +33,9 @@ jvm.start_jvm(256 << 20)
 
 def prepare() -> None:
     jvm.start_jvm(256 << 20)
-    from arctic_runtime.ingest.transports.debezium.mariadb_support import prepare_mariadb_classes
+    from arctic_runtime.ingest.transports.debezium.adapted_classes import adapt_connector_classes
     for _ in range(2):
-        prepare_mariadb_classes()
+        adapt_connector_classes()
     thread = jvm.load_java_class("java.lang.Thread").currentThread()
     print(thread.getContextClassLoader() is not None)
 
@@ -115,7 +115,7 @@ def test_a_missing_class_is_an_error_of_the_source(
     def find_nothing() -> None:
         raise load_java_class("javassist.NotFoundException")("io.debezium.connector.mysql.jdbc.MySqlConnection")
 
-    monkeypatch.setattr("arctic_runtime.ingest.transports.debezium.servers.mysql.prepare_mariadb_classes", find_nothing)
+    monkeypatch.setattr("arctic_runtime.ingest.transports.debezium.servers.mysql.adapt_connector_classes", find_nothing)
     start_jvm(SHIPPED.debezium.heap_bytes)
     with pytest.raises(SourceError) as raised:
         drain(DebeziumConnection("mariadb", "127.0.0.1", mariadb.port, "shop", "root", "", (r"shop\.a",), slot))
