@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,6 +42,7 @@ _PLAIN_BY_CODE: Mapping[int, str] = {
     1044: "user {user} may not use database {database}, which `grant select on {database}.* to '{user}'` lets it",
     1045: "the password of user {user} is wrong, or the user may not log in from here",
     1049: "there is no database {database}",
+    1698: "user {user} may not log in without a password, or from here",
     1142: "user {user} lacks a right on a table",
     1227: "user {user} lacks a right",
     1236: "the server no longer has its binary log from the last commit on; `arctic ingest --resync` reads all again",
@@ -67,6 +69,11 @@ _PLAIN: Mapping[str, str] = {
 
 _LOST = frozenset(("08001", "08003", "08006", "08S01", "57P01", "57P02", "57P03", "53300"))
 """SQLSTATEs of errors after which a server may become available again."""
+
+_REFUSED_LOGINS = frozenset((1045, 1698))
+"""MySQL error codes for a login that is refused."""
+
+_ACCOUNT = re.compile(r"for user '(?P<user>.*)'@'(?P<host>[^']*)'")
 
 _MISSING_RIGHTS = frozenset((1142, 1227))
 """MySQL error codes for a right that the user lacks."""
@@ -125,7 +132,8 @@ class SourceDatabase:
             code = int(cause.getErrorCode()) if hasattr(cause, "getErrorCode") else 0
             if code in _PLAIN_BY_CODE:
                 kind = RightMissing if code in _MISSING_RIGHTS else SourceError
-                return self._build_error(_PLAIN_BY_CODE[code], str(cause.getMessage()), kind)
+                advice = describe_denied_login(str(cause.getMessage())) if code in _REFUSED_LOGINS else None
+                return self._build_error(_PLAIN_BY_CODE[code], str(cause.getMessage()), kind, advice)
             if state:
                 plain = _PLAIN.get(state, f"the database answered with error {state}")
                 kind = ConnectionLost if state in _LOST else SourceError
@@ -138,11 +146,13 @@ class SourceDatabase:
         """Builds the error for a connection that was lost without a Java exception; `reason` says why."""
         return self._build_error("the connection was lost", reason, ConnectionLost)
 
-    def _build_error(self, plain: str, detail: str, kind: type[SourceError] = SourceError) -> SourceError:
+    def _build_error(
+        self, plain: str, detail: str, kind: type[SourceError] = SourceError, fix: str | None = None
+    ) -> SourceError:
         connection = self._connection
         text = plain.format(user=connection.user, database=connection.database)
         message = connection.mask_password(f"{connection.address}: {text}.")
-        return kind(message, actual=connection.mask_password(detail.strip()))
+        return kind(message, actual=connection.mask_password(detail.strip()), fix=fix)
 
     def _fetch_rows(self, sql: str, values: Sequence[str]) -> list[Row]:
         statement = self._connect().prepareStatement(sql)
@@ -178,6 +188,22 @@ class SourceDatabase:
                 url.format(host=connection.host, port=connection.port, database=connection.database), settings
             )
         return self._open
+
+
+def describe_denied_login(message: str) -> str | None:
+    """Returns advice for a login that MySQL or MariaDB refused; None if its message does not name the account.
+
+    Servers look for the account by its host first: an anonymous account of `localhost`, which some installations make,
+    wins over one with a name that may come from all hosts.
+    """
+    account = _ACCOUNT.search(message)
+    if account is None:
+        return None
+    user, host = account["user"], account["host"]
+    return (
+        f"if the password is right, an anonymous account of the host may take the login: `select host from mysql.user "
+        f"where user = ''` shows it, and `drop user ''@'{host}'` removes it; or make an account '{user}'@'{host}'"
+    )
 
 
 def build_catalog_tables(rows: Sequence[Row]) -> list[CatalogTable]:
