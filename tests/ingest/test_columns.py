@@ -1,4 +1,4 @@
-"""Definitions of tables change in real databases: older rows keep up, or ingestion ends and says `--resync`."""
+"""Definitions of tables change in real databases: older rows keep up, or ingestion ends and says what to do."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.job.ingestion import Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource, SchemaChanges
 from tests.ingest.servers import MariaDBServer, PostgreSQLServer
+from tests.ingest.test_types import POSTGRESQL
 from tests.spark.warehouse import Warehouse
 
 
@@ -114,7 +115,7 @@ def test_postgresql_says_where_a_default_differs_from_row_to_row(
     )
     ingest(lake, source)
     postgresql.sql(f"alter table {slot}.keyed add number bigserial", f"insert into {slot}.keyed values (6)")
-    with pytest.raises(SourceError, match=r"number, with a default that differs.*\n.*--resync"):
+    with pytest.raises(SourceError, match=r"column number was added.* its default differs.*\n.*arctic resync keyed"):
         ingest(lake, source)
     ingest(lake, source, resync=True)
     expected = postgresql.sql(f"select concat_ws('|', id, number) from {slot}.keyed").splitlines()
@@ -146,8 +147,108 @@ def test_mariadb_tells_renames_and_constant_defaults_by_its_statements(
     for table in ("keyed", "log"):
         expected = mariadb.sql(f"select concat_ws('|', id, b, five, more) from {slot}.{table}").splitlines()
         assert rows(lake, table, "id, b, five, more") == sorted(expected)
-    mariadb.sql(f"alter table {slot}.keyed add none int not null", f"insert into {slot}.keyed (id, none) values (5, 6)")
-    with pytest.raises(SourceError, match=r"found: none, with a default.*\n.*--resync"):
+    mariadb.sql(
+        f"alter table {slot}.keyed add none int not null",
+        f"insert into {slot}.keyed (id, none) values (5, 6)",
+        f"alter table {slot}.keyed add n int default (id + 1)",
+        f"insert into {slot}.keyed (id, none) values (6, 7)",
+    )
+    with pytest.raises(SourceError, match=r"column n was added.* not an expression of constants.*\n.*arctic resync"):
         ingest(lake, source)
-    ingest(lake, source, resync=True)
     assert rows(lake, "keyed", "id, none") == ["1|0", "2|0", "3|0", "4|0", "5|6"]
+    ingest(lake, source, resync=True)
+    expected = mariadb.sql(f"select concat_ws('|', id, none, n) from {slot}.keyed").splitlines()
+    assert rows(lake, "keyed", "id, none, n") == sorted(expected)
+
+
+DEFAULTS_OF_MARIADB = (
+    "varchar(10) not null default 'it''s'", r"varchar(10) default 'it\'s\\'", "varchar(10) default \"a'b\"",
+    "varchar(10) default _utf8mb4'é😀?'", "varchar(10) default N'x'", "varchar(10) default x'41'", "text default 0x41",
+    "varchar(9) character set latin1 default _latin1 x'E9'", "varchar(10) default 'a' 'b'", "char(5) default 'a '",
+    "varchar(10) default 1.50", "varchar(10) default ''", "enum('a','b''c') default 'B''c'",
+    "set('a','b') default 'b,a'",
+    "int default 0x41", "int default 1e2", "int default +5", "int default '7'", "int default (1+1)", "int not null",
+    "bigint unsigned default 18446744073709551615", "decimal(10,2) default 1.005", "decimal(10,2) default -1.5e1",
+    "decimal(50,2) default 1234567890123456789012345678901234567890.1", "double default 1.5e-3", "float default 0.1",
+    "bool default true", "tinyint(1) default false", "bit(1) default b'1'", "bit(12) default b'101'",
+    "bit(12) default 0x0ff", "year default '24'", "date default '2024-2-9'", "date default date '2024-02-09'",
+    "datetime(3) default '2024-02-29 12:00:00.1235'", "time default '-12:00'", "time(3) default '1 12:00:01.5'",
+    "varbinary(9) default 'abc'", "binary(5) default x'4100'", "blob default 'x'", "json default '{\"a\":  1}'",
+    "varchar(10) default (concat('a', 'b'))", "varchar(10) default (cast(12 as char))",
+    "json default (json_array(1, 2))",
+)  # fmt: skip
+DEFAULTS_OF_POSTGRESQL = (
+    *(f"{case.sql_type} default {case.sql_value}" for case in POSTGRESQL if case.value != "NAN"),
+    "varchar(9) default 'it''s'::character varying", r"text default E'\\n'", "int[] default '{}'::int[]",
+    "text default concat('a', 'b')", "numeric default 1e3", "int default (1 + 1)",
+    "text[] default array['a\"b', null]", "timestamp default '2024-02-29'", "bytea default 'it''s'::bytea",
+    "interval default '-1 day 00:00:01'", "timetz default '10:00+00'", "time default '10:00'", "bit(3) default b'110'",
+)  # fmt: skip
+
+
+def add_with_defaults(server: MariaDBServer | PostgreSQLServer, table: str, defaults: tuple[str, ...]) -> None:
+    """Adds a column for each of `defaults`, then a row that has them all."""
+    added = ", ".join(f"add c{i} {text}" for i, text in enumerate(defaults))
+    required = [f"c{i}" for i, text in enumerate(defaults) if "not null" in text and "default" not in text]
+    names, values = ", ".join(["id", *required]), ", ".join(["2", *["0"] * len(required)])
+    server.sql(f"alter table {table} {added}", f"insert into {table} ({names}) values ({values})")
+
+
+def assert_same_rows(lake: Warehouse, defaults: tuple[str, ...]) -> None:
+    older, newer = lake.spark.table(lake.sql_name("keyed")).orderBy("id").drop("id").collect()
+    differing = {text: (older[i], newer[i]) for i, text in enumerate(defaults) if repr(older[i]) != repr(newer[i])}
+    assert differing == {}
+    assert None not in older
+
+
+def test_older_rows_have_each_default_of_mariadb_as_an_event_has_it(
+    lake: Warehouse, mariadb: MariaDBServer, slot: str
+) -> None:
+    source = source_of(lake, "mariadb", mariadb.port, slot)
+    source = replace(source, tables=source.tables[:1])
+    mariadb.sql(f"create database {slot}", f"create table {slot}.keyed (id int primary key)")
+    mariadb.sql(f"insert into {slot}.keyed values (1)")
+    ingest(lake, source)
+    add_with_defaults(mariadb, f"{slot}.keyed", DEFAULTS_OF_MARIADB)
+    ingest(lake, source)
+    assert_same_rows(lake, DEFAULTS_OF_MARIADB)
+
+
+def test_older_rows_have_each_default_of_postgresql_as_an_event_has_it(
+    lake: Warehouse, postgresql: PostgreSQLServer, slot: str
+) -> None:
+    source = source_of(lake, "postgresql", postgresql.port, slot)
+    source = replace(source, tables=source.tables[:1])
+    postgresql.sql(
+        f"create schema {slot}",
+        "do $$ begin create type mood as enum ('sad', 'happy'); exception when duplicate_object then null; end $$",
+        f"create table {slot}.keyed (id int primary key)",
+        f"alter table {slot}.keyed replica identity full",
+        f"insert into {slot}.keyed values (1)",
+    )
+    ingest(lake, source)
+    add_with_defaults(postgresql, f"{slot}.keyed", DEFAULTS_OF_POSTGRESQL)
+    ingest(lake, source)
+    assert_same_rows(lake, DEFAULTS_OF_POSTGRESQL)
+
+
+def test_a_column_that_is_added_and_renamed_at_once_is_followed_where_another_was_dropped_before(
+    lake: Warehouse, postgresql: PostgreSQLServer, slot: str
+) -> None:
+    source = source_of(lake, "postgresql", postgresql.port, slot)
+    source = replace(source, tables=source.tables[:1])
+    postgresql.sql(
+        f"create schema {slot}",
+        f"create table {slot}.keyed (id int primary key, gone int, a text)",
+        f"alter table {slot}.keyed drop gone",
+        f"insert into {slot}.keyed values (1, 'a1')",
+    )
+    ingest(lake, source)
+    postgresql.sql(
+        f"alter table {slot}.keyed add c text default 'it''s'",
+        f"insert into {slot}.keyed values (2, 'a2', 'c2')",
+        f"alter table {slot}.keyed rename c to d",
+        f"insert into {slot}.keyed values (3, 'a3', 'd3')",
+    )
+    ingest(lake, source)
+    assert rows(lake, "keyed", "id, a, d") == ["1|a1|it's", "2|a2|c2", "3|a3|d3"]

@@ -65,15 +65,25 @@ Path = tuple[str, ...]
 class OlderRows:
     """The value that an added column has in rows which existed before it; the source sends no events for these rows.
 
-    `value` is a text that Spark casts to the column's type, None for null. If `is_known` is False, the value is not
-    known, and the source has to be read again.
+    `value` is a text that Spark casts to the column's type, None for null. Bytes are hexadecimal, and an array is JSON
+    with such a text for each element. If `is_known` is False, the value is not known, `reason` says why, and the source
+    has to be read again.
     """
 
     is_known: bool
     value: str | None = None
+    reason: str = ""
 
 
-NULL_IN_OLDER_ROWS, UNKNOWN_IN_OLDER_ROWS = OlderRows(True), OlderRows(False)
+NULL_IN_OLDER_ROWS = OlderRows(True)
+
+
+def build_unknown_value(reason: str) -> OlderRows:
+    """Builds the OlderRows of a column whose value in older rows is not known; `reason` is a clause for people."""
+    return OlderRows(False, reason=reason)
+
+
+UNKNOWN_IN_OLDER_ROWS = build_unknown_value("the source does not say which of its columns this is")
 
 
 @dataclass(frozen=True)
@@ -97,16 +107,38 @@ class SourceColumn:
 
 
 @dataclass(frozen=True)
+class CatalogColumn:
+    """A column that a table has in the source's catalog now; one that `is_dropped` was part of the table before."""
+
+    number: int
+    older_rows: OlderRows
+    is_dropped: bool = False
+
+
+@dataclass(frozen=True)
+class NumberedColumns:
+    """The columns of events, with the numbers that the source's server could tell.
+
+    `catalog` are all columns of the table, in their order; empty if events may lack some of them, or if the server
+    keeps no dropped columns.
+    """
+
+    columns: tuple[SourceColumn, ...]
+    catalog: tuple[CatalogColumn, ...] = ()
+
+
+@dataclass(frozen=True)
 class SourceSchema:
     """The columns of a table in a source, and the names of its primary key's columns; `key` is empty if it has none.
 
     If `is_key_chosen`, the user chose a key that is not the source's own, so the source does not mark updates that
-    change the key. Raises ConfigError for a name that no table can store.
+    change the key. `catalog` is that of NumberedColumns. Raises ConfigError for a name that no table can store.
     """
 
     columns: tuple[SourceColumn, ...]
     key: tuple[str, ...] = ()
     is_key_chosen: bool = False
+    catalog: tuple[CatalogColumn, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         for name in (*(column.name for column in self.columns), *self.key):

@@ -26,6 +26,7 @@ from arctic_runtime.model.columns import Column, format_key, strip_change_column
 from arctic_runtime.model.properties import PRIMARY_KEY
 from arctic_runtime.model.run_summary import find_last_run
 from arctic_runtime.model.shape import Shape, build_shape
+from arctic_runtime.model.sources.advice import advise_reset
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.model.table import Model
@@ -184,5 +185,5 @@ def _check_key(model: Model, state: TableState) -> None:
             f"{model.table}: its primary key is another one now, and can't be changed in place.\n"
             f"  in the table: {stored_key}\n"
             f"  in {model.ingested_from}: {key}",
-            fix=f"run `arctic reset {model.table.name} --yes`, then `arctic ingest --resync`",
+            fix=advise_reset(model.table),
         )

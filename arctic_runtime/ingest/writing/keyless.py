@@ -24,6 +24,7 @@ from arctic_runtime.ingest.writing.source_position import CommitNote, SourcePosi
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.run_summary import find_last_run
 from arctic_runtime.model.shape import INSERT
+from arctic_runtime.model.sources.advice import advise_reset, advise_resync
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh.schema import check_query
@@ -55,7 +56,7 @@ def _check_keyless(model: Model, state: TableState) -> None:
             f"{model.table}: its rows are kept by a primary key, and {model.ingested_from} has none now.",
             fix=(
                 "name columns that make a row unique in `primary_key` below `meta.arctic` of the table; or let its "
-                f"rows be appended: `arctic reset {model.table.name} --yes`, then `arctic ingest --resync`"
+                f"rows be appended: {advise_reset(model.table)}"
             ),
         )
     if relation is not None:
@@ -68,7 +69,7 @@ def _check_keyless(model: Model, state: TableState) -> None:
         raise CorruptState(
             f"{model.table}: it is not known which events the table has, since its snapshots with `arctic.position` "
             "have expired.",
-            fix="`arctic ingest --resync` reads the table again",
+            fix=advise_resync(model.table),
         )
 
 
@@ -79,7 +80,7 @@ def build_unfollowed_key_error(model: Model) -> UnfollowedKey:
         f"{model.table}: events are appended to it, since {model.ingested_from} had no primary key; now it has {key}.",
         fix=(
             f"`primary_key: null` below `meta.arctic` of the table goes on like that; to keep rows by {key}: "
-            f"`arctic reset {model.table.name} --yes`, then `arctic ingest --resync`"
+            f"{advise_reset(model.table)}"
         ),
     )
 

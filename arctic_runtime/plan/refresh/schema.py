@@ -21,6 +21,7 @@ from arctic_runtime.model.columns import (
     find_column,
     is_same_name,
 )
+from arctic_runtime.model.sources.advice import advise_reset
 from arctic_runtime.model.table import Model
 from arctic_runtime.sql.types import (
     Primitive,
@@ -141,6 +142,13 @@ def _ignore_columns(
 def _refuse_columns(
     model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widened: tuple[Column, ...]
 ) -> SchemaChange:
+    if (new or gone) and model.ingested_from is not None:
+        raise ConfigError(
+            f"{model.table}: {model.ingested_from} has other columns, and `schema_changes` is `freeze`.\n"
+            f"  new in the source: {[column.name for column in new]}\n"
+            f"  no longer in the source: {list(gone)}",
+            fix="set `schema_changes` of the table to safe or evolve, which follow the source",
+        )
     if new or gone:
         raise ConfigError(
             f"{model.table}: query and table have different columns, and `on_schema_change` is `fail`.\n"
@@ -169,14 +177,14 @@ def _list_widened_columns(model: Model, table: tuple[Column, ...], stored: tuple
             raise TypeConflict(
                 f"{model.table}: the type of column `{current.name}` changed in a way that the table can't follow.\n"
                 f"  in the table: {current.type}\n"
-                f"  in the query: {column.type}",
+                f"  in {_name_origin(model)}: {column.type}",
                 fix=_advise_on_type(model, current.name),
             )
         if any(is_same_name(transform.column, current.name) for transform in model.config.partition_by):
             raise TypeConflict(
                 f"{model.table}: column `{current.name}` is in partition_by, so its type can't change.\n"
                 f"  in the table: {current.type}\n"
-                f"  in the query: {column.type}",
+                f"  in {_name_origin(model)}: {column.type}",
                 fix=_advise_on_type(model, current.name),
             )
         widened.append(Column(current.name, column.type))
@@ -205,11 +213,19 @@ def plan_sequence(model: Model, current: str, wanted: str) -> SchemaChange:
     )
 
 
+def _name_origin(model: Model) -> str:
+    """Returns the name, for errors, of the place from which the table gets its rows."""
+    return model.ingested_from or "the query"
+
+
 def _advise_on_type(model: Model, column: str) -> str:
     """Returns advice for a column whose type can't change.
 
-    Key and partition columns can't be renamed, so for these only a cast or a new table helps.
+    Key and partition columns can't be renamed, so for these only a cast or a new table helps. An ingested table has no
+    query.
     """
+    if model.ingested_from is not None:
+        return f"give the column its old type in the source, or make the table anew: {advise_reset(model.table)}"
     fixed = (*model.config.primary_key, *(transform.column for transform in model.config.partition_by))
     rename = "" if any(is_same_name(column, part) for part in fixed) else ", give the column another name"
     return f"cast it in the query{rename}, or delete the tables with `arctic reset {model.table.name} --yes`"

@@ -19,7 +19,11 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.spark.engine.java.jars import find_java
 
 LOG = logging.getLogger("arctic_runtime.debezium")
-"""The Python logger of Debezium's warnings and errors; texts begin with the last part of the Java logger's name."""
+"""The Python logger of Debezium's warnings and errors; texts name the last part of the Java logger's name.
+
+Debezium's errors are warnings here: an error that ends the reading is raised, and says what to do. Its warnings are
+about how it works, which users can't change, so they have the level info.
+"""
 
 OPTIONS = "ARCTIC_DEBEZIUM_JAVA_OPTIONS"
 """Environment variable with JVM options that are added after the default ones, separated by blanks."""
@@ -121,7 +125,7 @@ _METRICS = "io.debezium.metrics.stats.MeasurementCollector"
 
 
 def _log_to_python() -> None:
-    """Sends Java's log messages of level warning and above to Python's logging, and none to the standard streams."""
+    """Sends Java's warnings and errors to Python's logging (see `LOG`), and none to the standard streams."""
     levels = load_java_class("org.apache.logging.log4j.Level")
     builder = load_java_class(
         "org.apache.logging.log4j.core.config.builder.api.ConfigurationBuilderFactory"
@@ -202,17 +206,19 @@ def _build_appender() -> Any:
         "stop": None,
     }
     methods: dict[str, Callable[..., Any]] = {name: _build_constant_answer(value) for name, value in answers.items()}
-    return jpype.JProxy("org.apache.logging.log4j.core.Appender", dict={**methods, "append": _log_java_event})
+    return jpype.JProxy("org.apache.logging.log4j.core.Appender", dict={**methods, "append": log_java_event})
 
 
 def _build_constant_answer(value: Any) -> Callable[..., Any]:
     return lambda *_: value
 
 
-def _log_java_event(event: Any) -> None:
+def log_java_event(event: Any) -> None:
+    """Writes an event of log4j to `LOG`."""
     with contextlib.suppress(Exception):  # a message that can't be formatted must not stop the engine
         is_error = event.getLevel().isMoreSpecificThan(load_java_class("org.apache.logging.log4j.Level").ERROR)
         name = str(event.getLoggerName()).rpartition(".")[2]
         message = str(event.getMessage().getFormattedMessage())
         is_known = name in _ENGINE_ERROR_LOGGERS or any(text in message for text in _KNOWN)
-        LOG.log(logging.DEBUG if is_known else logging.ERROR if is_error else logging.WARNING, "%s: %s", name, message)
+        level = logging.DEBUG if is_known else logging.WARNING if is_error else logging.INFO
+        LOG.log(level, "Debezium (%s): %s", name, message)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.formats.event_format import OlderRows, SourceColumn, SourceSchema
 from arctic_runtime.model.columns import Column, is_same_name
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import SOURCE_COLUMNS
+from arctic_runtime.model.sources.advice import advise_resync
 from arctic_runtime.model.state import TableState
 from arctic_runtime.plan.refresh.schema import to_stored_type
 from arctic_runtime.spark.tables.commit import set_properties
@@ -32,7 +34,16 @@ class UnfollowedColumns(SourceError):
 ColumnNumbers = Mapping[str, int | None]
 """The numbers of a table's columns in the source, by column name; None for a column without a number."""
 
-_RESYNC = "`arctic ingest --resync TABLE` reads this table again and writes what differs"
+
+@dataclass(frozen=True)
+class FollowedTable:
+    """An arctic table and the name, in the source, of the table that it follows; its text names both."""
+
+    table: TableName
+    source_name: str
+
+    def __str__(self) -> str:
+        return f"{self.table}, from {self.source_name}"
 
 
 @dataclass(frozen=True)
@@ -71,6 +82,8 @@ def choose_column_numbers(known: ColumnNumbers | None, schema: SourceSchema) -> 
     `known` are the stored numbers. They are returned unchanged if the events have the same columns, but are older than
     the source's current definition, so that `schema` lacks numbers.
     """
+    if known is not None:
+        schema = _identify_by_catalog(known, schema)
     numbers = number_columns(schema)
     if known is None or numbers is None:
         return numbers
@@ -114,24 +127,21 @@ def read_numbers(state: TableState) -> ColumnNumbers | None:
     return decode_numbers(state.log.properties.get(SOURCE_COLUMNS)) if state.log else None
 
 
-def find_column_change(known: ColumnNumbers, schema: SourceSchema, where: str) -> ColumnChange:
+def find_column_change(known: ColumnNumbers, schema: SourceSchema, table: FollowedTable) -> ColumnChange:
     """Determines how the source has changed its columns since the numbers `known` were stored.
 
-    `where` names both tables in errors. Raises UnfollowedColumns if the change can't be determined, or if the value of
+    `schema` is that of the next events. Raises UnfollowedColumns if the change can't be determined, or if the value of
     an added column in older rows is unknown.
     """
     if number_columns(schema) is None:
         return ColumnChange()
-    change = (
-        _compare_by_numbers(known, schema, where) if _has_numbers(known) else _compare_by_names(known, schema, where)
-    )
-    unknown = [name for name, older in change.added.items() if not older.is_known]
-    if unknown:
-        raise UnfollowedColumns(
-            f"{where}: a column was added, and it is not known what older rows have in it.",
-            actual=f"{', '.join(unknown)}, with a default that differs from row to row, or one that was set later",
-            fix=_RESYNC,
-        )
+    compare = _compare_by_numbers if _has_numbers(known) else _compare_by_names
+    change = compare(known, _identify_by_catalog(known, schema), table)
+    for name, older in change.added.items():
+        if not older.is_known:
+            raise build_unfollowed_columns_error(
+                table, f"column {name} was added, and its value in older rows is not known: {older.reason}"
+            )
     return change
 
 
@@ -154,23 +164,46 @@ def _has_numbers(known: ColumnNumbers) -> bool:
     return any(number is not None for number in known.values())
 
 
-def _compare_by_numbers(known: ColumnNumbers, schema: SourceSchema, where: str) -> ColumnChange:
+def _identify_by_catalog(known: ColumnNumbers, schema: SourceSchema) -> SourceSchema:
+    """Numbers the columns of `schema`, if one lacks a number, by the source's catalog; else returns it unchanged.
+
+    Events have their columns in the order of the catalog. If none was dropped since the numbers `known` were stored,
+    the events' columns are the first ones of the catalog, without those that had been dropped before.
+    """
+    if not schema.catalog or not _lacks_numbers(schema) or not _has_numbers(known):
+        return schema
+    numbers = {number for number in known.values() if number is not None}
+    newest = max(numbers)
+    left = [column for column in schema.catalog if column.number in numbers or column.number > newest]
+    known_count = sum(column.number <= newest for column in left)
+    if any(column.is_dropped for column in left) or not known_count <= len(schema.columns) <= len(left):
+        return schema
+    pairs = zip(schema.columns, left, strict=False)
+    columns = (replace(column, number=own.number, older_rows=own.older_rows) for column, own in pairs)
+    return replace(schema, columns=tuple(columns))
+
+
+def _compare_by_numbers(known: ColumnNumbers, schema: SourceSchema, table: FollowedTable) -> ColumnChange:
     """Determines renamed and added columns by their numbers, which a source never uses again.
 
-    Raises UnfollowedColumns if a column can't be distinguished from another one. `where` names the tables in the error.
+    Raises UnfollowedColumns if a column can't be distinguished from another one, or if the table was made again.
     """
     if {column.name for column in schema.columns} == set(known) and _lacks_numbers(schema):
         return ColumnChange()  # These events are older than the definition that the source has now.
     names = {number: name for name, number in known.items()}
     newest = max(number for number in names if number is not None)
+    if all(column.number is not None and column.number > newest for column in schema.columns):
+        raise build_unfollowed_columns_error(table, _MADE_AGAIN)
     renamed: dict[str, str] = {}
     added: dict[str, OlderRows] = {}
     for column in schema.columns:
         before = names.get(column.number)
         if column.number is not None and known.get(column.name, 0) is None:
             continue  # Its number was not known before.
-        if column.number is None or (before is None and (column.name in known or column.number <= newest)):
-            raise build_unfollowed_columns_error(where, f"{column.name} can't be distinguished from another column")
+        if column.number is None:
+            raise build_unfollowed_columns_error(table, f"column {column.name} {_CHANGED_SINCE}")
+        if before is None and (column.name in known or column.number <= newest):
+            raise build_unfollowed_columns_error(table, f"column {column.name} {_REPLACED}")
         if before is None:
             added[column.name] = _require_older_rows(column)
         elif before != column.name:
@@ -182,18 +215,24 @@ def _lacks_numbers(schema: SourceSchema) -> bool:
     return any(column.number is None for column in schema.columns)
 
 
-def _compare_by_names(known: ColumnNumbers, schema: SourceSchema, where: str) -> ColumnChange:
+_MADE_AGAIN = "it was dropped and made again in the source, or another table got its name"
+_CHANGED_SINCE = (
+    "can't be identified: the source renamed or dropped it, or another column, before these events of it were read"
+)
+_REPLACED = "is not the column that had this name before: that one was dropped, or has another name now"
+
+
+def _compare_by_names(known: ColumnNumbers, schema: SourceSchema, table: FollowedTable) -> ColumnChange:
     """Determines added columns by their names, for sources that do not number columns.
 
-    Raises UnfollowedColumns if columns are missing as well, since they may have been renamed. `where` names the tables
-    in the error.
+    Raises UnfollowedColumns if columns are missing as well, since they may have been renamed.
     """
     new = [column for column in schema.columns if not _has_name(column.name, known)]
     names = {column.name: None for column in schema.columns}
     gone = [name for name in known if not _has_name(name, names)]
     if new and gone:
         shown = f"{', '.join(gone)} became {', '.join(column.name for column in new)}, or was dropped"
-        raise build_unfollowed_columns_error(where, f"{shown}, and the source does not say which")
+        raise build_unfollowed_columns_error(table, f"{shown}, and the source does not say which")
     return ColumnChange({}, {column.name: _require_older_rows(column) for column in new})
 
 
@@ -206,9 +245,6 @@ def _require_older_rows(column: SourceColumn) -> OlderRows:
     return column.older_rows
 
 
-def build_unfollowed_columns_error(where: str, actual: str) -> UnfollowedColumns:
-    return UnfollowedColumns(
-        f"{where}: its columns changed in a way that can't be followed.",
-        actual=actual,
-        fix=_RESYNC,
-    )
+def build_unfollowed_columns_error(table: FollowedTable, what: str) -> UnfollowedColumns:
+    """Builds the error for a change of columns; `what` names the column and says why the change can't be followed."""
+    return UnfollowedColumns(f"{table}: {what}.", fix=advise_resync(table.table))

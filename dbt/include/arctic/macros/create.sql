@@ -10,6 +10,11 @@
   {{- return(adapter.python_query(model, compiled_code) if model.language == 'python' else compiled_code) -}}
 {%- endmacro %}
 
+{# The SQL of a node, which dbt's materializations pass on as the variable `sql`; a macro of that name takes its place. #}
+{% macro arctic_node_sql(sql) -%}
+  {{- return(compiled_code if sql is callable else sql) -}}
+{%- endmacro %}
+
 {% macro arctic__create_table_as(temporary, relation, compiled_code, language='sql') -%}
   {%- set sql_header = config.get('sql_header', none) -%}
   {{ sql_header if sql_header is not none }}
@@ -44,6 +49,7 @@
 {%- endmacro %}
 
 {% macro arctic__create_view_as(relation, sql) -%}
+  {%- set sql = arctic_node_sql(sql) -%}
   {%- set sql_header = config.get('sql_header', none) -%}
   {{ sql_header if sql_header is not none }}
   {%- set contract = config.get('contract') -%}

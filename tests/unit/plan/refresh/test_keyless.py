@@ -15,6 +15,7 @@ from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.step import CreateAppended, EvolveSchema, SetLayout
 from arctic_runtime.model.table import Model, ModelConfig, Transform
 from arctic_runtime.plan.refresh.keyless import plan_preparation
+from arctic_runtime.plan.refresh.schema import TypeConflict
 
 LOG = TableName("lake", "ods", "log")
 COLUMNS = (Column("at", "bigint"), Column("what", "string"))
@@ -49,5 +50,15 @@ def test_columns_follow_the_source_as_its_policy_says() -> None:
     added = SchemaChange(add=(Column("who", "string"),))
     assert plan_preparation(MODEL, a_table(), (DAYS,), more) == (EvolveSchema(LOG, added, False),)
     frozen = replace(MODEL, config=replace(MODEL.config, on_schema_change="fail"))
-    with pytest.raises(ConfigError, match="`on_schema_change` is `fail`"):
+    with pytest.raises(ConfigError, match=r"public\.log has other columns, and `schema_changes` is `freeze`"):
         plan_preparation(frozen, a_table(), (DAYS,), more)
+
+
+def test_a_type_that_the_table_can_not_take_is_told_without_a_query() -> None:
+    """An ingested table has none, in which somebody could cast a column."""
+    other = tuple(replace(column, type="boolean") for column in COLUMNS)
+    with pytest.raises(TypeConflict) as raised:
+        plan_preparation(MODEL, a_table(), (DAYS,), other)
+    assert "query" not in str(raised.value)
+    assert "in public.log: boolean" in str(raised.value)
+    assert "`arctic reset log --yes`, then `arctic resync log`" in str(raised.value)

@@ -14,27 +14,33 @@ from typing import Any
 
 import sqlglot
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokens import Token
 
-from arctic_runtime.ingest.formats.event_format import NULL_IN_OLDER_ROWS, UNKNOWN_IN_OLDER_ROWS, OlderRows
+from arctic_runtime.ingest.formats.event_format import UNKNOWN_IN_OLDER_ROWS
+from arctic_runtime.ingest.transports.debezium.servers.default_clauses import Default, find_default, get_word
 
-_WHOLE = re.compile(r"-?\d+")
-_LITERALS: Mapping[str, re.Pattern[str]] = {
-    **dict.fromkeys(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "INTEGER", "BIGINT"), _WHOLE),
-    **dict.fromkeys(("DECIMAL", "NUMERIC"), re.compile(r"-?\d+(\.\d+)?")),
-    **dict.fromkeys(("BOOL", "BOOLEAN"), re.compile(r"0|1|true|false", re.IGNORECASE)),
-    **dict.fromkeys(("CHAR", "VARCHAR", "TEXT", "ENUM"), re.compile(r"([^\\']*[^\\' ])?")),
-    "DATE": re.compile(r"\d{4}-\d\d-\d\d"),
-}
-"""Column types, with a pattern of the defaults that Spark casts to the same value as the server."""
+
+@dataclass(frozen=True)
+class ColumnType:
+    """The type of a column as Debezium's schema history has it; `labels` are quoted texts of an enum or a set."""
+
+    name: str
+    length: int | None = None
+    scale: int | None = None
+    charset: str | None = None
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Defined:
-    """A column of a table's definition: its number, and its value in rows that existed before the column was added."""
+    """A column of a table's definition: its number, its type, and its default when it was added.
+
+    All rows that existed before the column was added have the default.
+    """
 
     number: int
-    older_rows: OlderRows
+    type: ColumnType
+    default: Default
 
 
 Definition = Mapping[str, Defined]
@@ -56,7 +62,7 @@ def list_definitions(history: str, schema: str, table: str) -> list[Definition]:
             statement.renamed.get(name, name): column_definition for name, column_definition in before.items()
         }
         new = {column["name"] for column in columns} - set(earlier_columns)
-        is_clear = statement.is_plain and not (
+        is_clear = statement.is_alter and not (
             statement.moves
             and new
             and set(earlier_columns) - {column_definition["name"] for column_definition in columns}
@@ -64,8 +70,14 @@ def list_definitions(history: str, schema: str, table: str) -> list[Definition]:
         now: dict[str, Defined] = {}
         for column in sorted(columns, key=lambda column_definition: int(column_definition["position"])):
             numbers += 1
-            older = _get_older_rows_value(column) if is_clear else UNKNOWN_IN_OLDER_ROWS
-            now[column["name"]] = earlier_columns.get(column["name"]) or Defined(numbers, older)
+            name = str(column["name"])
+            now[name] = earlier_columns.get(name) or Defined(
+                numbers,
+                _read_type(column),
+                find_default(ddl, statement.tokens, name, bool(column.get("optional")))
+                if is_clear
+                else UNKNOWN_IN_OLDER_ROWS,
+            )
         defined_columns.append(now)
     return defined_columns
 
@@ -90,40 +102,26 @@ def _list_changes(history: str, schema: str, table: str) -> Iterator[tuple[str, 
 
 @dataclass(frozen=True)
 class _Statement:
-    """A parsed DDL statement; `renamed` maps old column names to new ones.
+    """The tokens of a DDL statement; `renamed` maps old column names to new ones.
 
-    `moves` is whether the statement may change or rename columns; True if it can't be parsed. `is_plain` is whether the
-    statement alters a table, adds no generated columns, and has only constants as defaults.
+    `moves` is whether the statement may change or rename columns; True if it can't be parsed. `is_alter` is whether it
+    is an ALTER.
     """
 
+    tokens: Sequence[Token]
     renamed: Mapping[str, str]
     moves: bool
-    is_plain: bool
+    is_alter: bool
 
 
 def _parse_statement(ddl: str) -> _Statement:
     try:
         tokens = sqlglot.tokenize(ddl, dialect="mysql")
     except SqlglotError:
-        return _Statement({}, True, False)
-    words = [_get_unquoted_word(token) for token in tokens]
-    defaults = [place for place, word in enumerate(words) if word == "DEFAULT"]
-    is_plain = words[:1] == ["ALTER"] and not {"AS", "GENERATED"}.intersection(words)
-    is_plain = is_plain and all(_is_constant(tokens[place + 1 :]) for place in defaults)
+        return _Statement((), {}, True, False)
+    words = [get_word(token) for token in tokens]
     renamed = dict(pair for place in range(len(tokens)) if (pair := _parse_rename(tokens[place:])) is not None)
-    return _Statement(renamed, bool({"CHANGE", "RENAME"}.intersection(words)), is_plain)
-
-
-def _is_constant(tokens: Sequence[Token]) -> bool:
-    """Whether `tokens`, which follow DEFAULT in DDL, begin with a constant; also true if there are no tokens.
-
-    There are none if a default is dropped.
-    """
-    signed = tokens[1:] if tokens and tokens[0].text in ("-", "+") else tokens
-    if not signed:
-        return True
-    is_literal = signed[0].token_type in (TokenType.NUMBER, TokenType.STRING)
-    return is_literal or _get_unquoted_word(signed[0]) in ("NULL", "TRUE", "FALSE", ",", ";")
+    return _Statement(tokens, renamed, bool({"CHANGE", "RENAME"}.intersection(words)), words[:1] == ["ALTER"])
 
 
 def _parse_rename(tokens: Sequence[Token]) -> tuple[str, str] | None:
@@ -131,7 +129,7 @@ def _parse_rename(tokens: Sequence[Token]) -> tuple[str, str] | None:
 
     None if they begin with neither.
     """
-    words = [_get_unquoted_word(token) for token in tokens[:6]]
+    words = [get_word(token) for token in tokens[:6]]
     if words[:1] == ["CHANGE"]:
         start = 2 if words[1:2] == ["COLUMN"] else 1
         start += 2 if words[start : start + 2] == ["IF", "EXISTS"] else 0
@@ -143,21 +141,8 @@ def _parse_rename(tokens: Sequence[Token]) -> tuple[str, str] | None:
     return (tokens[start].text, tokens[start + 2].text) if is_whole else None
 
 
-def _get_unquoted_word(token: Token) -> str:
-    return "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else token.text.upper()
-
-
-def _get_older_rows_value(column: Mapping[str, Any]) -> OlderRows:
-    """Returns the value that existing rows get when `column` is added, from its definition in the schema history.
-
-    The value is unknown for generated values, for defaults that Spark may cast differently, and for a column that is
-    not null and has no default.
-    """
-    default = column.get("defaultValueExpression")
-    if column.get("generated") or column.get("autoIncremented"):
-        return UNKNOWN_IN_OLDER_ROWS
-    if default is None or str(default).upper() == "NULL":
-        return NULL_IN_OLDER_ROWS if column.get("optional") else UNKNOWN_IN_OLDER_ROWS
-    literal = _LITERALS.get(str(column["typeName"]).upper())
-    is_same = literal is not None and literal.fullmatch(str(default)) is not None
-    return OlderRows(True, str(default)) if is_same else UNKNOWN_IN_OLDER_ROWS
+def _read_type(column: Mapping[str, Any]) -> ColumnType:
+    labels = tuple(str(label) for label in column.get("enumValues") or ())
+    return ColumnType(
+        str(column["typeName"]), column.get("length"), column.get("scale"), column.get("charsetName"), labels
+    )

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.formats.event_format import UNKNOWN_IN_OLDER_ROWS, SourceColumn
+from arctic_runtime.ingest.formats.event_format import UNKNOWN_IN_OLDER_ROWS, NumberedColumns, SourceColumn
+from arctic_runtime.ingest.transports.debezium.column_defaults import NO_MYSQL_DEFAULTS
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.java_errors import list_causes
 from arctic_runtime.ingest.transports.debezium.java_methods import insert_code
@@ -21,7 +22,9 @@ from arctic_runtime.ingest.transports.debezium.servers.binlog_order import (
     parse_file_number,
     select_transaction_begin,
 )
-from arctic_runtime.ingest.transports.debezium.servers.ddl_history import find_definition, list_definitions
+from arctic_runtime.ingest.transports.debezium.servers.ddl_history import Defined, find_definition, list_definitions
+from arctic_runtime.ingest.transports.debezium.servers.default_clauses import ConstantDefault
+from arctic_runtime.ingest.transports.debezium.servers.mysql_defaults import compute_default
 from arctic_runtime.ingest.transports.debezium.servers.mysql_tables import check_tables, find_missing, get_account
 from arctic_runtime.ingest.transports.debezium.servers.snapshot_selects import MYSQL_FLOATS, build_snapshot_queries
 from arctic_runtime.ingest.transports.debezium.servers.source_database import SourceDatabase, build_catalog_tables
@@ -93,7 +96,7 @@ class MySQL:
     def __init__(self, connection: DebeziumConnection, thresholds: DebeziumThresholds) -> None:
         self._connection = connection
         self._database = SourceDatabase(connection, thresholds.heap_bytes)
-        insert_code((*MARIADB_SUPPORT, *EXACT_VALUES))
+        insert_code((*MARIADB_SUPPORT, *EXACT_VALUES, *NO_MYSQL_DEFAULTS))
 
     def check_server(self, position: Position | None) -> None:
         is_snapshot = position is None or position.is_snapshot
@@ -149,16 +152,17 @@ class MySQL:
 
     def list_columns(
         self, schema: str, table: str, columns: Sequence[SourceColumn], history: str | None
-    ) -> tuple[SourceColumn, ...]:
+    ) -> NumberedColumns:
         known = find_definition(list_definitions(history or "", schema, table), [column.name for column in columns])
-        return tuple(
-            replace(
-                source_column, number=known[source_column.name].number, older_rows=known[source_column.name].older_rows
-            )
-            if source_column.name in known
-            else replace(source_column, older_rows=UNKNOWN_IN_OLDER_ROWS)
-            for source_column in columns
-        )
+        return NumberedColumns(tuple(self._number_column(column, known.get(column.name)) for column in columns))
+
+    def _number_column(self, column: SourceColumn, known: Defined | None) -> SourceColumn:
+        if known is None:
+            return replace(column, older_rows=UNKNOWN_IN_OLDER_ROWS)
+        older = known.default
+        if isinstance(older, ConstantDefault):
+            older = compute_default(self._database.fetch_one, older, known.type, column)
+        return replace(column, number=known.number, older_rows=older)
 
     def explain_failure(self, error: Any, reason: str) -> SourceError:
         if error is None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.formats.event_format import (
-    NULL_IN_OLDER_ROWS,
-    UNKNOWN_IN_OLDER_ROWS,
-    OlderRows,
-    SourceColumn,
-)
+from arctic_runtime.ingest.formats.event_format import NumberedColumns, SourceColumn
+from arctic_runtime.ingest.transports.debezium.column_defaults import NO_POSTGRESQL_DEFAULTS
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.java_methods import insert_code
 from arctic_runtime.ingest.transports.debezium.position import Position, Source
+from arctic_runtime.ingest.transports.debezium.servers.postgresql_columns import (
+    COLUMNS,
+    TableColumn,
+    number_columns,
+    read_columns,
+)
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_publication import Publication
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_requirements import (
     check_requirements,
@@ -28,7 +30,7 @@ from arctic_runtime.ingest.transports.debezium.servers.postgresql_tables import 
     find_unlogged,
 )
 from arctic_runtime.ingest.transports.debezium.servers.snapshot_selects import POSTGRESQL_DATES, build_snapshot_queries
-from arctic_runtime.ingest.transports.debezium.servers.source_database import Row, SourceDatabase, build_catalog_tables
+from arctic_runtime.ingest.transports.debezium.servers.source_database import SourceDatabase, build_catalog_tables
 from arctic_runtime.ingest.transports.debezium.servers.wal_order import WalOrder
 from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.thresholds import DebeziumThresholds
@@ -45,40 +47,6 @@ join pg_class c on c.oid = i.indrelid join pg_namespace n on n.oid = c.relnamesp
 join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey)
 where i.indisprimary and n.nspname = ? and c.relname = ?
 order by array_position(i.indkey::int2[], a.attnum)
-"""
-_PLAIN_TYPES = (
-    "int2",
-    "int4",
-    "int8",
-    "numeric",
-    "float4",
-    "float8",
-    "bool",
-    "text",
-    "varchar",
-    "bpchar",
-    "uuid",
-    "json",
-    "jsonb",
-    "date",
-    "timestamp",
-    "timestamptz",
-)
-"""Types whose text in PostgreSQL Spark casts to the same value."""
-
-_COLUMNS = """
-select a.attnum, a.attname, a.atthasmissing, (a.attmissingval::text::text[])[1], a.atthasdef or a.attidentity <> '',
-  t.typname, t.typtype, a.attisdropped, a.attgenerated <> '',
-  exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
-    where p.pubname = ? and r.prrelid = c.oid and to_jsonb(r) ->> 'prattrs' is not null),
-  (with recursive bases(oid, base) as (
-    select a.atttypid, t.typbasetype union all select b.oid, b.typbasetype from pg_type b join bases on b.oid = base
-  ) select typname from bases join pg_type using (oid) where base = 0)
-from pg_attribute a
-join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace
-left join pg_type t on t.oid = a.atttypid
-where n.nspname = ? and c.relname = ? and a.attnum > 0
-order by a.attnum
 """
 _CATALOG = """
 select n.nspname, c.relname, a.attname from pg_class c
@@ -113,6 +81,7 @@ class PostgreSQL:
         self._database = SourceDatabase(connection, thresholds.heap_bytes)
         self._publication = Publication(connection, self._database)
         self._slot = ReplicationSlot(connection, self._database, thresholds)
+        insert_code(NO_POSTGRESQL_DEFAULTS)
 
     def check_server(self, position: Position | None) -> None:
         """Raises SourceError for anything that would make Debezium fail or lose changes; changes nothing at the server.
@@ -211,21 +180,16 @@ class PostgreSQL:
         table: str,
         columns: Sequence[SourceColumn],
         history: str | None,  # noqa: ARG002 - the interface
-    ) -> tuple[SourceColumn, ...]:
-        """Returns the columns of events with their numbers in the table; a column that can't be identified gets none.
-
-        Events and the table have their columns in the same order. If events have all columns and none was dropped, the
-        columns are identified by their positions, since the events may be older than the table's current definition;
-        otherwise by their names.
-        """
-        rows = self._database.fetch_rows(_COLUMNS, (self._connection.publication, schema, table))
-        self._check_generated(f"{schema}.{table}", rows)
+    ) -> NumberedColumns:
+        values = (schema, table, self._connection.publication, schema, table)
+        known = read_columns(self._database.fetch_rows(COLUMNS, values))
+        self._check_generated(f"{schema}.{table}", known)
         chosen = {"column.include.list", "column.exclude.list"} & set(self._connection.properties)
-        return match_columns(columns, rows, is_chosen=bool(chosen))
+        return number_columns(columns, known, is_chosen=bool(chosen))
 
-    def _check_generated(self, table: str, columns: Sequence[Row]) -> None:
+    def _check_generated(self, table: str, columns: Sequence[TableColumn]) -> None:
         """Raises SourceError if a column has become a generated column since ingestion began."""
-        generated = [(table, row[1], None) for row in columns if row[8] == "t"]
+        generated = [(table, column.name, None) for column in columns if column.is_generated]
         if rows := [row for row in generated if self._connection.is_column_read(table, str(row[1]))]:
             raise self._build_error(*describe_generated(rows))
 
@@ -245,64 +209,3 @@ class PostgreSQL:
 
     def _build_error(self, what: str, fix: str | None = None) -> SourceError:
         return SourceError(f"{self._connection.address}: {what}.", fix=fix)
-
-
-def match_columns(
-    columns: Sequence[SourceColumn], rows: Sequence[Sequence[str | None]], is_chosen: bool
-) -> tuple[SourceColumn, ...]:
-    """Returns the columns of events with their numbers in the table (see `PostgreSQL.list_columns`).
-
-    `rows` are the table's columns, a result of the query `_COLUMNS`. `is_chosen` is whether the user's properties leave
-    columns out of the events.
-    """
-    if is_chosen or any(row[8] == "t" or row[9] == "t" for row in rows):
-        return _match_by_name(columns, rows, has_all_columns=False)
-    is_prefix = len(columns) < len(rows) and all(row[7] == "f" for row in rows)
-    if is_prefix or len(columns) == len(rows):
-        return tuple(_with_number(column, row) for column, row in zip(columns, rows, strict=False))
-    return _match_by_name(columns, rows, has_all_columns=True)
-
-
-def _match_by_name(
-    columns: Sequence[SourceColumn], rows: Sequence[Sequence[str | None]], has_all_columns: bool
-) -> tuple[SourceColumn, ...]:
-    """Returns the columns of events with the numbers of the columns of the same names in `rows`, matched in order.
-
-    `rows` is a result of the query `_COLUMNS`. `has_all_columns` is whether events have all columns of the table. Then
-    a column gets no number if table columns before it were skipped: its name may since have passed to another column.
-    """
-    left = [row for row in rows if row[7] == "f"]
-    matched = []
-    for column in columns:
-        place = next((i for i, row in enumerate(left) if row[1] == column.name), None)
-        if place is None or (has_all_columns and place > 0):
-            matched.append(replace(column, older_rows=UNKNOWN_IN_OLDER_ROWS))
-        else:
-            matched.append(_with_number(column, left[place]))
-            left = left[place + 1 :]
-    return tuple(matched)
-
-
-def _with_number(column: SourceColumn, row: Sequence[str | None]) -> SourceColumn:
-    """Returns a column with its number and its value in rows older than the column, from its row of `_COLUMNS`.
-
-    Sets the encoding if the column has a domain over decimals, which the schema of events does not show.
-    """
-    is_decimal = row[10] == "numeric" and column.type == "string"
-    known = replace(column, encoding="decimal_text") if is_decimal else column
-    return replace(known, number=int(row[0] or 0), older_rows=_get_older_rows_value(row))
-
-
-def _get_older_rows_value(column: Sequence[str | None]) -> OlderRows:
-    """Returns the value of a column in rows that are older than it; `column` is its row of `_COLUMNS`.
-
-    PostgreSQL stores one value for all of these rows, unless the default differs from row to row, or the table was
-    rewritten since the column was added.
-    """
-    _, _, has_value, value, has_default, kind, kind_of_kind, is_dropped, *_ = column
-    if is_dropped == "t":
-        return UNKNOWN_IN_OLDER_ROWS
-    if has_value == "t":
-        is_plain = (kind in _PLAIN_TYPES or kind_of_kind == "e") and value is not None
-        return OlderRows(True, value) if is_plain else UNKNOWN_IN_OLDER_ROWS
-    return UNKNOWN_IN_OLDER_ROWS if has_default == "t" else NULL_IN_OLDER_ROWS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,6 +44,7 @@ _PLAIN_BY_CODE: Mapping[int, str] = {
     1044: "user {user} may not use database {database}, which `grant select on {database}.* to '{user}'` lets it",
     1045: "the password of user {user} is wrong, or the user may not log in from here",
     1049: "there is no database {database}",
+    1698: "user {user} may not log in without a password, or from here",
     1142: "user {user} lacks a right on a table",
     1227: "user {user} lacks a right",
     1236: "the server no longer has its binary log from the last commit on; `arctic ingest --resync` reads all again",
@@ -70,7 +72,7 @@ _PLAIN: Mapping[str, str] = {
 _LOST = frozenset(("08001", "08003", "08006", "08S01", "57P01", "57P02", "57P03", "53300"))
 """SQLSTATEs of errors after which a server may become available again."""
 
-_WRONG_LOGINS: frozenset[int | str] = frozenset((1045, "28P01", "28000"))
+_REFUSED_LOGINS: frozenset[int | str] = frozenset((1045, 1698, "28P01", "28000"))
 """MySQL error codes and SQLSTATEs of a refused login."""
 
 _LOST_FIX = (
@@ -81,6 +83,8 @@ _LOGIN_FIX = (
     "give the user's name and password in the settings of the source, and start again; if they are right, let the user "
     "log in at the server"
 )
+
+_ACCOUNT = re.compile(r"for user '(?P<user>.*)'@'(?P<host>[^']*)'")
 
 _MISSING_RIGHTS = frozenset((1142, 1227))
 """MySQL error codes for a right that the user lacks."""
@@ -140,12 +144,13 @@ class SourceDatabase:
             code = int(cause.getErrorCode()) if hasattr(cause, "getErrorCode") else 0
             if code in _PLAIN_BY_CODE:
                 kind = RightMissing if code in _MISSING_RIGHTS else SourceError
-                fix = _LOGIN_FIX if code in _WRONG_LOGINS else None
+                advice = describe_denied_login(str(cause.getMessage())) if code in _REFUSED_LOGINS else None
+                fix = "; ".join(filter(None, [_LOGIN_FIX, advice])) if code in _REFUSED_LOGINS else None
                 return self._build_error(_PLAIN_BY_CODE[code], str(cause.getMessage()), kind, fix)
             if state:
                 plain = _PLAIN.get(state, f"the database answered with error {state}")
                 kind = ConnectionLost if state in _LOST else SourceError
-                fix = _LOGIN_FIX if state in _WRONG_LOGINS else None
+                fix = _LOGIN_FIX if state in _REFUSED_LOGINS else None
                 return self._build_error(plain, str(cause.getMessage()), kind, fix)
             if any(isinstance(cause, load_java_class(name)) for name in _LOST_CLASSES):
                 return self._build_error("the connection was lost", str(cause.getMessage() or cause), ConnectionLost)
@@ -206,6 +211,22 @@ def _build_timeouts(connection: DebeziumConnection, seconds: float) -> dict[str,
     if connection.connector == "postgresql":
         return dict.fromkeys(("connectTimeout", "loginTimeout", "socketTimeout"), str(max(1, round(seconds))))
     return dict.fromkeys(("connectTimeout", "socketTimeout"), str(max(1, round(1000 * seconds))))
+
+
+def describe_denied_login(message: str) -> str | None:
+    """Returns advice for a login that MySQL or MariaDB refused; None if its message does not name the account.
+
+    Servers look for the account by its host first: an anonymous account of `localhost`, which some installations make,
+    wins over one with a name that may come from all hosts.
+    """
+    account = _ACCOUNT.search(message)
+    if account is None:
+        return None
+    user, host = account["user"], account["host"]
+    return (
+        f"if the password is right, an anonymous account of the host may take the login: `select host from mysql.user "
+        f"where user = ''` shows it, and `drop user ''@'{host}'` removes it; or make an account '{user}'@'{host}'"
+    )
 
 
 def build_catalog_tables(rows: Sequence[Row]) -> list[CatalogTable]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.formats.event_format import SourceColumn
+from arctic_runtime.ingest.formats.event_format import NumberedColumns, SourceColumn
 from arctic_runtime.ingest.transports.debezium.position import LogOrder, Position, Source
 from arctic_runtime.ingest.transports.transport import CatalogTable
 
@@ -76,7 +76,7 @@ class SourceServer(Protocol):
 
     def list_columns(
         self, schema: str, table: str, columns: Sequence[SourceColumn], history: str | None
-    ) -> tuple[SourceColumn, ...]:
+    ) -> NumberedColumns:
         """Returns `columns` of events with their numbers in the source, and their values in rows older than the column.
 
         A column that can't be identified gets no number. `history` are the definitions of tables over time, if Debezium

@@ -216,8 +216,8 @@ class EngineRun:
         table_schema = _build_schema(table, events.schema)
         if events.schema.has_key is None:
             table_schema = replace(table_schema, key=self._server.get_primary_key(schema, source["table"]))
-        columns = self._server.list_columns(schema, source["table"], table_schema.columns, self.read_history())
-        return table, replace(table_schema, columns=columns)
+        known = self._server.list_columns(schema, source["table"], table_schema.columns, self.read_history())
+        return table, replace(table_schema, columns=known.columns, catalog=known.catalog)
 
 
 def _build_schema(table: str, schema: RecordSchema) -> SourceSchema:

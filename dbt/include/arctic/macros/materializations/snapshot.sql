@@ -92,6 +92,7 @@
 
 {# The rows of a merge: versions to open and to close. Columns are spelled as the table has them. #}
 {% macro arctic__snapshot_staging_table(strategy, source_sql, target_relation) -%}
+  {%- set source_sql = arctic_node_sql(source_sql) -%}
   {%- set columns = arctic_snapshot_columns() -%}
   {%- set names = get_columns_in_query(source_sql) -%}
   {%- set existing = {} -%}

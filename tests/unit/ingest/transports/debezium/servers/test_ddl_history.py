@@ -1,4 +1,4 @@
-"""Statements that define a table of MySQL number its columns, and say what older rows have in new ones."""
+"""Statements that define a table of MySQL number its columns, and have the defaults of new ones."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 
-from arctic_runtime.ingest.formats.event_format import NULL_IN_OLDER_ROWS, UNKNOWN_IN_OLDER_ROWS, OlderRows
-from arctic_runtime.ingest.transports.debezium.servers.ddl_history import Definition, find_definition, list_definitions
+from arctic_runtime.ingest.formats.event_format import UNKNOWN_IN_OLDER_ROWS as UNKNOWN
+from arctic_runtime.ingest.transports.debezium.servers.ddl_history import (
+    ColumnType,
+    Definition,
+    find_definition,
+    list_definitions,
+)
+from arctic_runtime.ingest.transports.debezium.servers.default_clauses import ConstantDefault
 
-NULL, UNKNOWN = NULL_IN_OLDER_ROWS, UNKNOWN_IN_OLDER_ROWS
 Columns = Mapping[str, Mapping[str, Any]]
 INT, TEXT = {"typeName": "INT"}, {"typeName": "VARCHAR"}
 FIRST: Columns = {"id": {**INT, "optional": False}, "a": TEXT, "z": TEXT}
@@ -23,7 +28,6 @@ def line(ddl: str, columns: Columns | None, table: str = '"h"."t"') -> str:
             "name": name,
             "position": place,
             "optional": True,
-            "hasDefaultValue": "defaultValueExpression" in column,
             **column,
         }
         for place, (name, column) in enumerate((columns or {}).items(), 1)
@@ -38,10 +42,6 @@ def after(ddl: str, columns: Columns) -> Definition:
 
 def numbers(definition: Definition) -> dict[str, int]:
     return {name: value.number for name, value in definition.items()}
-
-
-def default(value: str, kind: str) -> Mapping[str, Any]:
-    return {"typeName": kind, "defaultValueExpression": value}
 
 
 @pytest.mark.parametrize(
@@ -75,51 +75,30 @@ def test_a_column_that_is_recreated_gets_another_number() -> None:
     assert list_definitions("\n".join(lines), "h", "other") == []
 
 
-@pytest.mark.parametrize(
-    ("ddl", "column", "expected"),
-    [
-        ("alter table t add n int", INT, NULL),
-        ("alter table t add n int default 5", default("5", "INT"), OlderRows(True, "5")),
-        (
-            "alter table t add n int not null default -5",
-            {**default("-5", "INT"), "optional": False},
-            OlderRows(True, "-5"),
-        ),
-        ("alter table t add n varchar(9) default 'it'", default("it", "VARCHAR"), OlderRows(True, "it")),
-        ("alter table t add n decimal(5,2) default 1.5", default("1.5", "DECIMAL"), OlderRows(True, "1.5")),
-        ("alter table t add n bool default true", default("true", "BOOL"), OlderRows(True, "true")),
-        ("alter table t add n date default '2024-02-29'", default("2024-02-29", "DATE"), OlderRows(True, "2024-02-29")),
-        ("alter table t add n int not null", {**INT, "optional": False}, UNKNOWN),
-        ("alter table t add n int default 1.5", default("1.5", "INT"), UNKNOWN),
-        ("alter table t add n varchar(9) default 'it''s'", default("it''s", "VARCHAR"), UNKNOWN),
-        (
-            "alter table t add n timestamp default current_timestamp",
-            default("1970-01-01 00:00:00", "TIMESTAMP"),
-            UNKNOWN,
-        ),
-        ("alter table t add n date default (curdate())", {"typeName": "DATE"}, UNKNOWN),
-        ("alter table t add n int as (id + 1) stored", INT, UNKNOWN),
-        ("rename table t_new to t", INT, UNKNOWN),
-    ],
-)
-def test_what_older_rows_have_is_the_constant_of_the_statement_that_adds_a_column(
-    ddl: str, column: Mapping[str, Any], expected: OlderRows
-) -> None:
-    assert after(ddl, {**FIRST, "n": column})["n"].older_rows == expected
-
-
 def test_a_default_that_changes_later_is_not_that_of_older_rows() -> None:
     lines = [
         line("create table t", FIRST),
-        line("alter table t add n int default 5", {**FIRST, "n": default("5", "INT")}),
+        line("alter table t add n int default 5", {**FIRST, "n": INT}),
         line("alter table t alter n drop default", {**FIRST, "n": INT}),
     ]
-    assert list_definitions("\n".join(lines), "h", "t")[-1]["n"].older_rows == OlderRows(True, "5")
+    assert list_definitions("\n".join(lines), "h", "t")[-1]["n"].default == ConstantDefault("5")
+
+
+def test_a_definition_has_the_type_that_the_column_had_when_it_was_added() -> None:
+    column = {"typeName": "ENUM", "length": 1, "charsetName": "latin1", "enumValues": ["'a'", "'b''c'"]}
+    assert after("alter table t add n enum('a','b''c')", {**FIRST, "n": column})["n"].type == ColumnType(
+        "ENUM", 1, None, "latin1", ("'a'", "'b''c'")
+    )
+
+
+@pytest.mark.parametrize("ddl", ["rename table t_new to t", "create table t (n int default 5)"])
+def test_a_column_that_no_alter_table_adds_has_no_known_default(ddl: str) -> None:
+    assert after(ddl, {**FIRST, "n": INT})["n"].default == UNKNOWN
 
 
 def test_a_column_in_the_place_of_another_is_unknown_where_a_rename_is_not_understood() -> None:
     columns = after("alter table t change column if exists whatever", {"id": INT, "b": TEXT, "z": TEXT})
-    assert columns["b"].older_rows == UNKNOWN
+    assert columns["b"].default == UNKNOWN
 
 
 def test_events_have_the_newest_definition_with_their_columns_in_order() -> None:

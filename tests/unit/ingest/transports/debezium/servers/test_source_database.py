@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
-from arctic_runtime.ingest.transports.debezium.servers.source_database import SourceDatabase
+from arctic_runtime.ingest.transports.debezium.servers.source_database import (
+    SourceDatabase,
+    describe_denied_login,
+)
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
 
 
@@ -34,3 +37,17 @@ def test_an_unknown_state_is_named(database: SourceDatabase) -> None:
     error = database.to_source_error(sql_error("XX001"))
     assert not isinstance(error, ConnectionLost)
     assert "the database answered with error XX001" in str(error)
+
+
+def test_a_refused_login_names_the_anonymous_account_that_may_have_taken_it(database: SourceDatabase) -> None:
+    words = "Access denied for user 'arctic'@'localhost' (using password: YES)"
+    error = database.to_source_error(
+        SimpleNamespace(getSQLState=lambda: "28000", getErrorCode=lambda: 1045, getMessage=lambda: words)
+    )
+    assert error.actual == words
+    assert "`drop user ''@'localhost'`" in str(error.fix)
+    assert "'arctic'@'localhost'" in str(error.fix)
+
+
+def test_a_refused_login_without_an_account_has_no_advice() -> None:
+    assert describe_denied_login("Access denied") is None

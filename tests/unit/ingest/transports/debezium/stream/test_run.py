@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from arctic_runtime.ingest.formats.event_format import NumberedColumns
 from arctic_runtime.ingest.transports.debezium.position import INITIAL, Position
 from arctic_runtime.ingest.transports.debezium.servers.binlog_order import BinlogOrder
 from arctic_runtime.ingest.transports.debezium.stream.run import EngineRun, Piece
@@ -29,7 +30,7 @@ class Server:
     order = BinlogOrder()
 
     def list_columns(self, schema: str, table: str, columns: Any, history: str | None) -> Any:
-        return columns
+        return NumberedColumns(columns)
 
     def get_stream_start(self, first: Any) -> Any:
         return {"file": FILE, "pos": 4}
