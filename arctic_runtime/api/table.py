@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.api.connection import Connection
+from arctic_runtime.catalog.lookup import look_up_row
 from arctic_runtime.model.files.compaction import CompactionMode
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.operation import (
@@ -170,8 +171,9 @@ class Table:
 
         `key` has one value for each column of the primary key, in their order.
         """
-        row: Mapping[str, Any] | None = self._run("lookup", key=key).data["row"]
-        return row
+        self._connection.check_open()
+        get_operation("lookup").check_keys([self._model])
+        return look_up_row(self._connection.reader, self._model, tuple(map(str, key))).row
 
     def why(self, *key: object, version: int | str | None = None, depth: int | None = None) -> Answer:
         """Follows the changes of the row with a primary key to the changes of upstream rows that made them.

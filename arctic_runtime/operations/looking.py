@@ -15,6 +15,7 @@ from arctic_runtime.operations import inspect, node_tree
 from arctic_runtime.operations.arguments import read_count, read_flag, read_texts
 from arctic_runtime.operations.change_export import limit_rows, open_changes
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values, on_one
+from arctic_runtime.operations.row_formats import convert_row
 from arctic_runtime.refresh_planner import Plan
 
 if TYPE_CHECKING:
@@ -119,7 +120,8 @@ def _show_changes(context: OperationContext, model: Model, values: Values) -> An
     most = context.reader.thresholds.reports.shown_changes
     limit = most if values["limit"] is None else values["limit"]
     rows = read_changes_between(context.open_table(model), values["start"], values["end"], limit)
-    return Answer(rows, tuple(str(row) for row in rows) or ("no changes between these versions",))
+    data = [convert_row(row) for row in rows]
+    return Answer(data, tuple(str(row) for row in data) or ("no changes between these versions",))
 
 
 def _export_changes(context: OperationContext, model: Model, values: Values) -> ChangeRows:
@@ -134,7 +136,8 @@ def _look_up(context: OperationContext, model: Model, values: Values) -> Answer:
         "no such row" if row is None else "\n".join(f"{name}: {value}" for name, value in row.items()),
         f"({result.files_opened} data file(s) opened, {result.bytes_read:,} bytes read)",
     )
-    return Answer(asdict(result), lines, differs=row is None)
+    data = {**asdict(result), "row": None if row is None else convert_row(row)}
+    return Answer(data, lines, differs=row is None)
 
 
 STATUS = Operation(

@@ -81,6 +81,11 @@ ROW_FORMATS: Mapping[str, RowFormat] = {
 """All formats of rows by name; clients that accept any format get the first."""
 
 
+def convert_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Converts the values of a row to values of JSON, as JSON Lines have them."""
+    return {name: _convert_value(value) for name, value in row.items()}
+
+
 class _Sink:
     """A file object that keeps written bytes until they are taken."""
 
@@ -144,7 +149,7 @@ def _build_converter(kind: pa.DataType) -> Callable[[Any], Any]:
     if pa.types.is_list(kind):
         convert_element = _build_nullable_converter(kind.value_type)
         return lambda value: [convert_element(element) for element in value]
-    return _convert_scalar
+    return _convert_value
 
 
 def _build_nullable_converter(kind: pa.DataType) -> Callable[[Any], Any]:
@@ -156,8 +161,14 @@ def _to_json_key(value: Any) -> str:
     return value if isinstance(value, str) else _write_json(value)
 
 
-def _convert_scalar(value: Any) -> Any:
+def _convert_value(value: Any) -> Any:
     match value:
+        case None | bool() | int() | str():
+            return value
+        case dict():
+            return {_to_json_key(_convert_value(key)): _convert_value(part) for key, part in value.items()}
+        case list() | tuple():
+            return [_convert_value(part) for part in value]
         case float() if not math.isfinite(value):
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case datetime() if value.tzinfo is not None:
@@ -168,7 +179,7 @@ def _convert_scalar(value: Any) -> Any:
             return value.isoformat()
         case bytes():
             return value.hex()
-        case bool() | int() | float() | str():
+        case float():
             return value
         case Decimal():
             return format(value, "f")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime, time, timezone
+from datetime import timezone
 from typing import Any
 
 from arctic_runtime.model.names import TableName
@@ -13,6 +13,7 @@ from arctic_runtime.operations.arguments import read_count, read_texts
 from arctic_runtime.operations.masks import build_mask
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, on_one
 from arctic_runtime.operations.operation import Values as Arguments
+from arctic_runtime.operations.row_formats import convert_row
 
 _BRANCH, _LAST, _LINE, _GAP = "├─ ", "└─ ", "│  ", "   "
 
@@ -58,7 +59,7 @@ def _change_to_json(change: RowChange) -> dict[str, Any]:
         else {
             "version": str(run.version),
             "sequence": run.sequence,
-            "at": _to_json(run.at),
+            "at": run.at.astimezone(timezone.utc).isoformat(),
             "mode": run.mode,
             "reason": run.reason,
             "token": run.token,
@@ -91,23 +92,7 @@ def _build_upstream_json(upstream: UpstreamChanges) -> dict[str, Any]:
 
 
 def _build_row_json(row: Values | None) -> dict[str, Any] | None:
-    return None if row is None else {name: _to_json(value) for name, value in row.items()}
-
-
-def _to_json(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat() if value.tzinfo is None else value.astimezone(timezone.utc).isoformat()
-    if isinstance(value, date | time):
-        return value.isoformat()
-    if isinstance(value, dict):
-        return {str(name): _to_json(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_to_json(part) for part in value]
-    if isinstance(value, bytes | bytearray):
-        return value.hex()
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    return value if isinstance(value, float) and abs(value) < float("inf") else str(value)
+    return None if row is None else convert_row(row)
 
 
 def describe_trail(trail: RowTrail, longest: int) -> Iterator[str]:

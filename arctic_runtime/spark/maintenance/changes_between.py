@@ -16,11 +16,12 @@ from arctic_runtime.spark.tables.versions import find_window
 def read_changes_between(session: TableSession, start: int | str, end: int | str, limit: int) -> list[dict[str, Any]]:
     """Reads the change rows after version `start` and up to `end`, as one dictionary per row, in commit order.
 
-    A version is given by its snapshot id or by a savepoint's name. Reads at most `limit` rows. Raises the same errors
-    as `frame_changes_between`.
+    A version is given by its snapshot id or by a savepoint's name. Reads at most `limit` rows. Timestamps with a zone
+    have one, unlike those that Spark collects. Raises the same errors as `frame_changes_between`.
     """
-    rows = frame_changes_between(session, start, end)
-    return [row.asDict(recursive=True) for row in rows.limit(limit).collect()]
+    rows = frame_changes_between(session, start, end).limit(limit).toArrow()
+    read: list[dict[str, Any]] = rows.to_pylist(maps_as_pydicts="strict")
+    return read
 
 
 def frame_changes_between(session: TableSession, start: int | str | None, end: int | str | None) -> DataFrame:

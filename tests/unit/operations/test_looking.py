@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 import arctic_runtime
+from arctic_runtime.catalog.lookup import Lookup
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.operations.looking import describe_next_run
+from arctic_runtime.operations import looking
+from arctic_runtime.operations.looking import LOOKUP, describe_next_run
 from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.plan.refresh.decide import Decision
 from arctic_runtime.refresh_planner import Plan
+from arctic_runtime.service.http.encoding import encode_json
 
 PAGE = Path(arctic_runtime.__file__).parents[1] / "docs" / "partial-rows.md"
 EVENTS = {"primary_key": "customer_id", "input": "changes"}
@@ -32,6 +40,27 @@ def test_it_tells_which_columns_an_event_has() -> None:
     )
     assert lines == shown.splitlines()
     assert explained(sequence_by="lsn") == []
+
+
+def test_a_row_that_is_looked_up_keeps_microseconds_and_the_zone_or_its_absence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = datetime(2024, 3, 1, 23, 59, 59, 123456)
+    row = {"at": at.replace(tzinfo=timezone.utc), "local": at, "ratio": float("nan"), "raw": b"\x00", "day": at.date()}
+    monkeypatch.setattr(looking, "look_up_row", lambda *_: Lookup(row, 1, 2))
+    model = Model(TableName("lake", "dwd", "m"), "select 1", read_configuration({"primary_key": "id"}, "m"))
+    context: Any = SimpleNamespace(reader=None)
+    assert LOOKUP.perform is not None
+    answer = LOOKUP.perform(context, [model], {"key": ("1",)})
+    expected = {
+        "at": "2024-03-01T23:59:59.123456Z",
+        "local": "2024-03-01T23:59:59.123456",
+        "ratio": "NaN",
+        "raw": "00",
+        "day": "2024-03-01",
+    }
+    assert json.loads(json.dumps(answer.data))["row"] == expected
+    assert json.loads(encode_json(answer))["data"]["row"] == expected
 
 
 def test_it_says_why_a_key_is_one_that_nobody_configured() -> None:

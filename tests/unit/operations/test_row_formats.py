@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pytest
 
-from arctic_runtime.operations.row_formats import ROW_FORMATS
+from arctic_runtime.operations.row_formats import ROW_FORMATS, convert_row
 
 AT = datetime.datetime(2024, 3, 1, 1, 2, 3, 456789, tzinfo=datetime.timezone.utc)
 SCHEMA = pa.schema(
@@ -103,3 +103,10 @@ def test_each_batch_is_encoded_as_soon_as_it_is_read(name: str) -> None:
     while not taken:
         next(parts)
     assert taken == [0]
+
+
+def test_one_row_has_the_values_that_json_lines_have() -> None:
+    row = {**FULL, "counts": {"k": float("nan")}}
+    assert convert_row(row) == {name: JSON[name] for name in row}
+    assert convert_row({"at": AT.astimezone(datetime.timezone(datetime.timedelta(hours=2)))}) == {"at": JSON["at"]}
+    assert convert_row(dict.fromkeys(FULL)) == dict.fromkeys(FULL)
