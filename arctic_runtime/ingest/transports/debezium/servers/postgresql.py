@@ -15,6 +15,7 @@ from arctic_runtime.ingest.formats.event_format import (
 )
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.position import Position, Source
+from arctic_runtime.ingest.transports.debezium.postgresql_support import prepare_postgresql_classes
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_dates import DATE_COLUMNS, build_snapshot_queries
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_publication import Publication
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_requirements import (
@@ -102,6 +103,7 @@ class PostgreSQL:
         self._database = SourceDatabase(connection, thresholds.heap_bytes)
         self._publication = Publication(connection, self._database)
         self._slot = ReplicationSlot(connection, self._database, thresholds)
+        prepare_postgresql_classes()
 
     def check_server(self, position: Position | None) -> None:
         """Raises SourceError for anything that would make Debezium fail or lose changes; changes nothing at the server.
