@@ -88,7 +88,10 @@ POSTGRESQL = (
     ),
     Case("bool[]", "'{t,f}'", "array<boolean>", "array", [True, False]),
     Case("bytea[]", "'{\"\\\\x00ff\"}'", "array<binary>", "array", ["AP8="], "base64"),
-    Case("mood[]", "'{happy}'", "array<string>", "array", ["happy"]),
+    Case("mood[]", "'{happy,null}'", "array<string>", "array", ["happy", None]),
+    Case("tsvector[]", "array['cat'::tsvector, null]", "array<string>", "array", ["'cat'", None]),
+    Case("uuid[]", "'{null}'", "array<string>", "array", [None]),
+    Case("int4range[]", "array['[1,5)'::int4range, null]", "array<string>", "array", ["[1,5)", None]),
 )
 MARIADB = (
     Case("tinyint", "-128", "int", P, -128),
@@ -170,6 +173,33 @@ def test_types_of_postgresql(postgresql: PostgreSQLServer, slot: str) -> None:
         f"insert into {table} values (1, {values(POSTGRESQL)})",
     )
     check(connection_to(postgresql, slot), POSTGRESQL, postgresql)
+
+
+def test_domains_and_enums_of_all_kinds_are_read_as_the_types_below_them(
+    postgresql: PostgreSQLServer, slot: str
+) -> None:
+    """One that no table has would already stop Debezium's connector, which reads all types of the database."""
+    cases = (
+        Case(f"{slot}.of_enum", "'b'", "string", P, "b"),
+        Case(f"{slot}.of_enum[]", "'{b,null}'", "array<string>", "array", ["b", None]),
+        Case(f"{slot}.of_enums", "'{b,null}'", "array<string>", "array", ["b", None]),
+        Case(f"{slot}.empty[]", "'{null}'", "array<string>", "array", [None]),
+        Case(f"{slot}.of_domain", "'a'", "string", P, "a"),
+        Case(f"{slot}.of_int", "5", "int", P, 5),
+    )
+    postgresql.sql(
+        f"create schema {slot}",
+        f"create type {slot}.letter as enum ('a', 'b')",
+        f"create type {slot}.empty as enum ()",
+        f"create domain {slot}.of_enum as {slot}.letter",
+        f"create domain {slot}.of_domain as {slot}.of_enum",
+        f"create domain {slot}.of_enums as {slot}.letter[]",
+        f"create domain {slot}.of_int as int",
+        f"create table {slot}.t (id int primary key, {definitions(cases)})",
+        f"alter table {slot}.t replica identity full",
+        f"insert into {slot}.t values (1, {values(cases)})",
+    )
+    check(connection_to(postgresql, slot), cases, postgresql)
 
 
 OLD = ("0044-03-15 BC", "0001-12-31 BC", "0001-01-01", "1500-03-01", "1582-10-10", "1900-01-01", "9999-12-31")

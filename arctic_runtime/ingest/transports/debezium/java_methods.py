@@ -23,7 +23,8 @@ class InsertedCode:
     """Java code for a method of a class: at its begin, at each of its ends, or in place of its whole body.
 
     In the code, `$1` is the first argument and `$_` the result. `neighbour` is another class in the same package that
-    does not extend the changed class; Java needs it to define the changed class.
+    does not extend the changed class; Java needs it to define the changed class. `opened` is a further class of the
+    package, whose private constructor the code calls.
     """
 
     java_class: str
@@ -31,6 +32,7 @@ class InsertedCode:
     method: str
     code: str
     place: Literal["begin", "end", "body"] = "begin"
+    opened: str = ""
 
 
 def insert_code(insertions: Iterable[InsertedCode]) -> None:
@@ -45,11 +47,19 @@ def insert_code(insertions: Iterable[InsertedCode]) -> None:
         pool.appendClassPath(load_java_class("javassist.LoaderClassPath")(get_class_loader()))
         for name, insertions_of_class in groupby(insertions, attrgetter("java_class")):
             if name not in _DEFINED:
-                _define_class(pool.get(name), list(insertions_of_class))
+                _define_class(pool, pool.get(name), list(insertions_of_class))
                 _DEFINED.add(name)
 
 
-def _define_class(changed: Any, insertions: list[InsertedCode]) -> None:
+def _define_class(pool: Any, changed: Any, insertions: list[InsertedCode]) -> None:
+    handles = load_java_class("java.lang.invoke.MethodHandles")
+    neighbour = load_java_class("java.lang.Class").forName(insertions[0].neighbour, False, get_class_loader())
+    lookup = handles.privateLookupIn(neighbour, handles.lookup())
+    for opened in filter(None, [insertion.opened for insertion in insertions]):
+        java_class = pool.get(opened)
+        for constructor in java_class.getDeclaredConstructors():
+            constructor.setModifiers(load_java_class("javassist.Modifier").PUBLIC)
+        lookup.defineClass(java_class.toBytecode())
     for insertion in insertions:
         method = changed.getDeclaredMethod(insertion.method)
         match insertion.place:
@@ -61,6 +71,4 @@ def _define_class(changed: Any, insertions: list[InsertedCode]) -> None:
                 method.setBody(insertion.code)
             case _:
                 assert_never(insertion.place)
-    handles = load_java_class("java.lang.invoke.MethodHandles")
-    neighbour = load_java_class("java.lang.Class").forName(insertions[0].neighbour, False, get_class_loader())
-    handles.privateLookupIn(neighbour, handles.lookup()).defineClass(changed.toBytecode())
+    lookup.defineClass(changed.toBytecode())

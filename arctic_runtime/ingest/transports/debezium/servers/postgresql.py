@@ -11,6 +11,7 @@ from arctic_runtime.ingest.transports.debezium.column_defaults import NO_POSTGRE
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.java_methods import insert_code
 from arctic_runtime.ingest.transports.debezium.position import Position, Source
+from arctic_runtime.ingest.transports.debezium.postgresql_support import POSTGRESQL_SUPPORT
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_columns import (
     COLUMNS,
     TableColumn,
@@ -81,7 +82,7 @@ class PostgreSQL:
         self._database = SourceDatabase(connection, thresholds.heap_bytes)
         self._publication = Publication(connection, self._database)
         self._slot = ReplicationSlot(connection, self._database, thresholds)
-        insert_code(NO_POSTGRESQL_DEFAULTS)
+        insert_code((*POSTGRESQL_SUPPORT, *NO_POSTGRESQL_DEFAULTS))
 
     def check_server(self, position: Position | None) -> None:
         """Raises SourceError for anything that would make Debezium fail or lose changes; changes nothing at the server.
