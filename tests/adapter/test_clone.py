@@ -197,3 +197,45 @@ class TestClone:
         values = self.given(project, plain="arctic")
         ran = messages(run_dbt([*defer, *values, "-s", "orders", "plain"]))
         assert ran == {"orders": "unchanged", "plain": "create +2 ~0 -0"}
+
+
+SNAPSHOT = """
+snapshots:
+  - name: kept
+    relation: ref('numbers')
+    config: {unique_key: id, strategy: check, check_cols: all}
+"""
+
+
+class TestClonesOfSeedsAndSnapshots:
+    @pytest.fixture(scope="class")
+    def seeds(self) -> dict[str, str]:
+        return {"numbers.csv": "id,n\n1,2\n"}
+
+    @pytest.fixture(scope="class")
+    def snapshots(self) -> dict[str, str]:
+        return {"kept.yml": SNAPSHOT}
+
+    @pytest.fixture(scope="class")
+    def profiles_config_update(self, dbt_profile_target: dict[str, Any], unique_schema: str) -> dict[str, Any]:
+        outputs = {"default": {**dbt_profile_target, "schema": unique_schema}}
+        outputs["dev"] = {**dbt_profile_target, "schema": f"{unique_schema}_dev"}
+        return {"test": {"outputs": outputs, "target": "default"}}
+
+    @pytest.fixture(autouse=True)
+    def drop_dev(self, project: Any) -> Iterator[None]:
+        yield
+        relation = project.adapter.Relation.create(database=project.database, schema=f"{project.test_schema}_dev")
+        with project.adapter.connection_named("__test"):
+            project.adapter.drop_schema(relation)
+
+    def test_a_build_after_a_clone_makes_them_tables_of_its_own(self, project: Any) -> None:
+        run_dbt(["build"])
+        save_state()
+        run_dbt(["clone", "--state", "state", "--target", "dev"])
+        project.run_sql(f"insert into `lake`.`{project.test_schema}`.`numbers` values (2, 3)")
+        for _ in range(2):
+            run_dbt(["build", "--target", "dev"])
+            for name in ("numbers", "kept"):
+                rows = project.run_sql(f"select id, n from `lake`.`{project.test_schema}_dev`.`{name}`", fetch="all")
+                assert [tuple(row) for row in rows] == [(1, 2)]

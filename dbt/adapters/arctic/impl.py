@@ -564,7 +564,7 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse(lambda *_a, **_k: False)
     def is_clone(self, relation: BaseRelation) -> bool:
-        """Whether the relation is a clone of an arctic model, made by `dbt clone`."""
+        """Whether the relation is a view that `dbt clone` made of an arctic model, a seed or a snapshot."""
         return self._list_arctic_properties(relation).get(KIND) == CLONE_KIND
 
     @available.parse_none

@@ -63,8 +63,8 @@
     ({{ get_persist_docs_column_list(model.columns, names) }})
   {%- endif %}
   {{ comment_clause() }}
-  {%- if model.config.materialized == 'arctic' %}
-  {#- only `dbt clone` makes an arctic model a view; a run knows it by this as one that it may replace #}
+  {%- if model.config.materialized in ('arctic', 'seed', 'snapshot') %}
+  {#- only `dbt clone` makes one of these a view; a run knows it by this as one that it may replace #}
   tblproperties ('arctic.kind' = 'clone')
   {%- endif %}
   as

@@ -18,3 +18,11 @@
   {%- do store_result('main', response=response) -%}
   {{ return({'relations': adapter.build_maintained_relations(this, model)}) }}
 {% endmaterialization %}
+
+{# Drops the view that `dbt clone` made of a seed or a snapshot: it has no rows, and dbt builds neither over a view. #}
+{% macro arctic_drop_clone_view() -%}
+  {%- set existing = load_cached_relation(this) -%}
+  {%- if existing is not none and existing.is_view and adapter.is_clone(existing) -%}
+    {%- do adapter.drop_relation(existing) -%}
+  {%- endif -%}
+{%- endmacro %}

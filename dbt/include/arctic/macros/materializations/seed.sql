@@ -39,6 +39,7 @@
 {%- endmacro %}
 
 {% materialization seed, adapter='arctic' %}
+  {%- do arctic_drop_clone_view() -%}
   {%- do apply_grants(this, config.get('grants'), false) -%}
   {{ return(materialization_seed_default()) }}
 {% endmaterialization %}

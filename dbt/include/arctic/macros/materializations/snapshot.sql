@@ -1,4 +1,5 @@
 {% materialization snapshot, adapter='arctic' %}
+  {%- do arctic_drop_clone_view() -%}
   {%- do apply_grants(this, config.get('grants'), false) -%}
   {{ return(materialization_snapshot_default()) }}
 {% endmaterialization %}
