@@ -25,7 +25,7 @@ from arctic_runtime.ingest.job.states import Load, Snapshot, Stream, StreamState
 from arctic_runtime.ingest.source import IngestSource, TablesWait
 from arctic_runtime.ingest.transports.connector import Connection
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
-from arctic_runtime.ingest.transports.transport import Batch, LoadsTables
+from arctic_runtime.ingest.transports.transport import Batch, LoadsTables, UnreadableTables
 from arctic_runtime.ingest.writing.records import TableResult, WriteMode
 from arctic_runtime.model.sources.ingestion import Failure, Progress
 from arctic_runtime.profile import mask_text
@@ -148,7 +148,7 @@ class Ingestion:
                 progress = self._begin(resync, tables)
                 while not self._stopping.is_set():
                     if self._load is None or (progress.tables and not once):
-                        progress = self._write_stream(once, progress)
+                        progress = self._write_readable(once, progress)
                         self._merges.wait_for_merge()
                     if self._load is None or self._stopping.is_set():
                         return
@@ -178,15 +178,20 @@ class Ingestion:
             raise _WrongUse(
                 f"source {self.source.name}: a {self.source.connector} source gives no snapshot to resync by"
             )
-        progress = self._dead_letters.read_progress()
-        if not resync:
-            self._transport.check_source(progress.position)
+        known = progress = self._dead_letters.read_progress()
         is_first = resync or progress.position is None
         self._tables.discover_tables(Progress(initial) if is_first else progress)
         self._check_names(tables)
         if is_first:
-            # From here on, objects at the source under this source's names are known to be its own.
             progress = Progress(initial, tables=frozenset(self._tables.writers), failure=progress.failure)
+        if isinstance(self._transport, LoadsTables) and progress.tables is not None:
+            followed = progress.tables & {*self._tables.writers}
+            progress = self._hold_tables(progress, self._transport.find_unreadable(followed))
+            self._transport.follow_tables(followed - {*progress.waits})
+        if not resync:
+            self._transport.check_source(known.position)
+        if progress != known:
+            # From here on, objects at the source under this source's names are known to be its own.
             self._dead_letters.save_progress(progress)
         if self._transport.begins_with_snapshot(str(progress.position)):
             return self._begin_snapshot(progress)
@@ -201,7 +206,7 @@ class Ingestion:
             raise _WrongUse(f"source {self.source.name}: it has no table {', '.join(unknown)} to resync{nearest}")
 
     def _begin_snapshot(self, progress: Progress) -> Progress:
-        progress = self._follow_tables(progress, frozenset(self._tables.writers))
+        progress = self._follow_tables(progress, frozenset(self._tables.writers) - frozenset(progress.waits))
         self._dead_letters.drop_dead_letters(self._tables.writers)
         self._check_dead_letters()
         if any(writer.is_loaded for writer in self._tables.writers.values()):
@@ -210,6 +215,14 @@ class Ingestion:
         else:
             self._state = Load()
         return progress
+
+    def _write_readable(self, once: bool, progress: Progress) -> Progress:
+        """Like `_write_stream`, but goes on without tables that stop the reading of all tables."""
+        while True:
+            try:
+                return self._write_stream(once, progress)
+            except UnreadableTables as error:
+                progress = self._go_on_without(error)
 
     def _write_stream(self, once: bool, progress: Progress) -> Progress:
         """Writes batches of the stream; returns the progress after the last one.
@@ -269,8 +282,15 @@ class Ingestion:
         Returns the new progress. Raises SourceError if no table is left.
         """
         names = {writer.table.name: name for name, writer in self._tables.writers.items()}
+        return self._hold_tables(progress, {names[result.table]: result.wait for result in results if result.wait})
+
+    def _hold_tables(self, progress: Progress, reasons: Mapping[str, str]) -> Progress:
+        """Removes tables from the progress, with the reasons for which they wait; raises SourceError if none is left.
+
+        Returns the new progress, which is not saved yet.
+        """
         since = _current_time()
-        waits = {names[result.table]: Failure(result.wait, since) for result in results if result.wait}
+        waits = {name: Failure(reason, since) for name, reason in reasons.items()}
         if not waits:
             return progress
         text = describe_waits(waits, sorted(waits))
@@ -278,6 +298,21 @@ class Ingestion:
             raise SourceError(text)
         LOG.warning("source %s: %s", self.source.name, text)
         return progress.remove_tables(waits)
+
+    def _go_on_without(self, error: UnreadableTables) -> Progress:
+        """Takes tables that stop the reading of all tables out of the stream; a snapshot begins again.
+
+        Returns the progress at which the transport is to be opened.
+        """
+        self._transport.close_source()
+        progress = self._dead_letters.read_progress()
+        if not (progress.tables or frozenset()) & frozenset(error.reasons):
+            raise error
+        progress = self._hold_tables(progress, error.reasons)
+        self._dead_letters.save_progress(progress)
+        if self._transport.begins_with_snapshot(str(progress.position)):
+            return self._begin_snapshot(progress)
+        return self._follow_tables(progress, progress.tables or frozenset())
 
     def _follow_tables(
         self, progress: Progress, tables: frozenset[str], loaded: frozenset[str] = frozenset()
@@ -292,8 +327,7 @@ class Ingestion:
             progress = now
             self._dead_letters.save_progress(progress, loaded)
         writer = self._create_writer(tables, self._pool)
-        can_load = isinstance(self._transport, LoadsTables)
-        self._stream = replace(writer, ignored=frozenset(progress.waits), can_wait=can_load)
+        self._stream = replace(writer, ignored=frozenset(progress.waits))
         if isinstance(self._transport, LoadsTables):
             self._transport.follow_tables(tables)
         return progress
@@ -316,6 +350,11 @@ class Ingestion:
 
         Returns the saved progress of the stream without these tables.
         """
+        if tables and isinstance(self._transport, LoadsTables):
+            reasons = self._transport.find_unreadable(tables)
+            progress = self._hold_tables(progress, reasons)
+            self._dead_letters.save_progress(progress, frozenset(reasons))
+            tables = frozenset(tables) - frozenset(reasons)
         loaded = frozenset(tables)
         stream = frozenset(self._tables.writers) - loaded - frozenset(progress.waits)
         if progress.waits and not stream and not loaded:
@@ -358,20 +397,26 @@ class Ingestion:
         assert self._load is not None
         assert isinstance(self._transport, LoadsTables)
         self._lease.renew_lease()
-        end, tables = self._load.finish_load(), self._load.tables
+        end, tables, waiting = self._load.finish_load(), self._load.tables, self._load.results_of_waiting
         self._load = None
-        if end is None:
+        if end is None and not waiting:
             return progress
-        position = self._transport.join_tables(sorted(tables), str(progress.position), end)
+        refused = {result.table for result in waiting}
+        joining = sorted(name for name in tables if self._tables.writers[name].table.name not in refused)
+        position = str(progress.position)
+        position = self._transport.join_tables(joining, position, end or Batch((), position, 0))
         streamed = (progress.tables or frozenset()) | tables
-        progress = self._follow_tables(replace(progress, position=position), streamed)
-        self._merges.add_tables(self._tables.writers[name].table.name for name in tables)
+        joined = self._drop_unfollowed(replace(progress, position=position).set_stream(streamed), waiting)
+        self._dead_letters.save_progress(joined)
+        progress = self._follow_tables(joined, joined.tables or frozenset())
+        self._merges.add_tables(self._tables.writers[name].table.name for name in joining)
         self._check_dead_letters()
         return progress
 
     def _create_writer(self, tables: Iterable[str], pool: Executor) -> BatchWriter:
         writers = {name: self._tables.writers[name] for name in tables}
-        return BatchWriter(self.source.name, writers, self._dead_letters, pool)
+        can_wait = isinstance(self._transport, LoadsTables)
+        return BatchWriter(self.source.name, writers, self._dead_letters, pool, can_wait=can_wait)
 
     def _check_dead_letters(self) -> None:
         shown = self._reader.thresholds.reports.dead_letter_reasons

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -55,6 +55,10 @@ class DebeziumTransport:
         with self._ask_server() as server:
             return server.list_catalog()
 
+    def find_unreadable(self, tables: Collection[str]) -> Mapping[str, str]:
+        with self._ask_server() as server:
+            return server.find_unreadable(tables)
+
     def follow_tables(self, tables: Collection[str]) -> None:
         self._connection = self._connection.select_tables(tables)
         if self._stream is not None:
@@ -94,7 +98,11 @@ class DebeziumTransport:
             server.publish_tables(tables)
         often = replace(self._thresholds, idle_seconds=self._thresholds.push_seconds)
         load_connection = self._connection.for_load(tables)
-        return DebeziumLoad(lambda: DebeziumTransport(load_connection, often, reconnects=False), self._thresholds)
+
+        def open_reader(unreadable: Collection[str]) -> DebeziumTransport:
+            return DebeziumTransport(load_connection.exclude_tables(unreadable), often, reconnects=False)
+
+        return DebeziumLoad(open_reader, tables, self._thresholds)
 
     def join_tables(self, tables: Collection[str], position: str, end: Batch) -> str:
         self._connection = self._connection.with_tables(tables)

@@ -132,6 +132,10 @@ class MySQL:
     def list_catalog(self) -> list[CatalogTable]:
         return build_catalog_tables(self._database.fetch_rows(_CATALOG))
 
+    def find_unreadable(self, tables: Collection[str]) -> Mapping[str, str]:  # noqa: ARG002 - the interface
+        """Returns no tables: `check_server` finds what can't be read."""
+        return {}
+
     def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
         return tuple(str(row[0]) for row in self._database.fetch_rows(_KEY, (schema, table)))
 

@@ -20,6 +20,7 @@ from arctic_runtime.ingest.transports.debezium.servers.postgresql_dates import D
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_publication import Publication
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_requirements import (
     check_requirements,
+    find_unreadable,
     warn_of_refused_updates,
 )
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_slot import ReplicationSlot
@@ -174,6 +175,9 @@ class PostgreSQL:
 
     def list_catalog(self) -> list[CatalogTable]:
         return build_catalog_tables(self._database.fetch_rows(_CATALOG))
+
+    def find_unreadable(self, tables: Collection[str]) -> Mapping[str, str]:
+        return find_unreadable(self._connection.select_tables(tables), self._database)
 
     def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
         """Returns the columns of a table's primary key, in order; empty if it has none."""

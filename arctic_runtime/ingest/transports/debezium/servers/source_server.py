@@ -65,6 +65,9 @@ class SourceServer(Protocol):
     def list_catalog(self) -> list[CatalogTable]:
         """Returns the tables of the database that the user can read, except system tables."""
 
+    def find_unreadable(self, tables: Collection[str]) -> Mapping[str, str]:
+        """Maps those of `tables` that can't be read exactly to the reasons, as texts for people."""
+
     def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
         """Returns the columns of a table's primary key, in order; empty if it has none."""
 
