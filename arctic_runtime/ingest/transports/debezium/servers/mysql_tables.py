@@ -36,7 +36,7 @@ def check_tables(connection: DebeziumConnection, database: SourceDatabase) -> No
     }
     names = [".".join(table) for table in tables]
     for pattern in connection.tables:
-        if not any(re.fullmatch(pattern, name, re.IGNORECASE) for name in names):
+        if not any(re.fullmatch(pattern, name) for name in names):
             raise _build_error(
                 connection,
                 f"there is no table {pattern} that user {connection.user} sees{suggest_nearest(pattern, names)}",

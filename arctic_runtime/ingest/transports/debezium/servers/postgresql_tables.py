@@ -155,7 +155,7 @@ def check_kinds(connection: DebeziumConnection, database: SourceDatabase) -> Non
     """Raises SourceError if a table to read does not exist, or is a relation whose changes are not logged."""
     kinds = {str(row[0]): row[1] for row in database.fetch_rows(_KINDS)}
     for pattern in connection.tables:
-        matches = [name for name in kinds if re.fullmatch(pattern, name, re.IGNORECASE)]
+        matches = [name for name in kinds if re.fullmatch(pattern, name)]
         if not matches:
             raise SourceError(
                 f"{connection.address}: there is no table {pattern}{suggest_nearest(pattern, list(kinds))}"
