@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
 from arctic_runtime.errors import ConfigError, SourceError
+from arctic_runtime.model.columns import list_reserved
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import MAX_VERSIONS, Model, OnSchemaChange
 from arctic_runtime.plan.config.config_readers import read_names, read_text
@@ -49,9 +50,9 @@ class IngestedTable:
     """A table of a source, and the arctic table to which it is ingested (`table`).
 
     `source_name` is its name in the source, with its schema if the source has schemas. `settings` are configuration
-    keys of the arctic table. `columns` are the names of the columns that the user declares, with types in the syntax of
-    the event format. If `reports_key`, the source reports primary keys, as databases do: a table for which it reports
-    none has no primary key.
+    keys of the arctic table. `columns` are the names in the source of the columns that the user declares, with types in
+    the syntax of the event format. If `reports_key`, the source reports primary keys, as databases do: a table for
+    which it reports none has no primary key.
     """
 
     name: str
@@ -64,10 +65,19 @@ class IngestedTable:
     masks: Mapping[str, bool] = field(default_factory=dict)
     """Masks of columns, as in `Model.masks`."""
 
+    renames: Mapping[str, str] = field(default_factory=dict)
+    """Names of columns in the arctic table, by their names in the source; columns with one name in both are absent."""
+
     @property
     def key(self) -> tuple[str, ...]:
         """The primary key that the user configured; empty if the source's key is used, or if there is to be no key."""
         return read_names("primary_key", self.settings.get("primary_key") or ())
+
+    @property
+    def key_in_source(self) -> tuple[str, ...]:
+        """The configured primary key, with the names that its columns have in the source."""
+        names = {new: old for old, new in self.renames.items()}
+        return tuple(names.get(name, name) for name in self.key)
 
     def choose_key(self, source_key: tuple[str, ...]) -> tuple[str, ...]:
         """Returns the primary key of the arctic table; () if it has none, so that each event appends a row.
@@ -173,7 +183,7 @@ class IngestSource:
         for full in sorted({*names} - declared):
             if not any(fnmatchcase(full, pattern) for pattern in self.include):
                 continue
-            name = full.rpartition(".")[2]
+            name = self._strip_schema(full)
             other = taken.setdefault(name.casefold(), full)
             if other != full:
                 raise ConfigError(
@@ -185,6 +195,11 @@ class IngestSource:
             )
             tables.append(_read_table(declared_as, self.schema_changes, None, self.connector in _DATABASES, []))
         return tuple(tables)
+
+    def _strip_schema(self, full: str) -> str:
+        """Returns a table's name without its schema; after the schema, all dots belong to the name."""
+        own = f"{self.table_schema}."
+        return full.removeprefix(own) if full.startswith(own) else full.partition(".")[2]
 
 
 def _mask_setting(key: str, value: Any) -> Any:
@@ -306,11 +321,51 @@ def _read_table(
             chosen = _read_policy("schema_changes", meta.pop("schema_changes"))
         except ConfigError as error:
             wrong.append(f"table {declared.name}: {error}")
+    renames = _read_renames(declared, meta.pop("columns", {}), wrong)
     for key in meta:
         if key not in _TABLE_KEYS:
-            wrong.append(f"table {declared.name}: unknown key `{key}`{suggest_nearest(key, _TABLE_KEYS)}")
-    columns, table = dict(declared.columns), TableName(declared.catalog, declared.schema, declared.identifier)
-    return IngestedTable(declared.name, full, table, meta, columns, chosen, reports_key, declared.masks)
+            nearest = suggest_nearest(key, (*_TABLE_KEYS, "columns"))
+            wrong.append(f"table {declared.name}: unknown key `{key}`{nearest}")
+    if not reports_key:
+        has_key = "primary_key" not in meta or bool(meta["primary_key"])
+        _check_declared_names(declared, has_key, wrong)
+    old_names = {new: old for old, new in renames.items()}
+    columns = {old_names.get(name, name): kind for name, kind in declared.columns}
+    table = TableName(declared.catalog, declared.schema, declared.identifier)
+    return IngestedTable(declared.name, full, table, meta, columns, chosen, reports_key, declared.masks, renames)
+
+
+def _read_renames(declared: DeclaredTable, written: Any, wrong: list[str]) -> Mapping[str, str]:
+    """Reads the setting `columns` of a table: the names of columns in the arctic table, by their names in the source.
+
+    Adds to `wrong` what can't be used, and returns no names then.
+    """
+    place = f"table {declared.name}: `columns`"
+    if not isinstance(written, Mapping) or not all(
+        isinstance(name, str) and name for pair in written.items() for name in pair
+    ):
+        wrong.append(f"{place} must map names of columns in the source to their names in the table; found {written!r}")
+        return {}
+    names = [name.lower() for name in written.values()]
+    faults = [f"{name} is the name of several columns" for name in written.values() if names.count(name.lower()) > 1]
+    faults += [f"{name} is a reserved name" for name in list_reserved(written.values(), has_change_table=True)]
+    faults += [
+        f"{name} is declared with a type under its name in the source; declare it as {written[name]}"
+        for name, _ in declared.columns
+        if name in written and name not in written.values()
+    ]
+    wrong += [f"{place}: {fault}" for fault in dict.fromkeys(faults)]
+    return {} if faults else {old: new for old, new in written.items() if old != new}
+
+
+def _check_declared_names(declared: DeclaredTable, has_key: bool, wrong: list[str]) -> None:
+    """Adds to `wrong` the declared columns with reserved names; `has_key` is whether the table has a primary key."""
+    for name in list_reserved((name for name, _ in declared.columns), has_change_table=has_key):
+        new = f"{name.strip('_')}_"
+        wrong.append(
+            f"table {declared.name}: the column name {name} is reserved; declare the column as {new}, and set "
+            f"`columns: {{{name}: {new}}}` below `meta.arctic` of the table"
+        )
 
 
 def _read_policy(key: str, value: Any) -> SchemaChanges:

@@ -60,6 +60,15 @@ def find_column(columns: tuple[Column, ...], name: str) -> Column | None:
     return next((column for column in columns if is_same_name(column.name, name)), None)
 
 
+def list_reserved(names: Iterable[str], has_change_table: bool) -> tuple[str, ...]:
+    """Returns those of `names` that no column of a table can have, sorted.
+
+    They are names of Iceberg and dbt-arctic, and for a table with a change table also those of change rows.
+    """
+    reserved = (*METADATA, *(RESERVED if has_change_table else ()))
+    return tuple(sorted(name for name in names if name.lower() in reserved or name.lower().startswith(OWN_PREFIX)))
+
+
 def strip_change_columns(change_columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """Returns the model's columns: those of its change table without `_action`, `_ts`, `_seq` and `_before`."""
     return tuple(column for column in change_columns if column.name not in CHANGE_COLUMNS)

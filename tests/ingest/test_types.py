@@ -314,8 +314,16 @@ def test_long_values_that_would_become_nulls_are_refused(postgresql: PostgreSQLS
 @pytest.mark.parametrize(
     "kind", ["varbit(12)", "bit(3)[]", "int[][]", "interval[]", "money[]", "xml[]", "name[]", "point[]"]
 )
-def test_a_column_that_can_not_be_read_exactly_is_named(postgresql: PostgreSQLServer, slot: str, kind: str) -> None:
-    postgresql.sql(f"create schema {slot}", f"create table {slot}.t (id int primary key, c {kind})")
+@pytest.mark.parametrize("is_domain", [False, True])
+def test_a_column_that_can_not_be_read_exactly_is_named(
+    postgresql: PostgreSQLServer, slot: str, kind: str, is_domain: bool
+) -> None:
+    own = f"{slot}.own" if is_domain else kind
+    postgresql.sql(
+        f"create schema {slot}",
+        f"create domain {slot}.own as {kind}",
+        f"create table {slot}.t (id int primary key, c {own})",
+    )
     connection = connection_to(postgresql, slot)
     with pytest.raises(SourceError, match=rf"can't be read exactly: {slot}\.t\.c [\s\S]*column.exclude.list"):
         DebeziumTransport(connection).check_source(None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -153,6 +153,9 @@ class Loading(Replay):
 
     def list_catalog(self) -> list[CatalogTable]:
         return [CatalogTable("public", table, ("id",)) for table in self.tables]
+
+    def find_unreadable(self, tables: Collection[str]) -> Mapping[str, str]:
+        return {}
 
     def open_at(self, position: str) -> None:
         super().open_at(position)

@@ -30,6 +30,7 @@ from arctic_runtime.ingest.transports.connector import ReadMessages, keep_messag
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, TableEvents
 from arctic_runtime.ingest.writing.decoding.decode_events import CHANGE, PART, REASON, decode_changes
 from arctic_runtime.ingest.writing.decoding.event_frames import cache_rows, to_dataframe
+from arctic_runtime.ingest.writing.schema.column_names import check_column_names
 from arctic_runtime.ingest.writing.schema.source_columns import read_numbers, was_renamed
 from arctic_runtime.ingest.writing.schema.table_schemas import TableSchemas
 from arctic_runtime.ingest.writing.table_target import TableStorage, TableTarget
@@ -144,15 +145,20 @@ class TableReplay:
                 yield replace(part, schema=self._complete_schema(best, schema))
 
     def _complete_schema(self, schema: SourceSchema | None, written: SourceSchema | None) -> SourceSchema | None:
-        """Returns `schema` with the table's primary key, since the schema of an event may have none; None for None.
+        """Returns `schema` with the names and the primary key of the arctic table; None for None.
 
-        `written` is the schema that is stored with the dead letters, whose key is used if `schema` has none.
+        `written` is the schema that is stored with the dead letters, whose key is used if `schema` has none, as that of
+        an event may.
         """
         if schema is None:
             return None
-        source_key = schema.key or (written.key if written else ())
-        key = self._target.table.choose_key(source_key or self._schemas.find_key())
-        return replace(schema, key=key, is_key_chosen=set(key) != set(source_key))
+        table = self._target.table
+        own = schema.rename_columns(table.renames)
+        source_key = own.key or (written.rename_columns(table.renames).key if written else ())
+        key = table.choose_key(source_key or self._schemas.find_key())
+        stored = replace(own, key=key, is_key_chosen=set(key) != set(source_key))
+        check_column_names(table, stored)
+        return stored
 
     def _apply_part(self, part: TableEvents, letters: DataFrame, done: Replayed, stack: ExitStack) -> DataFrame:
         """Applies those of the dead letters `letters` whose events are in `part`, and adds their counts to `done`.

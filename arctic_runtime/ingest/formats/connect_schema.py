@@ -63,7 +63,10 @@ def build_source_schema(
     if wrong:
         raise ConfigError(
             f"table {table} has columns that can't be ingested:\n" + "\n".join(f"  - {refusal}" for refusal in wrong),
-            fix="exclude these columns, with the Debezium property `column.exclude.list`",
+            fix=(
+                "exclude these columns, with the Debezium property `column.exclude.list`, or give them a type that it "
+                "knows, such as text"
+            ),
         )
     return SourceSchema(columns, tuple(field["field"] for field in key.get("fields") or ()) if key else ())
 

@@ -94,6 +94,7 @@ class SourceColumn:
     MySQL's binlog leaves these out of the values of a column with a fixed width. `element` is the encoding of an
     array's elements. `number` is the number of the column in the source, which a rename does not change; None if the
     source has none, or if it is not known. `older_rows` is None for sources from which that value can't be queried.
+    `name_in_events` is None for a column that is not renamed: then events have it under its `name`.
     """
 
     name: str
@@ -104,6 +105,12 @@ class SourceColumn:
     element: Encoding = "plain"
     number: int | None = None
     older_rows: OlderRows | None = None
+    name_in_events: str | None = None
+
+    @property
+    def event_name(self) -> str:
+        """The column's name in events."""
+        return self.name if self.name_in_events is None else self.name_in_events
 
 
 @dataclass(frozen=True)
@@ -143,6 +150,21 @@ class SourceSchema:
     def __post_init__(self) -> None:
         for name in (*(column.name for column in self.columns), *self.key):
             _check_column_name(name)
+
+    def rename_columns(self, names: Mapping[str, str]) -> SourceSchema:
+        """Returns the schema with the names that columns have in the arctic table.
+
+        `names` maps names in events to them; columns that it lacks keep their name. An earlier renaming is replaced.
+        """
+        columns = tuple(_rename_column(column, names) for column in self.columns)
+        renamed = {old.name: new.name for old, new in zip(self.columns, columns, strict=True)}
+        return replace(self, columns=columns, key=tuple(renamed.get(name, name) for name in self.key))
+
+
+def _rename_column(column: SourceColumn, names: Mapping[str, str]) -> SourceColumn:
+    own = column.event_name
+    name = names.get(own, own)
+    return replace(column, name=name, name_in_events=None if name == own else own)
 
 
 @dataclass(frozen=True)

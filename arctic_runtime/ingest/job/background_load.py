@@ -51,11 +51,13 @@ class BackgroundLoad:
     published as they arrive. When the stream takes over the tables, there must be no gap between its position and that
     of the load: the stream is closed, and the load continues until it is past the stream's position. The tables belong
     to the stream only when that is saved in its progress, so if the process dies before, the next process loads them
-    again. `near` is the delay behind the source, in seconds, at which the stream can take over.
+    again. A table that has to wait is left out, and its result is in `results_of_waiting`. `near` is the delay behind
+    the source, in seconds, at which the stream can take over.
     """
 
     def __init__(self, load: TableLoad, writer: BatchWriter, listeners: LoadListeners, near: float) -> None:
         self.tables = frozenset(writer.tables)
+        self.results_of_waiting: list[TableResult] = []
         self._load = load
         self._writer = writer
         self._listeners = listeners
@@ -91,7 +93,9 @@ class BackgroundLoad:
     def _run_load(self) -> Batch | None:
         try:
             last = self._write_batches()
-            if self._state in (LoadState.LOADING, LoadState.DUE):
+            if not self._writer.tables:  # None of them can be read.
+                self._set_due()
+            elif self._state in (LoadState.LOADING, LoadState.DUE):
                 tables = ", ".join(sorted(self.tables))
                 raise IngestionEnded(f"the load of {tables} ended before the stream had its tables.")
         except BaseException:
@@ -107,10 +111,12 @@ class BackgroundLoad:
                 started = time.monotonic()
                 self._listeners.begin(batch, len(self.tables))
                 if batch.is_rewound:
+                    self._leave_out(self._writer.collect_batch(batch))
                     self._listeners.report((), batch, 0.0)
                     newest, last = self._begin_snapshot(), None
                     continue
                 results = self._write_batch(batch, last is None, newest)
+                self._leave_out(results)
                 last = last if batch.is_snapshot else batch
                 self._load.acknowledge_batch(batch)
                 self._listeners.report(results, batch, time.monotonic() - started)
@@ -133,9 +139,15 @@ class BackgroundLoad:
             return self._writer.write_batch(batch, WriteMode(self._load.select_after))
         results = self._writer.collect_batch(batch)
         if not batch.is_snapshot:
-            self._writer.dead_letters.drop_dead_letters(self.tables, newest)
-            results += self._writer.end_snapshot(batch.position)
+            writer = self._writer.leave_out(results)
+            writer.dead_letters.drop_dead_letters(writer.tables, newest)
+            results += writer.end_snapshot(batch.position)
         return results
+
+    def _leave_out(self, results: tuple[TableResult, ...]) -> None:
+        """Goes on without the tables of `results` that have to wait."""
+        self.results_of_waiting += [result for result in results if result.wait]
+        self._writer = self._writer.leave_out(results)
 
     def _request_takeover_if_due(self, batch: Batch) -> None:
         """Requests that the stream takes over the tables if the load is near the source's end, or hardly comes nearer.

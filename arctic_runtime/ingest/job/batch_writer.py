@@ -8,16 +8,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 
-from arctic_runtime.errors import SourceError
+from arctic_runtime.errors import ArcticError, SourceError
 from arctic_runtime.ingest.dead_letters.table import DeadLetterTable
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
 from arctic_runtime.ingest.writing.records import DeadLetters, EventPart, TableResult, WriteMode
+from arctic_runtime.ingest.writing.schema.column_names import UnstorableColumns
 from arctic_runtime.ingest.writing.schema.source_columns import UnfollowedColumns, UnfollowedKey
 from arctic_runtime.ingest.writing.table_writer import TableWriter
 from arctic_runtime.plan.refresh.schema import TypeConflict
 
-UNFOLLOWED = (UnfollowedColumns, UnfollowedKey, TypeConflict)
-"""Errors for changes of a table's definition at the source that can't be applied to the arctic table."""
+UNFOLLOWED = (UnfollowedColumns, UnfollowedKey, UnstorableColumns, TypeConflict)
+"""Errors for definitions of a table at the source that can't be applied to the arctic table."""
 
 Tasks = Iterable[Callable[[], list[TableResult]]]
 
@@ -27,7 +28,7 @@ class BatchWriter:
     """Writes the batches of one source to its tables; `tables` maps a table's name in the source to its writer.
 
     The tables are written in the threads of `pool`. Events of `ignored` tables are left out. With `can_wait`, a table
-    whose change of columns can't be applied causes no error: its TableResult has the reason as `wait`.
+    whose columns can't be applied causes no error: its TableResult has the reason as `wait`.
     """
 
     name: str
@@ -36,6 +37,12 @@ class BatchWriter:
     pool: Executor
     ignored: frozenset[str] = frozenset()
     can_wait: bool = False
+
+    def leave_out(self, results: Iterable[TableResult]) -> BatchWriter:
+        """Returns a writer without the tables whose results have a `wait`; it ignores their events."""
+        waiting = {result.table for result in results if result.wait}
+        left = {name: writer for name, writer in self.tables.items() if writer.table.name not in waiting}
+        return replace(self, tables=left, ignored=self.ignored | {*self.tables} - {*left}) if waiting else self
 
     def write_batch(self, batch: Batch, mode: WriteMode) -> tuple[TableResult, ...]:
         """Publishes the events of a batch, in one commit for each table and schema.
@@ -58,7 +65,7 @@ class BatchWriter:
 
     def end_snapshot(self, position: str) -> tuple[TableResult, ...]:
         """Publishes the rows that `collect_batch` stored, and saves `position` as the source position of the tables."""
-        return self._run_all(partial(_end_snapshot, writer, position) for writer in self.tables.values())
+        return self._run_all(partial(self._end_snapshot, writer, position) for writer in self.tables.values())
 
     def invalidate_positions(self) -> None:
         """Drops the cached positions of all tables, since events will be read again."""
@@ -92,25 +99,43 @@ class BatchWriter:
         """
         writer, keep = self.tables[name], partial(self._keep_dead_letters, name, batch.position)
         results: list[TableResult] = []
+        if (unreadable := _find_unreadable(events)) is not None:
+            return [self._wait_or_raise(writer, unreadable)]
         parts = [part for own in events for part in writer.schemas.split_by_schema(own)]
         for index, part in enumerate(parts):
             position = batch.position if index == len(parts) - 1 else None
             try:
                 results.append(writer.write_events(EventPart(part, position, tuple(parts[:index])), mode, keep))
             except UNFOLLOWED as error:
-                if not self.can_wait or batch.is_snapshot:
-                    raise
-                return [*results, TableResult(writer.table.name, {}, 0, 0, 0, 0, None, str(error))]
+                return [*results, self._wait_or_raise(writer, error)]
         return results
 
     def _collect_table(self, name: str, events: list[TableEvents], batch: Batch) -> list[TableResult]:
         writer, keep = self.tables[name], partial(self._keep_dead_letters, name, batch.position)
+        if (unreadable := _find_unreadable(events)) is not None:
+            return [self._wait_or_raise(writer, unreadable)]
         parts = [part for own in events for part in writer.schemas.split_by_schema(own)]
-        return [writer.snapshot.collect_rows(part, keep) for part in parts]
+        try:
+            return [writer.snapshot.collect_rows(part, keep) for part in parts]
+        except UNFOLLOWED as error:
+            return [self._wait_or_raise(writer, error)]
+
+    def _wait_or_raise(self, writer: TableWriter, error: ArcticError) -> TableResult:
+        """Returns the result of a table that has to wait because of `error`; raises the error without `can_wait`."""
+        if not self.can_wait:
+            raise error
+        return TableResult(writer.table.name, {}, 0, 0, 0, 0, None, str(error))
 
     def _keep_dead_letters(self, name: str, position: str, letters: DeadLetters) -> None:
         self.dead_letters.add_dead_letters(letters, name, position, datetime.now(timezone.utc))
 
+    def _end_snapshot(self, writer: TableWriter, position: str) -> list[TableResult]:
+        try:
+            return [writer.snapshot.end_snapshot(position)]
+        except UNFOLLOWED as error:
+            return [self._wait_or_raise(writer, error)]
 
-def _end_snapshot(writer: TableWriter, position: str) -> list[TableResult]:
-    return [writer.snapshot.end_snapshot(position)]
+
+def _find_unreadable(events: Iterable[TableEvents]) -> ArcticError | None:
+    """Returns the first error of a table whose columns can't be read exactly; None if all can."""
+    return next((part.unreadable for part in events if part.unreadable is not None), None)

@@ -28,7 +28,7 @@ from arctic_runtime.ingest.job.states import Load, Snapshot, Stream, StreamState
 from arctic_runtime.ingest.source import IngestionEnded, IngestSource, TablesWait
 from arctic_runtime.ingest.transports.connector import Connection
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
-from arctic_runtime.ingest.transports.transport import Batch, LoadsTables, TableGone
+from arctic_runtime.ingest.transports.transport import Batch, LoadsTables, TableGone, UnreadableTables
 from arctic_runtime.ingest.writing.records import TableResult, WriteMode
 from arctic_runtime.model.sources.ingestion import Failure, Progress
 from arctic_runtime.profile import mask_text
@@ -172,7 +172,7 @@ class Ingestion:
                 progress = self._begin(resync, tables)
                 while not self._stopping.is_set():
                     if self._load is None or (progress.tables and not once):
-                        progress = self._write_stream(once, progress)
+                        progress = self._write_readable(once, progress)
                         self._merges.wait_for_merge()
                     if self._load is None or self._stopping.is_set():
                         return
@@ -202,19 +202,24 @@ class Ingestion:
             raise _WrongUse(
                 f"source {self.source.name}: a {self.source.connector} source gives no snapshot to resync by"
             )
-        progress = self._dead_letters.read_progress()
-        if not resync:
-            self._check_source(progress)
+        known = progress = self._dead_letters.read_progress()
         is_first = resync or progress.position is None
         self._tables.discover_tables(Progress(initial) if is_first else progress)
         self._check_names(tables)
         self._dead_letters.save_settings(self.source.describe_settings())
         is_snapshot = self._transport.begins_with_snapshot(initial if is_first else str(progress.position))
-        if is_snapshot:
-            self._count_load(self._tables.writers, progress)
         if is_first:
-            # From here on, objects at the source under this source's names are known to be its own.
             progress = Progress(initial, tables=frozenset(self._tables.writers), failure=progress.failure)
+        if isinstance(self._transport, LoadsTables) and progress.tables is not None:
+            followed = progress.tables & {*self._tables.writers}
+            progress = self._hold_tables(progress, self._transport.find_unreadable(followed))
+            self._transport.follow_tables(followed - {*progress.waits})
+        if not resync:
+            self._transport.check_source(known.position)
+        if is_snapshot:
+            self._count_load(self._tables.writers, known)
+        if progress != known:
+            # From here on, objects at the source under this source's names are known to be its own.
             progress = self._save_progress(progress)
         if is_snapshot:
             return self._begin_snapshot(progress)
@@ -223,17 +228,6 @@ class Ingestion:
         requested = self._tables.find_by_model(tables) | self._tables.list_requested(self._dead_letters)
         return self._start_load(requested | self._tables.list_unstreamed(progress), progress)
 
-    def _check_source(self, progress: Progress) -> None:
-        """Checks the source at the position of `progress`; tables that the stream does not read yet are left out.
-
-        These are checked when they are loaded.
-        """
-        transport, position = self._transport, progress.position
-        is_streaming = position is not None and not transport.begins_with_snapshot(position)
-        if is_streaming and progress.tables and isinstance(transport, LoadsTables):
-            transport.follow_tables(progress.tables)
-        transport.check_source(position)
-
     def _check_names(self, tables: Collection[str]) -> None:
         names = [writer.table.name for writer in self._tables.writers.values()]
         if unknown := [name for name in tables if name not in names]:
@@ -241,7 +235,7 @@ class Ingestion:
             raise _WrongUse(f"source {self.source.name}: it has no table {', '.join(unknown)} to resync{nearest}")
 
     def _begin_snapshot(self, progress: Progress) -> Progress:
-        progress = self._follow_tables(progress, frozenset(self._tables.writers))
+        progress = self._follow_tables(progress, frozenset(self._tables.writers) - frozenset(progress.waits))
         self._dead_letters.drop_dead_letters(self._tables.writers)
         self._check_dead_letters()
         if any(writer.is_loaded for writer in self._tables.writers.values()):
@@ -250,6 +244,14 @@ class Ingestion:
         else:
             self._state = Load()
         return progress
+
+    def _write_readable(self, once: bool, progress: Progress) -> Progress:
+        """Like `_write_stream`, but goes on without tables that stop the reading of all tables."""
+        while True:
+            try:
+                return self._write_stream(once, progress)
+            except UnreadableTables as error:
+                progress = self._go_on_without(error)
 
     def _write_stream(self, once: bool, progress: Progress) -> Progress:
         """Writes batches of the stream; returns the progress after the last one.
@@ -317,8 +319,16 @@ class Ingestion:
 
         Returns the new progress. Raises SourceError if no table is left.
         """
-        names, since = self._tables.source_names, _current_time()
-        waits = {names[result.table]: Failure(result.wait, since) for result in results if result.wait}
+        names = self._tables.source_names
+        return self._hold_tables(progress, {names[result.table]: result.wait for result in results if result.wait})
+
+    def _hold_tables(self, progress: Progress, reasons: Mapping[str, str]) -> Progress:
+        """Removes tables from the progress, with the reasons for which they wait; raises SourceError if none is left.
+
+        Returns the new progress, which is not saved yet.
+        """
+        since = _current_time()
+        waits = {name: Failure(reason, since) for name, reason in reasons.items()}
         if not waits:
             return progress
         text = describe_waits(waits, sorted(waits))
@@ -326,6 +336,21 @@ class Ingestion:
             raise SourceError(text)
         LOG.warning("source %s: %s", self.source.name, text)
         return progress.remove_tables(waits)
+
+    def _go_on_without(self, error: UnreadableTables) -> Progress:
+        """Takes tables that stop the reading of all tables out of the stream; a snapshot begins again.
+
+        Returns the progress at which the transport is to be opened.
+        """
+        self._transport.close_source()
+        progress = self._dead_letters.read_progress()
+        if not (progress.tables or frozenset()) & frozenset(error.reasons):
+            raise error
+        progress = self._hold_tables(progress, error.reasons)
+        self._dead_letters.save_progress(progress)
+        if self._transport.begins_with_snapshot(str(progress.position)):
+            return self._begin_snapshot(progress)
+        return self._follow_tables(progress, progress.tables or frozenset())
 
     def _follow_tables(
         self, progress: Progress, tables: frozenset[str], loaded: frozenset[str] = frozenset()
@@ -339,9 +364,8 @@ class Ingestion:
         if now != progress or loaded:
             progress = self._save_progress(now, loaded)
         writer = self._create_writer(tables, self._pool)
-        can_load = isinstance(self._transport, LoadsTables)
         others = frozenset(self._tables.writers) - tables
-        self._stream = replace(writer, ignored=others | frozenset(progress.waits), can_wait=can_load)
+        self._stream = replace(writer, ignored=others | frozenset(progress.waits))
         if isinstance(self._transport, LoadsTables):
             self._transport.follow_tables(tables)
         return progress
@@ -388,6 +412,10 @@ class Ingestion:
         these tables.
         """
         loaded = frozenset(tables) - {table for table, wait in progress.waits.items() if wait.is_rechecked}
+        if loaded and isinstance(self._transport, LoadsTables):
+            reasons = self._transport.find_unreadable(loaded)
+            progress = self._save_progress(self._hold_tables(progress, reasons), frozenset(reasons))
+            loaded -= frozenset(reasons)
         stream = frozenset(self._tables.writers) - loaded - frozenset(progress.waits)
         if progress.waits and not stream and not loaded:
             raise SourceError(describe_waits(progress.waits, sorted(progress.waits)))
@@ -435,15 +463,20 @@ class Ingestion:
         assert self._load is not None
         assert isinstance(self._transport, LoadsTables)
         self._lease.renew_lease()
-        end, tables = self._load.finish_load(), self._load.tables
+        end, tables, waiting = self._load.finish_load(), self._load.tables, self._load.results_of_waiting
         self._load = None
-        if end is None:
+        if end is None and not waiting:
             return progress
         self._counts.end_load(tables)
-        position = self._transport.join_tables(sorted(tables), str(progress.position), end)
+        refused = {result.table for result in waiting}
+        joining = sorted(name for name in tables if self._tables.writers[name].table.name not in refused)
+        position = str(progress.position)
+        position = self._transport.join_tables(joining, position, end or Batch((), position, 0))
         streamed = (progress.tables or frozenset()) | tables
-        progress = self._follow_tables(replace(progress, position=position), streamed)
-        self._merges.add_tables(self._tables.writers[name].table.name for name in tables)
+        joined = self._drop_unfollowed(replace(progress, position=position).set_stream(streamed), waiting)
+        joined = self._save_progress(joined)
+        progress = self._follow_tables(joined, joined.tables or frozenset())
+        self._merges.add_tables(self._tables.writers[name].table.name for name in joining)
         self._check_dead_letters()
         return progress
 
@@ -471,7 +504,8 @@ class Ingestion:
 
     def _create_writer(self, tables: Iterable[str], pool: Executor) -> BatchWriter:
         writers = {name: self._tables.writers[name] for name in tables}
-        return BatchWriter(self.source.name, writers, self._dead_letters, pool)
+        can_wait = isinstance(self._transport, LoadsTables)
+        return BatchWriter(self.source.name, writers, self._dead_letters, pool, can_wait=can_wait)
 
     def _check_dead_letters(self) -> None:
         shown = self._reader.thresholds.reports.dead_letter_reasons

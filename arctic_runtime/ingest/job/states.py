@@ -27,8 +27,8 @@ class Snapshot:
         results = writer.collect_batch(batch)
         if batch.is_snapshot:
             return results
-        results += writer.end_snapshot(self.initial)
-        return results + writer.write_batch(batch, replace(mode, includes_snapshot_rows=False))
+        results += writer.leave_out(results).end_snapshot(self.initial)
+        return results + writer.leave_out(results).write_batch(batch, replace(mode, includes_snapshot_rows=False))
 
 
 @dataclass(frozen=True)

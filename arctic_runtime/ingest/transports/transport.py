@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from arctic_runtime.errors import SourceError
+from arctic_runtime.errors import ArcticError, SourceError
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.model.columns import OWN_PREFIX
 
@@ -35,12 +35,22 @@ class TableEvents:
     `events` is the Arrow table, or if Spark reads them, a function that returns a DataFrame for a session: tables are
     written in parallel, each in its own session. `table` is the table's name in the source (`public.orders`). `schema`
     is None if the transport does not know it. If a table's schema changed within a batch, the batch has several
-    TableEvents of the table, those with the older schema first.
+    TableEvents of the table, those with the older schema first. `unreadable` is the error for a table whose columns the
+    transport can't read exactly; its events can't be applied.
     """
 
     table: str
     schema: SourceSchema | None
     events: pa.Table | Callable[[SparkSession], DataFrame]
+    unreadable: ArcticError | None = None
+
+
+class UnreadableTables(SourceError):
+    """Raised if tables stop the reading of all tables; `reasons` maps their names in the source to texts for people."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        super().__init__("\n".join(reasons.values()))
+        self.reasons = dict(reasons)
 
 
 @dataclass(frozen=True)
@@ -98,7 +108,8 @@ class Transport(Protocol):
     def read_batches(self, until_drained: bool) -> Iterator[Batch]:
         """Yields batches as they arrive, until `close_source` is called.
 
-        With `until_drained`, the iterator also ends when the source has no more events.
+        With `until_drained`, the iterator also ends when the source has no more events. Raises UnreadableTables if it
+        could go on without some tables.
         """
 
     def select_after(self, events: TableEvents, position: str) -> TableEvents:
@@ -144,7 +155,8 @@ class TableLoad(Protocol):
 
         The batch with the position is the first one whose `is_snapshot` is False; it has rows, too. The iterator ends
         when everything is returned that `finish_load` waits for. A batch with `is_rewound` has no events, and means
-        that the load starts again. Raises SourceError if a table does not exist.
+        that the load starts again, without the tables that are `unreadable` in the batch. Raises SourceError if a table
+        does not exist.
         """
 
     def select_after(self, events: TableEvents, position: str) -> TableEvents:
@@ -198,6 +210,9 @@ class LoadsTables(Protocol):
         The error is TableGone for a table that is not there, and None for a table that `load_tables` makes the source
         send. Those of `streamed` that are loaded already are read even if the user may not see them any more.
         """
+
+    def find_unreadable(self, tables: Collection[str]) -> Mapping[str, str]:
+        """Maps those of `tables` that can't be read exactly to the reasons, as texts for people."""
 
     def follow_tables(self, tables: Collection[str]) -> None:
         """Sets the tables of the stream, by their names in the source; effective at the next `open_at`."""

@@ -38,7 +38,7 @@ SOURCE_KEYS = (
     "topics",
     "user",
 )
-TABLE_KEYS = ("primary_key", "partition_by", "source_table", "schema_changes", "retention", "nodes")
+TABLE_KEYS = ("primary_key", "partition_by", "source_table", "schema_changes", "retention", "nodes", "columns")
 
 
 class _Config(SimpleNamespace):

@@ -15,8 +15,16 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.ingest.formats.debezium import DEBEZIUM
 from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn, SourceSchema
+from arctic_runtime.ingest.formats.registry import make_format
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, TableEvents
-from arctic_runtime.ingest.writing.decoding.decode_events import REASON, decode_changes, decode_events, is_change
+from arctic_runtime.ingest.writing.decoding.decode_events import (
+    CHANGE,
+    OLD_KEY,
+    REASON,
+    decode_changes,
+    decode_events,
+    is_change,
+)
 from arctic_runtime.ingest.writing.decoding.event_frames import cache_rows, to_dataframe
 
 LABELS = ("a", "b", "c")
@@ -154,3 +162,38 @@ def test_the_json_of_an_event_is_read_once_and_by_a_task(
     assert "InMemoryRelation" in plan
     assert "LocalTableScan" not in plan
     assert [line for line in plan.splitlines() if "from_json" in line and "Filter" in line] == []
+
+
+RENAMED = SourceSchema(
+    (
+        SourceColumn("Id", "int"),
+        SourceColumn("_ts", "int"),
+        SourceColumn("id", "string"),
+        SourceColumn("op", "string"),
+    ),
+    ("Id", "_ts"),
+).rename_columns({"_ts": "ts", "id": "lower", "op": "kind"})
+"""Names of change rows, of two columns but for case, and of the operation."""
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "event"),
+    [
+        ("debezium", {}, {"op": "u", "before": {"Id": 1, "_ts": 4}, "after": "ROW"}),
+        ("maxwell", {}, {"type": "update", "old": {"_ts": 4}, "data": "ROW"}),
+        ("canal", {}, {"type": "UPDATE", "old": [{"_ts": 4}], "data": ["ROW"]}),
+        ("rows", {"operation": "op", "operations": {"update": ["x"]}, "order": ["_ts"]}, "ROW"),
+    ],
+)
+def test_columns_are_read_by_their_names_in_events_and_have_those_of_the_table(
+    spark: SparkSession, name: str, options: dict[str, Any], event: Any
+) -> None:
+    row = {"Id": 1, "_ts": 5, "id": "a", "op": "x"}
+    payload = json.dumps(event).replace('"ROW"', json.dumps(row))
+    events = spark.createDataFrame([(payload, None, 1)], f"{PAYLOAD} string, {ORIGIN} string, {ARRIVAL} bigint")
+    form = make_format(name, options).events
+    (read,) = decode_changes(events, form, RENAMED).collect()
+    assert (read["Id"], read["ts"], read["lower"], read["kind"], read[REASON]) == (1, 5, "a", "x", None)
+    assert read[CHANGE] == "update"
+    if form.before is not None:
+        assert read[OLD_KEY].asDict() == {"Id": 1, "ts": 4}

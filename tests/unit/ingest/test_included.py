@@ -35,6 +35,15 @@ def test_names_that_match_a_pattern_and_are_not_declared_are_included(include: A
     assert {table.schema_changes for table in tables} <= {"evolve"}
 
 
+def test_dots_after_the_schema_belong_to_the_name_of_a_table() -> None:
+    tables = source(["*.*"]).list_included_tables(["public.Zone.B", "sales.a.b"])
+    assert [table.table.name for table in tables] == ["Zone.B", "a.b"]
+    declared = DeclaredTable("zone", "zone", "ods", "lake", {}, ())
+    ingest = {"connector": "mariadb", "database": "my.shop", "include": ["*.*"]}
+    (table,) = read_source("shop", ingest, [declared]).list_included_tables(["my.shop.Zone.B"])
+    assert (table.source_name, table.table.name) == ("my.shop.Zone.B", "Zone.B")
+
+
 def test_a_table_that_is_declared_under_another_name_is_not_included_again() -> None:
     declared = DeclaredTable("bought", "bought", "ods", "lake", {"source_table": "public.items"}, ())
     assert [table.source_name for table in source(["public.*"], declared).list_included_tables(NAMES)] == [

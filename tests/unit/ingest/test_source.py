@@ -79,3 +79,41 @@ def test_settings_are_described_without_their_secrets() -> None:
         "dead_letters": 0,
         "schema_changes": "safe",
     }
+
+
+def test_columns_are_renamed_by_their_names_in_the_source() -> None:
+    declared = DeclaredTable("log", "log", "ods", "lake", {"columns": {"_ts": "ts_", "id": "id"}}, (("ts_", "bigint"),))
+    (table,) = read_source("shop", {"connector": "kafka"}, [declared]).tables
+    assert (table.renames, table.columns) == ({"_ts": "ts_"}, {"_ts": "bigint"})
+    keyed = table_of("kafka", columns={"_ts": "ts_"}, primary_key=["id", "ts_"])
+    assert keyed.key_in_source == ("id", "_ts")
+    assert "columns" not in keyed.settings
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (["_ts"], r"`columns` must map names"),
+        ({"_ts": ""}, r"`columns` must map names"),
+        ({"a": "x", "b": "X"}, r"x is the name of several columns\n.*X is the name of several columns"),
+        ({"a": "_Before"}, r"_Before is a reserved name"),
+        ({"at": "moment"}, r"at is declared with a type under its name in the source; declare it as moment"),
+    ],
+)
+def test_names_of_columns_that_can_not_be_used_are_told_when_they_are_read(columns: Any, expected: str) -> None:
+    declared = DeclaredTable("log", "log", "ods", "lake", {"columns": columns}, (("at", "bigint"),))
+    with pytest.raises(ConfigError, match=rf"table log: {expected}" if "must" in expected else expected):
+        read_source("shop", {"connector": "kafka"}, [declared])
+
+
+def test_a_declared_column_with_a_reserved_name_is_refused_where_rows_have_a_key() -> None:
+    def read_log(connector: str, **meta: Any) -> None:
+        read_source("shop", {"connector": connector}, [DeclaredTable("log", "log", "ods", "lake", meta, COLUMNS)])
+
+    with pytest.raises(ConfigError, match=r"column name _TS is reserved; declare .* as TS_, .*`columns: {_TS: TS_}`"):
+        read_log("files", primary_key="id")
+    read_log("files", primary_key=None)
+    read_log("postgresql")
+
+
+COLUMNS = (("id", "int"), ("_TS", "bigint"))

@@ -73,7 +73,7 @@ class DebeziumConnection:
 
     def is_read(self, table: str) -> bool:
         """Whether this connection reads a table, named with its schema."""
-        return any(re.fullmatch(pattern, table, re.IGNORECASE) for pattern in self.tables)
+        return any(re.fullmatch(pattern, table) for pattern in self.tables)
 
     def is_column_read(self, table: str, column: str) -> bool:
         """Whether this connection reads a column: it reads the table, and no property excludes the column.
@@ -100,11 +100,7 @@ class DebeziumConnection:
         return replace(self, tables=(*self.tables, *more))
 
     def exclude_tables(self, tables: Collection[str]) -> DebeziumConnection:
-        left = tuple(
-            pattern
-            for pattern in self.tables
-            if not any(re.fullmatch(pattern, table, re.IGNORECASE) for table in tables)
-        )
+        left = tuple(pattern for pattern in self.tables if not any(re.fullmatch(pattern, table) for table in tables))
         return replace(self, tables=left)
 
     def for_load(self, tables: Collection[str]) -> DebeziumConnection:
@@ -273,7 +269,7 @@ def build_engine_properties(
         "database.port": str(connection.port),
         "database.user": connection.user,
         "database.password": connection.password,
-        "table.include.list": ",".join(connection.tables),
+        "table.include.list": ",".join(_to_java_pattern(pattern) for pattern in connection.tables),
         "offset.storage.file.filename": str(folder / OFFSETS),
         "heartbeat.interval.ms": str(thresholds.heartbeat_millis),
         "max.batch.size": str(thresholds.poll_events),
@@ -286,6 +282,11 @@ def build_engine_properties(
         **known.fixed,
         **_merge_selects(server_properties, connection.properties),
     }
+
+
+def _to_java_pattern(pattern: str) -> str:
+    """Returns the pattern of a table for a list of Debezium, which separates by commas and ignores case by itself."""
+    return "(?-i)" + pattern.replace(",", r"\,")
 
 
 def _merge_selects(*properties: Mapping[str, str]) -> dict[str, str]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium.position import INITIAL, read_position
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost, SourceServer
-from arctic_runtime.ingest.transports.debezium.stream.batches import get_first_source
-from arctic_runtime.ingest.transports.transport import Batch, TableEvents
+from arctic_runtime.ingest.transports.debezium.stream.batches import build_unreadable, get_first_source
+from arctic_runtime.ingest.transports.transport import Batch, TableEvents, UnreadableTables
 from arctic_runtime.thresholds import DebeziumThresholds
 
 if TYPE_CHECKING:
@@ -23,14 +23,22 @@ LOG = logging.getLogger(__name__)
 
 
 class DebeziumLoad:
-    """A `TableLoad` by a second engine; `reader` creates a transport that reads only the loaded tables.
+    """A `TableLoad` of `tables` by a second engine.
 
+    `reader` creates a transport that reads only these tables, without those that are its argument.
     That transport keeps no slot or other state at the server. If the connection is lost, the load starts again, since
-    the server no longer knows the position of the snapshot.
+    the server no longer knows the position of the snapshot. So it does without tables that turn out to be unreadable.
     """
 
-    def __init__(self, reader: Callable[[], DebeziumTransport], thresholds: DebeziumThresholds) -> None:
+    def __init__(
+        self,
+        reader: Callable[[Collection[str]], DebeziumTransport],
+        tables: Collection[str],
+        thresholds: DebeziumThresholds,
+    ) -> None:
         self._reader = reader
+        self._tables = frozenset(tables)
+        self._unreadable: frozenset[str] = frozenset()
         self._thresholds = thresholds
         self._now: DebeziumTransport | None = None
         self._finishing = threading.Event()
@@ -45,6 +53,12 @@ class DebeziumLoad:
                     lost_at = None
                     yield batch
                 return
+            except UnreadableTables as error:
+                self._unreadable |= frozenset(error.reasons)
+                yield _build_rewound_batch(error)
+                if not self._tables - self._unreadable:
+                    return
+                continue
             except ConnectionLost as lost:
                 lost_at = time.monotonic() if lost_at is None else lost_at
                 is_late = time.monotonic() - lost_at > self._thresholds.reconnect_seconds
@@ -70,7 +84,7 @@ class DebeziumLoad:
             self._now.close_source()
 
     def _read(self) -> Iterator[Batch]:
-        self._now = reader = self._reader()
+        self._now = reader = self._reader(self._unreadable)
         try:
             reader.open_at(INITIAL.text)
             if not self._closed.is_set():
@@ -82,6 +96,12 @@ class DebeziumLoad:
         if self._now is None:
             raise SourceError("the load has not begun")
         return self._now
+
+
+def _build_rewound_batch(error: UnreadableTables) -> Batch:
+    """Builds the batch that announces that a load starts again without the tables of `error`."""
+    tables = tuple(build_unreadable(table, SourceError(reason)) for table, reason in error.reasons.items())
+    return Batch(tables, INITIAL.text, 0, is_snapshot=True, is_rewound=True)
 
 
 def read_load(server: SourceServer, batches: Iterator[Batch], finishing: threading.Event) -> Iterator[Batch]:

@@ -64,6 +64,10 @@ class DebeziumTransport:
         with self._ask_server() as server:
             return server.find_unsent(tables, streamed)
 
+    def find_unreadable(self, tables: Collection[str]) -> Mapping[str, str]:
+        with self._ask_server() as server:
+            return server.find_unreadable(tables)
+
     def follow_tables(self, tables: Collection[str]) -> None:
         self._connection = self._connection.select_tables(tables)
         if self._stream is not None:
@@ -103,7 +107,11 @@ class DebeziumTransport:
         self._reading.apply_event(ReadingEvent.LOAD)
         often = replace(self._thresholds, idle_seconds=self._thresholds.push_seconds)
         load_connection = self._connection.for_load(tables)
-        return DebeziumLoad(lambda: DebeziumTransport(load_connection, often, reconnects=False), self._thresholds)
+
+        def open_reader(unreadable: Collection[str]) -> DebeziumTransport:
+            return DebeziumTransport(load_connection.exclude_tables(unreadable), often, reconnects=False)
+
+        return DebeziumLoad(open_reader, tables, self._thresholds)
 
     def join_tables(self, tables: Collection[str], position: str, end: Batch) -> str:
         self._connection = self._connection.with_tables(tables)

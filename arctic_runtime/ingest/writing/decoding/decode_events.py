@@ -6,14 +6,13 @@ makes the event a dead letter, rather than silently becoming null.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType, StructField, StructType
 
-from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.event_format import EventFormat, Path, SourceColumn, SourceSchema
 from arctic_runtime.ingest.transports.transport import ARRIVAL, FAULT, MESSAGE, ORIGIN, PAYLOAD
 from arctic_runtime.ingest.writing.decoding.decode_values import EncodedValue, decode_value
@@ -49,8 +48,7 @@ def decode_changes(events: DataFrame, form: EventFormat, schema: SourceSchema) -
 
     PAYLOAD, ORIGIN and ARRIVAL are kept; PAYLOAD becomes MESSAGE if there is one. The row of an event is the row after
     the change, or for a delete the deleted row, of which only the primary key is certain. Dead letters have a REASON,
-    and nulls in place of what could not be read. Events that concern no rows are left out. Raises ConfigError if two
-    columns differ only in case.
+    and nulls in place of what could not be read. Events that concern no rows are left out.
     """
     return decode_events(events, form, schema).where(is_change())
 
@@ -74,10 +72,10 @@ def decode_events(events: DataFrame, form: EventFormat, schema: SourceSchema) ->
     The result should be cached and then filtered: Spark evaluates a filter before the columns of a row, and would parse
     the JSON of each event twice.
     """
-    _check_names(schema)
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    parsed = events.select("*", F.from_json(_as_text(events), _build_json_schema(form, schema), options).alias(_EVENT))
-    rows = _explode_rows(parsed, form)
+    event = F.from_json(_as_text(events), _build_json_schema(form, schema), options)
+    rows = _explode_rows(events.select("*", _rename_nested_fields(event, form, schema).alias(_EVENT)), form)
+    rows = _rename_top_fields(rows, form, schema)
     named = {column.name: EncodedValue(_image_field(_ROW, column.name), column) for column in schema.columns}
     change = _change_expression(form)
     typed = [alias_as(_decode_present_value(value, form), value.column.name) for value in named.values()]
@@ -98,16 +96,6 @@ def decode_events(events: DataFrame, form: EventFormat, schema: SourceSchema) ->
     )
 
 
-def _check_names(schema: SourceSchema) -> None:
-    for place, column in enumerate(schema.columns):
-        twin = next((one for one in schema.columns[:place] if is_same_name(one.name, column.name)), None)
-        if twin is not None:
-            raise ConfigError(
-                f"columns `{twin.name}` and `{column.name}` differ in nothing but case, and a table can't have both.",
-                fix="rename one at the source, or exclude it",
-            )
-
-
 def _as_text(events: DataFrame) -> Expression:
     """Returns the expression for PAYLOAD as text.
 
@@ -122,13 +110,43 @@ def _as_text(events: DataFrame) -> Expression:
 
 def _build_json_schema(form: EventFormat, schema: SourceSchema) -> StructType:
     """Builds the Spark type of an event's JSON, in which all values are text."""
-    row = StructType([StructField(column.name, StringType()) for column in schema.columns])
+    return _build_event_type(form, [column.event_name for column in schema.columns])
+
+
+def _build_event_type(form: EventFormat, names: Sequence[str]) -> StructType:
+    """Builds the Spark type of a parsed event, with the fields `names` in its rows."""
+    row = StructType([StructField(name, StringType()) for name in names])
     image: DataType = ArrayType(row) if form.rows_are_lists else row
     leaves: dict[Path, DataType] = {path: StringType() for path in _list_value_paths(form)}
     leaves[form.row] = image
     if form.before is not None:
         leaves[form.before] = image
     return _nest_fields(leaves).add(_CORRUPT, StringType())
+
+
+def _rename_nested_fields(event: Expression, form: EventFormat, schema: SourceSchema) -> Expression:
+    """Gives the fields of rows inside of an event the columns' names in the table, by their places."""
+    if not form.row or not _has_renames(schema):
+        return event
+    return event.cast(_build_event_type(form, [column.name for column in schema.columns]))
+
+
+def _rename_top_fields(rows: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFrame:
+    """Gives the fields of _ROW the columns' names in the table, if an event is a row itself.
+
+    The row's fields are then the first ones of the event. The others get names that no column has.
+    """
+    if form.row or not _has_renames(schema):
+        return rows
+    fields = _build_json_schema(form, schema).fields
+    names = [column.name for column in schema.columns]
+    names += [f"{OWN_PREFIX}{place}" for place in range(len(names), len(fields))]
+    kind = StructType([StructField(name, own.dataType) for name, own in zip(names, fields, strict=True)])
+    return rows.withColumn(_ROW, F.col(_ROW).cast(kind))
+
+
+def _has_renames(schema: SourceSchema) -> bool:
+    return any(column.name != column.event_name for column in schema.columns)
 
 
 def _list_value_paths(form: EventFormat) -> list[Path]:

@@ -8,6 +8,7 @@ from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 from arctic_runtime.ingest.transports.transport import TableEvents
 from arctic_runtime.ingest.writing.decoding.event_frames import to_dataframe
+from arctic_runtime.ingest.writing.schema.column_names import check_column_names
 from arctic_runtime.ingest.writing.schema.schema_runs import find_schema_runs, split_by_runs
 from arctic_runtime.ingest.writing.table_target import TableTarget
 from arctic_runtime.model.columns import strip_change_columns
@@ -35,7 +36,8 @@ class TableSchemas:
     def find_schema(self, events: TableEvents) -> SourceSchema:
         """Returns the schema of events, with the key of the arctic table; also stores it as `newest`.
 
-        Raises SourceError if neither the transport nor a declaration provides a schema.
+        Raises SourceError if neither the transport nor a declaration provides a schema, and UnstorableColumns if the
+        table can't have the names of the columns.
         """
         table, schema = self._target.table, events.schema or self.read_declared()
         if schema is None:
@@ -43,14 +45,17 @@ class TableSchemas:
                 f"{table.table}: the columns of {table.source_name} are not known: its events do not describe them.",
                 fix="declare the source's columns with their `data_type` in the YAML",
             )
+        schema = schema.rename_columns(table.renames)
         key = self._order_key(table.choose_key(schema.key))
-        self.newest = replace(schema, key=key, is_key_chosen=set(key) != set(schema.key))
+        stored = replace(schema, key=key, is_key_chosen=set(key) != set(schema.key))
+        check_column_names(table, stored)
+        self.newest = stored
         return self.newest
 
     def read_declared(self) -> SourceSchema | None:
         """Returns the schema that the user declares; None if no column has a type."""
         table = self._target.table
-        return self._target.form.declare(table.columns, table.key) if table.columns else None
+        return self._target.form.declare(table.columns, table.key_in_source) if table.columns else None
 
     def split_by_schema(self, events: TableEvents) -> list[TableEvents]:
         """Splits events into parts with one schema each, in their order.
@@ -81,4 +86,8 @@ class TableSchemas:
             return None
         log = self._target.open_by_key(key).session.observe_state().log
         columns = strip_change_columns(log.columns) if log else ()
-        return SourceSchema(tuple(SourceColumn(column.name, column.type) for column in columns), key)
+        old_names = {new: old for old, new in self._target.table.renames.items()}
+        return SourceSchema(
+            tuple(SourceColumn(old_names.get(column.name, column.name), column.type) for column in columns),
+            tuple(old_names.get(name, name) for name in key),
+        )

@@ -115,6 +115,8 @@ def _build_settings(
 ) -> dict[str, Any]:
     """Returns the settings of a table: the declared ones, and its name in the database unless that is the default."""
     settings = dict(known.settings) if known else {}
+    if known and known.renames:
+        settings["columns"] = dict(known.renames)
     if table.schema != source.table_schema:
         settings["source_table"] = table.full_name
     elif table.name != (known.table.name if known else name):

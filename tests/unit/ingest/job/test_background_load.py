@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.job.background_load import BackgroundLoad, LoadListeners
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
-from arctic_runtime.ingest.writing.records import WriteMode
+from arctic_runtime.ingest.writing.records import TableResult, WriteMode
 
 ROWS = Batch((), "1", 2, is_snapshot=True)
 END = Batch((), "2", 1)
@@ -26,6 +26,7 @@ class Writer:
 
     calls: list[str] = field(default_factory=list)
     tables: tuple[str, ...] = ("shop.orders",)
+    waiting: str = ""
 
     @property
     def dead_letters(self) -> Writer:
@@ -39,13 +40,17 @@ class Writer:
 
     def collect_batch(self, batch: Batch) -> tuple[Any, ...]:
         self.calls.append(f"collect {batch.position}")
-        return ()
+        return (TableResult(self.waiting, {}, 0, 0, 0, 0, None, "a name"),) if self.waiting in self.tables else ()
+
+    def leave_out(self, results: tuple[TableResult, ...]) -> Writer:
+        gone = {result.table for result in results}
+        return replace(self, tables=tuple(table for table in self.tables if table not in gone))
 
     def drop_dead_letters(self, tables: frozenset[str], until: int) -> None:
         self.calls.append(f"drop {', '.join(tables)} {until}")
 
     def end_snapshot(self, position: str) -> tuple[Any, ...]:
-        self.calls.append(f"end {position}")
+        self.calls.append(f"end {position} of {', '.join(self.tables)}")
         return ()
 
     def write_batch(self, batch: Batch, _: WriteMode) -> tuple[Any, ...]:
@@ -108,7 +113,7 @@ def test_rows_are_published_when_all_are_there_and_changes_as_they_come(pool: Th
     loading, due = started(Load([ROWS, END, Batch((), "3", 1), last]), writer, pool)
     assert loading.finish_load() == last
     assert writer.calls == [
-        "begin", "collect 1", "collect 2", "drop shop.orders 7", "end 2", "write 3", "write 4",
+        "begin", "collect 1", "collect 2", "drop shop.orders 7", "end 2 of shop.orders", "write 3", "write 4",
     ]  # fmt: skip
     assert not due.is_set()
 
@@ -119,7 +124,7 @@ def test_a_load_that_restarts_forgets_what_it_collected(pool: ThreadPoolExecutor
     loading, _ = started(Load([ROWS, END, Batch((), "3", 1), again, ROWS, END]), writer, pool)
     assert loading.finish_load() == END
     assert writer.calls.count("begin") == 2
-    assert writer.calls[-4:] == ["collect 1", "collect 2", "drop shop.orders 7", "end 2"]
+    assert writer.calls[-4:] == ["collect 1", "collect 2", "drop shop.orders 7", "end 2 of shop.orders"]
 
 
 @pytest.mark.parametrize(
@@ -169,3 +174,11 @@ def test_a_load_that_is_being_finished_asks_for_nothing_any_more(pool: ThreadPoo
         finishing.set()
         assert (last.result(10) or END).position == "3"
     assert not asked.is_set()
+
+
+def test_a_table_that_has_to_wait_is_left_out_of_the_snapshot_and_of_what_follows(pool: ThreadPoolExecutor) -> None:
+    writer = Writer(tables=("shop.orders", "shop.log"), waiting="shop.log")
+    loading, _ = started(Load([END, Batch((), "3", 1)]), writer, pool)
+    assert loading.finish_load() is not None
+    assert [result.table for result in loading.results_of_waiting] == ["shop.log"]
+    assert writer.calls == ["begin", "collect 2", "drop shop.orders 7", "end 2 of shop.orders", "write 3"]

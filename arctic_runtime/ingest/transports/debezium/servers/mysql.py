@@ -147,6 +147,10 @@ class MySQL:
     def estimate_rows(self) -> Mapping[str, int]:
         return {str(table): int(rows or 0) for table, rows in self._database.fetch_rows(_ESTIMATES)}
 
+    def find_unreadable(self, tables: Collection[str]) -> Mapping[str, str]:  # noqa: ARG002 - the interface
+        """Returns no tables: `check_server` finds what can't be read."""
+        return {}
+
     def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
         return tuple(str(row[0]) for row in self._database.fetch_rows(_KEY, (schema, table)))
 

@@ -39,7 +39,7 @@ def check_tables(connection: DebeziumConnection, database: SourceDatabase) -> No
     }
     names = [".".join(table) for table in tables]
     for pattern in connection.tables:
-        if not any(re.fullmatch(pattern, name, re.IGNORECASE) for name in names):
+        if not any(re.fullmatch(pattern, name) for name in names):
             raise _build_gone_error(connection, database, pattern, names)
     for (schema, table), (kind, engine) in tables.items():
         if connection.is_read(f"{schema}.{table}"):

@@ -21,6 +21,7 @@ from arctic_runtime.ingest.transports.debezium.servers.postgresql_columns import
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_publication import Publication
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_requirements import (
     check_requirements,
+    find_unreadable,
     warn_of_refused_updates,
 )
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_slot import ReplicationSlot
@@ -164,6 +165,9 @@ class PostgreSQL:
 
     def estimate_rows(self) -> Mapping[str, int]:
         return {str(table): int(rows or 0) for table, rows in self._database.fetch_rows(_ESTIMATES)}
+
+    def find_unreadable(self, tables: Collection[str]) -> Mapping[str, str]:
+        return find_unreadable(self._connection.select_tables(tables), self._database)
 
     def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
         """Returns the columns of a table's primary key, in order; empty if it has none."""

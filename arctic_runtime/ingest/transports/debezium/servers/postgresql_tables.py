@@ -174,7 +174,7 @@ def _find_fault(connection: DebeziumConnection, kinds: Mapping[str, str | None],
 
     `kinds` are the results of `_KINDS`, by table.
     """
-    matches = [name for name in kinds if re.fullmatch(pattern, name, re.IGNORECASE)]
+    matches = [name for name in kinds if re.fullmatch(pattern, name)]
     if not matches:
         return TableGone(
             f"{connection.address}: there is no table {pattern}{suggest_nearest(pattern, list(kinds))}.",

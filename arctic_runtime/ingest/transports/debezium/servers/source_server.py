@@ -71,6 +71,9 @@ class SourceServer(Protocol):
     def estimate_rows(self) -> Mapping[str, int]:
         """Returns the number of rows of each table, named with its schema, as the server's statistics estimate it."""
 
+    def find_unreadable(self, tables: Collection[str]) -> Mapping[str, str]:
+        """Maps those of `tables` that can't be read exactly to the reasons, as texts for people."""
+
     def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
         """Returns the columns of a table's primary key, in order; empty if it has none."""
 

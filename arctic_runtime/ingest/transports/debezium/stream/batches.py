@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from arctic_runtime.errors import ArcticError
+from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.transports.debezium.position import LogOrder, Newest, Position, Source
 from arctic_runtime.ingest.transports.debezium.stream.replay_filter import (
     count_events_until,
@@ -17,7 +19,7 @@ from arctic_runtime.ingest.transports.debezium.stream.replay_filter import (
     find_newest_event,
     flag_new_events,
 )
-from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD, Batch, TableEvents
+from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch, TableEvents
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,21 @@ class StreamEvents(TableEvents):
 
     events: pa.Table
     start: Position | None = None
+
+
+_NO_EVENTS = pa.table(
+    {PAYLOAD: pa.array([], pa.string()), ORIGIN: pa.array([], pa.string()), ARRIVAL: pa.array([], pa.int64())}
+)
+
+
+def build_empty(table: str, schema: SourceSchema | None, start: Position | None = None) -> StreamEvents:
+    """Builds StreamEvents without events, by which a table without rows gets its columns."""
+    return StreamEvents(table, schema, _NO_EVENTS, start=start)
+
+
+def build_unreadable(table: str, error: ArcticError) -> StreamEvents:
+    """Builds StreamEvents without events for a table that can't be read because of `error`."""
+    return StreamEvents(table, None, _NO_EVENTS, error)
 
 
 def get_first_source(batch: Batch) -> Source:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.connect_schema import build_source_schema
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.transports.debezium.connection import (
@@ -25,6 +26,8 @@ from arctic_runtime.ingest.transports.debezium.servers.source_server import Sour
 from arctic_runtime.ingest.transports.debezium.stream.batches import (
     StreamEvents,
     build_batch,
+    build_empty,
+    build_unreadable,
     count_bytes,
     divide_batch,
     find_newest_events,
@@ -41,9 +44,6 @@ if TYPE_CHECKING:
     from arctic_runtime.ingest.transports.debezium.engine import Engine, Receipt, Records, RecordSchema, SchemaEvents
 
 _RUNS = itertools.count(1)
-_NO_EVENTS = pa.table(
-    {PAYLOAD: pa.array([], pa.string()), ORIGIN: pa.array([], pa.string()), ARRIVAL: pa.array([], pa.int64())}
-)
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,15 @@ class Piece:
     batch: Batch
     receipt: Receipt | None = None
     ends_snapshot: bool = False
+
+
+@dataclass(frozen=True)
+class _ReadTable:
+    """A table of events, with its schema; `unreadable` is the error if it can't be read exactly."""
+
+    table: str
+    schema: SourceSchema | None
+    unreadable: ConfigError | None = None
 
 
 class EngineRun:
@@ -84,7 +93,7 @@ class EngineRun:
         self._most_bytes = most_bytes
         self._resume = None if position.seen is None else position
         self._held: Batch | None = None
-        self._tables: dict[int, tuple[str, SourceSchema]] = {}
+        self._tables: dict[int, _ReadTable] = {}
 
     @property
     def is_holding(self) -> bool:
@@ -191,21 +200,21 @@ class EngineRun:
 
     def _build_stream_events(self, events: SchemaEvents) -> StreamEvents:
         """Converts the engine's events of one schema to StreamEvents of their table, with the `start` `read`."""
-        table, schema = self._tables[events.schema_id]
+        read = self._tables[events.schema_id]
         indexes = events.indexes
         columns = {PAYLOAD: events.payload, ORIGIN: pa.nulls(len(indexes), pa.string()), ARRIVAL: indexes}
-        return StreamEvents(table, schema, pa.table(columns), self.read)
+        return StreamEvents(read.table, read.schema, pa.table(columns), read.unreadable, self.read)
 
     def _build_empty_tables(self) -> list[StreamEvents]:
         """Builds StreamEvents without events, but with the schema, for tables without rows in the snapshot."""
-        known = {table for table, _ in self._tables.values()}
+        known = {read.table for read in self._tables.values()}
         return [
-            StreamEvents(table, _build_schema(table, schema), _NO_EVENTS, self.position)
+            _build_empty(table, schema, self.position)
             for table, schema in self.engine.list_tables().items()
             if table not in known
         ]
 
-    def _read_schema(self, events: SchemaEvents) -> tuple[str, SourceSchema]:
+    def _read_schema(self, events: SchemaEvents) -> _ReadTable:
         """Returns the name of the table, with its schema, and the SourceSchema of events.
 
         Queries the server for the primary key if the events do not contain it, as truncates do not.
@@ -213,11 +222,25 @@ class EngineRun:
         source = json.loads(events.payload[0].as_py())["source"]
         schema = source.get("schema") or source["db"]
         table = f"{schema}.{source['table']}"
-        table_schema = _build_schema(table, events.schema)
+        try:
+            table_schema = _build_schema(table, events.schema)
+        except ConfigError as error:
+            return _ReadTable(table, None, _advise_resync(error))
         if events.schema.has_key is None:
             table_schema = replace(table_schema, key=self._server.get_primary_key(schema, source["table"]))
         known = self._server.list_columns(schema, source["table"], table_schema.columns, self.read_history())
-        return table, replace(table_schema, columns=known.columns, catalog=known.catalog)
+        return _ReadTable(table, replace(table_schema, columns=known.columns, catalog=known.catalog))
+
+
+def _build_empty(table: str, schema: RecordSchema, start: Position) -> StreamEvents:
+    try:
+        return build_empty(table, _build_schema(table, schema), start)
+    except ConfigError as error:
+        return build_unreadable(table, _advise_resync(error))
+
+
+def _advise_resync(error: ConfigError) -> ConfigError:
+    return ConfigError(error.message, fix=f"{error.fix}; then load the table anew by `arctic resync`")
 
 
 def _build_schema(table: str, schema: RecordSchema) -> SourceSchema:

@@ -1,0 +1,41 @@
+"""Finds the table whose value ended Debezium's engine."""
+
+from __future__ import annotations
+
+import re
+from itertools import accumulate
+from typing import Any
+
+from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.java_errors import list_causes
+from arctic_runtime.ingest.transports.transport import UnreadableTables
+
+_VALUE = re.compile(r"Failed to properly convert data value for '(?P<column>.+)' of type (?P<kind>\S+)")
+
+
+def find_unreadable_value(connection: DebeziumConnection, error: Any) -> UnreadableTables | None:
+    """Returns the error for a value that Debezium can't convert; None if the Java exception `error` names none."""
+    for cause in list_causes(error):
+        match = _VALUE.search(str(cause))
+        table = None if match is None else _find_table(connection, match["column"])
+        if match is not None and table is not None:
+            return UnreadableTables({table: _describe_value(connection, match["column"], match["kind"])})
+    return None
+
+
+def _find_table(connection: DebeziumConnection, column: str) -> str | None:
+    """Returns the longest name of a table that is read in the full name of a column; None if there is none."""
+    names = accumulate(column.split(".")[:-1], lambda name, part: f"{name}.{part}")
+    return next((name for name in reversed(list(names)) if connection.is_read(name)), None)
+
+
+def _describe_value(connection: DebeziumConnection, column: str, kind: str) -> str:
+    error = SourceError(
+        f"{connection.address}: Debezium can't read a value of {column} ({kind}), as a `NaN` in a list of decimals.",
+        fix=(
+            f"leave the column out, by the Debezium property `column.exclude.list: {re.escape(column)}`, or give it a "
+            "type that it knows, such as text; then `arctic ingest --resync TABLE`"
+        ),
+    )
+    return str(error)
