@@ -86,6 +86,18 @@ class Server:
     def has_reached(self, *_: Any) -> bool:
         return False
 
+    def find_unreadable(self, _: Any) -> dict[str, str]:
+        self.world.pause()
+        return {}
+
+    def find_unsent(self, *_: Any) -> dict[str, None]:
+        self.world.pause()
+        return {}
+
+    def estimate_rows(self) -> dict[str, int]:
+        self.world.pause()
+        return {}
+
 
 class Run:
     """A run of an engine, which gives a batch of one event at each call."""
@@ -177,7 +189,7 @@ class DeadLetters:
     def _ignore(self, *_: Any) -> None:
         """There are no dead letters."""
 
-    create_or_widen = check_limit = drop_dead_letters = _ignore
+    create_or_widen = check_limit = drop_dead_letters = save_settings = save_loading = _ignore
 
 
 class Lease:
@@ -216,6 +228,7 @@ class Tables:
 
     def __init__(self, world: World, dead: DeadLetters) -> None:
         self.writers: dict[str, TableWriter] = {"public.a": TableWriter("a")}
+        self.declared = frozenset(self.writers)
         self.is_complete = False
         self._world = world
         self._dead = dead
@@ -224,6 +237,10 @@ class Tables:
     @property
     def names(self) -> Mapping[str, TableName]:
         return {name: writer.table.table for name, writer in self.writers.items()}
+
+    @property
+    def source_names(self) -> Mapping[str, str]:
+        return {writer.table.name: name for name, writer in self.writers.items()}
 
     def is_look_due(self) -> bool:
         return self._world.random.random() < 0.3
@@ -267,6 +284,9 @@ class Writer:
         """No state is kept."""
 
     begin_snapshot = invalidate_positions = _ignore
+
+    def leave_out(self, _: Any) -> Writer:
+        return self
 
 
 def build_ingestion(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Ingestion, DeadLetters]:
