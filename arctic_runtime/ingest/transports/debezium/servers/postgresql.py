@@ -79,6 +79,13 @@ left join pg_type t on t.oid = a.atttypid
 where n.nspname = ? and c.relname = ? and a.attnum > 0
 order by a.attnum
 """
+_SETTINGS = "select lower(name), reset_val from pg_settings"
+_READ_SETTINGS = {"intervalstyle": "postgres", "bytea_output": "hex", "extra_float_digits": "1"}
+"""Settings with which the server writes values as Debezium reads them; others may be set for a user or a database."""
+
+_OPTIONS = "driver.options"
+"""Debezium's property with the settings of its sessions."""
+
 _CATALOG = """
 select n.nspname, c.relname, a.attname from pg_class c
 join pg_namespace n on n.oid = c.relnamespace
@@ -178,7 +185,15 @@ class PostgreSQL:
         return tuple(str(row[0]) for row in self._database.fetch_rows(_KEY, (schema, table)))
 
     def build_properties(self) -> Mapping[str, str]:
-        return build_snapshot_queries(self._database.fetch_rows(POSTGRESQL_DATES), self._connection)
+        """Returns Debezium's properties of the queries of a snapshot, and of the settings of its sessions.
+
+        Settings are passed only if the server's are others, since proxies may refuse connections with settings.
+        """
+        selects = build_snapshot_queries(self._database.fetch_rows(POSTGRESQL_DATES), self._connection)
+        settings = {row[0]: row[1] for row in self._database.fetch_rows(_SETTINGS)}
+        if settings.items() >= _READ_SETTINGS.items():
+            return selects
+        return {**selects, _OPTIONS: " ".join(f"-c {name}={value}" for name, value in _READ_SETTINGS.items())}
 
     def close_connection(self) -> None:
         self._database.close_connection()
