@@ -295,10 +295,18 @@ def define(kinds: tuple[Kind, ...], schema: str) -> str:
     return f"create table {schema}.t (id int primary key, {columns})"
 
 
+OTHER_SETTINGS = (
+    "datestyle = 'German'", "intervalstyle = 'sql_standard'", "bytea_output = 'escape'", "extra_float_digits = -5",
+    "timezone = 'Asia/Kolkata'",
+)  # fmt: skip
+"""Settings of PostgreSQL that change how it writes values, for all sessions of a database."""
+
+
 @pytest.mark.parametrize(
     ("count", "settings"),
     [
-        (40, ()),
+        (40, OTHER_SETTINGS),
+        pytest.param(40, (), marks=pytest.mark.slow),
         pytest.param(2_000, (), marks=pytest.mark.slow),
     ],
 )

@@ -50,7 +50,8 @@ join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey)
 where i.indisprimary and n.nspname = ? and c.relname = ?
 order by array_position(i.indkey::int2[], a.attnum)
 """
-_CATALOG = """
+_SETTINGS = "select lower(name), reset_val from pg_settings"
+_READ_CATALOG = """
 select n.nspname, c.relname, a.attname from pg_class c
 join pg_namespace n on n.oid = c.relnamespace
 left join pg_index i on i.indrelid = c.oid and i.indisprimary
@@ -174,7 +175,15 @@ class PostgreSQL:
         return tuple(str(row[0]) for row in self._database.fetch_rows(_KEY, (schema, table)))
 
     def build_properties(self) -> Mapping[str, str]:
-        return build_snapshot_queries(self._database.fetch_rows(POSTGRESQL_DATES), self._connection)
+        """Returns Debezium's properties of the queries of a snapshot, and of the settings of its sessions.
+
+        Settings are passed only if the server's are others, since proxies may refuse connections with settings.
+        """
+        selects = build_snapshot_queries(self._database.fetch_rows(POSTGRESQL_DATES), self._connection)
+        settings = {row[0]: row[1] for row in self._database.fetch_rows(_SETTINGS)}
+        if settings.items() >= _READ_SETTINGS.items():
+            return selects
+        return {**selects, _OPTIONS: " ".join(f"-c {name}={value}" for name, value in _READ_SETTINGS.items())}
 
     def close_connection(self) -> None:
         self._database.close_connection()
