@@ -51,7 +51,13 @@ where i.indisprimary and n.nspname = ? and c.relname = ?
 order by array_position(i.indkey::int2[], a.attnum)
 """
 _SETTINGS = "select lower(name), reset_val from pg_settings"
-_READ_CATALOG = """
+_READ_SETTINGS = {"intervalstyle": "postgres", "bytea_output": "hex", "extra_float_digits": "1"}
+"""Settings with which the server writes values as Debezium reads them; others may be set for a user or a database."""
+
+_OPTIONS = "driver.options"
+"""Debezium's property with the settings of its sessions."""
+
+_CATALOG = """
 select n.nspname, c.relname, a.attname from pg_class c
 join pg_namespace n on n.oid = c.relnamespace
 left join pg_index i on i.indrelid = c.oid and i.indisprimary
