@@ -20,12 +20,13 @@ from arctic_runtime.ingest.transports.debezium.servers.source_database import Ro
 _ELEMENTS = {
     *("int2", "int4", "int8", "numeric", "float4", "float8", "bool", "text", "varchar", "bpchar", "citext", "uuid"),
     *("inet", "cidr", "macaddr", "date", "timestamp", "timestamptz", "bytea"),
+    *("tsvector", "int4range", "int8range", "numrange"),
 }
 """Types of array elements whose JSON in PostgreSQL has the text that Spark casts to the same value."""
 
 _TYPES = _ELEMENTS | {
-    *("json", "jsonb", "xml", "tsvector", "ltree", "macaddr8", "oid", "bit", "money", "time", "timetz", "interval"),
-    *("int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange"),
+    *("json", "jsonb", "xml", "ltree", "macaddr8", "oid", "bit", "money", "time", "timetz", "interval"),
+    *("tsrange", "tstzrange", "daterange"),
 }
 """Types whose value in `COLUMNS` is the text that an event has, or one that Spark casts to the same value."""
 
