@@ -46,7 +46,7 @@ class SharedState:
         self.scheduled: tuple[Scheduled, ...] = ()
         self.paused = Paused()
         self.readable: Collection[TableName] = ()
-        self._expected: frozenset[TableName] = frozenset()
+        self.expected: frozenset[TableName] = frozenset()
         self._read: tuple[tuple[FollowedModel, ...], Readings] | None = None
 
     # The service itself
@@ -106,11 +106,11 @@ class SharedState:
         self.models = {model.table: model for model in others} | {model.table: model.model for model in followed}
         self.followed = tuple(followed)
         self.scheduled = tuple(scheduled)
-        self._expected = frozenset(expected)
+        self.expected = frozenset(expected)
 
     def has_new_tables(self) -> bool:
         """Whether ingestion has created expected tables that are not among `models` yet."""
-        return any(table not in self.models for table in self._expected & set(self.readable))
+        return any(table not in self.models for table in self.expected & set(self.readable))
 
     def list_busy_tables(self) -> Collection[TableName]:
         """Returns the tables to which refreshes are writing at present."""
@@ -133,7 +133,7 @@ class SharedState:
         """Whether a model must not be refreshed: it is paused, or ingestion has not created a table that it reads."""
         if self.is_paused(table):
             return True
-        missing = self._expected - set(self.readable)
+        missing = self.expected - set(self.readable)
         return bool(missing) and any(model.table == table and model.declared & missing for model in self.followed)
 
     def is_upkeep_paused(self, table: TableName) -> bool:

@@ -44,7 +44,7 @@ class LiveWarehouse:
         models, reads = self._shared.models, self._shared.list_reads()
         scheduled = {model.table: model for model in self._shared.scheduled if model.table not in models}
         others = {table for tables in reads.values() for table in tables} | scheduled.keys()
-        others = others.union(*(model.reads for model in scheduled.values())) - models.keys()
+        others = others.union(self._shared.expected, *(model.reads for model in scheduled.values())) - models.keys()
         moved = self._observed.observe_moved(models, others)
         self._shared.readable = self._observed.readable
         now = datetime.now(timezone.utc)
