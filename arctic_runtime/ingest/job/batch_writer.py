@@ -12,7 +12,7 @@ from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.dead_letters.table import DeadLetterTable
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
 from arctic_runtime.ingest.writing.records import DeadLetters, EventPart, TableResult, WriteMode
-from arctic_runtime.ingest.writing.schema.source_columns import UnfollowedColumns, UnfollowedKey
+from arctic_runtime.ingest.writing.schema.source_columns import RecreatedTable, UnfollowedColumns, UnfollowedKey
 from arctic_runtime.ingest.writing.table_writer import TableWriter
 from arctic_runtime.plan.refresh.schema import TypeConflict
 
@@ -100,7 +100,8 @@ class BatchWriter:
             except UNFOLLOWED as error:
                 if not self.can_wait or batch.is_snapshot:
                     raise
-                return [*results, TableResult(writer.table.name, {}, 0, 0, 0, 0, None, str(error))]
+                is_reloaded = isinstance(error, RecreatedTable)
+                return [*results, TableResult(writer.table.name, {}, 0, 0, 0, 0, None, str(error), is_reloaded)]
         return results
 
     def _collect_table(self, name: str, events: list[TableEvents], batch: Batch) -> list[TableResult]:

@@ -287,14 +287,17 @@ class Ingestion:
     def _drop_unfollowed(self, progress: Progress, results: Iterable[TableResult]) -> Progress:
         """Removes from the progress the tables whose results have a `wait`; the stream continues with the others.
 
-        Returns the new progress. Raises SourceError if no table is left.
+        Returns the new progress. Raises SourceError if no table is left, unless ingestion itself loads them again.
         """
         names, since = self._tables.source_names, _current_time()
-        waits = {names[result.table]: Failure(result.wait, since) for result in results if result.wait}
+        waits = {
+            names[result.table]: Failure(result.wait, since, result.is_reloaded) for result in results if result.wait
+        }
         if not waits:
             return progress
         text = describe_waits(waits, sorted(waits))
-        if not (progress.tables or frozenset()) - frozenset(waits):
+        is_empty = not (progress.tables or frozenset()) - frozenset(waits)
+        if is_empty and not all(wait.is_rechecked for wait in waits.values()):
             raise SourceError(text)
         LOG.warning("source %s: %s", self.source.name, text)
         return progress.remove_tables(waits)

@@ -29,6 +29,10 @@ class UnfollowedColumns(SourceError):
     """Raised if it can't be determined how a source changed a table's columns; a resync of the table repairs this."""
 
 
+class RecreatedTable(UnfollowedColumns):
+    """Raised if the source has dropped a table and created it again, so that its older rows are gone."""
+
+
 ColumnNumbers = Mapping[str, int | None]
 """The numbers of a table's columns in the source, by column name; None for a column without a number."""
 
@@ -150,6 +154,16 @@ def was_renamed(known: ColumnNumbers | None, schema: SourceSchema) -> bool:
     )
 
 
+def _check_not_recreated(known: ColumnNumbers, schema: SourceSchema, where: str) -> None:
+    """Raises RecreatedTable if the table has none of its columns any more; `where` names the tables in the error."""
+    numbers = {column.number for column in schema.columns}
+    if None not in {*numbers, *known.values()} and numbers.isdisjoint(known.values()):
+        raise RecreatedTable(
+            f"{where}: the table was dropped and created again.",
+            fix="wait until ingestion has loaded it again, which begins within about a minute",
+        )
+
+
 def _has_numbers(known: ColumnNumbers) -> bool:
     return any(number is not None for number in known.values())
 
@@ -161,6 +175,7 @@ def _compare_by_numbers(known: ColumnNumbers, schema: SourceSchema, where: str) 
     """
     if {column.name for column in schema.columns} == set(known) and _lacks_numbers(schema):
         return ColumnChange()  # These events are older than the definition that the source has now.
+    _check_not_recreated(known, schema, where)
     names = {number: name for name, number in known.items()}
     newest = max(number for number in names if number is not None)
     renamed: dict[str, str] = {}

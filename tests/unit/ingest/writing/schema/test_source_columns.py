@@ -14,6 +14,7 @@ from arctic_runtime.ingest.formats.event_format import (
 )
 from arctic_runtime.ingest.writing.schema.source_columns import (
     ColumnChange,
+    RecreatedTable,
     choose_column_numbers,
     decode_numbers,
     encode_numbers,
@@ -67,6 +68,12 @@ def test_numbers_tell_what_a_column_was(new: SourceSchema, expected: ColumnChang
 def test_what_numbers_do_not_tell_ends_ingestion_with_advice(new: SourceSchema) -> None:
     with pytest.raises(SourceError, match="what to do: `arctic ingest --resync TABLE`"):
         find_column_change(KNOWN, new, "t")
+
+
+def test_a_table_with_none_of_its_columns_was_created_again() -> None:
+    with pytest.raises(RecreatedTable, match="dropped and created again"):
+        find_column_change(KNOWN, schema(id=4, a=5, b=6), "t")
+    find_column_change({"id": None, "a": 2}, schema(id=1), "t")
 
 
 def test_without_numbers_a_column_that_takes_the_place_of_another_is_unclear() -> None:
