@@ -172,3 +172,10 @@ def test_the_catalog_has_the_tables_of_a_database_with_their_keys(
     }
     names = {table["name"] for table in declared["tables"]}
     assert f"{source.at}.pair" in named if connection.connector == "postgresql" else names == set(keys)
+
+
+def test_rows_are_estimated_by_the_statistics_of_the_server(source: Source) -> None:
+    is_postgresql = isinstance(source.server, PostgreSQLServer)
+    source.sql("analyze {at}.a" if is_postgresql else "analyze table {at}.a")
+    tables = [f"{source.at}.{table}" for table in ("a", "nothing")]
+    assert DebeziumTransport(source.connection).estimate_rows(tables) == {tables[0]: 3}

@@ -13,7 +13,7 @@ from arctic_runtime.ingest.dead_letters.table import DeadLetterTable
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
 from arctic_runtime.ingest.writing.records import DeadLetters, EventPart, TableResult, WriteMode
 from arctic_runtime.ingest.writing.schema.column_names import UnstorableColumns
-from arctic_runtime.ingest.writing.schema.source_columns import UnfollowedColumns, UnfollowedKey
+from arctic_runtime.ingest.writing.schema.source_columns import RecreatedTable, UnfollowedColumns, UnfollowedKey
 from arctic_runtime.ingest.writing.table_writer import TableWriter
 from arctic_runtime.plan.refresh.schema import TypeConflict
 
@@ -124,7 +124,7 @@ class BatchWriter:
         """Returns the result of a table that has to wait because of `error`; raises the error without `can_wait`."""
         if not self.can_wait:
             raise error
-        return TableResult(writer.table.name, {}, 0, 0, 0, 0, None, str(error))
+        return TableResult(writer.table.name, {}, 0, 0, 0, 0, None, str(error), isinstance(error, RecreatedTable))
 
     def _keep_dead_letters(self, name: str, position: str, letters: DeadLetters) -> None:
         self.dead_letters.add_dead_letters(letters, name, position, datetime.now(timezone.utc))

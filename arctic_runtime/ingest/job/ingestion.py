@@ -212,7 +212,7 @@ class Ingestion:
             progress = Progress(initial, tables=frozenset(self._tables.writers), failure=progress.failure)
         if isinstance(self._transport, LoadsTables) and progress.tables is not None:
             followed = progress.tables & {*self._tables.writers}
-            progress = self._hold_tables(progress, self._transport.find_unreadable(followed))
+            progress = self._hold_unreadable(progress, self._transport.find_unreadable(followed))
             self._transport.follow_tables(followed - {*progress.waits})
         if not resync:
             self._transport.check_source(known.position)
@@ -317,22 +317,28 @@ class Ingestion:
     def _drop_unfollowed(self, progress: Progress, results: Iterable[TableResult]) -> Progress:
         """Removes from the progress the tables whose results have a `wait`; the stream continues with the others.
 
-        Returns the new progress. Raises SourceError if no table is left.
+        Returns the new progress. Raises SourceError if no table is left, unless ingestion itself loads them again.
         """
-        names = self._tables.source_names
-        return self._hold_tables(progress, {names[result.table]: result.wait for result in results if result.wait})
+        names, since = self._tables.source_names, _current_time()
+        waits = {
+            names[result.table]: Failure(result.wait, since, result.is_reloaded) for result in results if result.wait
+        }
+        return self._hold_tables(progress, waits)
 
-    def _hold_tables(self, progress: Progress, reasons: Mapping[str, str]) -> Progress:
-        """Removes tables from the progress, with the reasons for which they wait; raises SourceError if none is left.
+    def _hold_unreadable(self, progress: Progress, reasons: Mapping[str, str]) -> Progress:
+        """Removes tables that can't be read from the progress, by reasons; raises SourceError if none is left.
 
         Returns the new progress, which is not saved yet.
         """
         since = _current_time()
-        waits = {name: Failure(reason, since) for name, reason in reasons.items()}
+        return self._hold_tables(progress, {name: Failure(reason, since) for name, reason in reasons.items()})
+
+    def _hold_tables(self, progress: Progress, waits: Mapping[str, Failure]) -> Progress:
         if not waits:
             return progress
         text = describe_waits(waits, sorted(waits))
-        if not (progress.tables or frozenset()) - frozenset(waits):
+        is_empty = not (progress.tables or frozenset()) - frozenset(waits)
+        if is_empty and not all(wait.is_rechecked for wait in waits.values()):
             raise SourceError(text)
         LOG.warning("source %s: %s", self.source.name, text)
         return progress.remove_tables(waits)
@@ -346,7 +352,7 @@ class Ingestion:
         progress = self._dead_letters.read_progress()
         if not (progress.tables or frozenset()) & frozenset(error.reasons):
             raise error
-        progress = self._hold_tables(progress, error.reasons)
+        progress = self._hold_unreadable(progress, error.reasons)
         self._dead_letters.save_progress(progress)
         if self._transport.begins_with_snapshot(str(progress.position)):
             return self._begin_snapshot(progress)
@@ -414,7 +420,7 @@ class Ingestion:
         loaded = frozenset(tables) - {table for table, wait in progress.waits.items() if wait.is_rechecked}
         if loaded and isinstance(self._transport, LoadsTables):
             reasons = self._transport.find_unreadable(loaded)
-            progress = self._save_progress(self._hold_tables(progress, reasons), frozenset(reasons))
+            progress = self._save_progress(self._hold_unreadable(progress, reasons), frozenset(reasons))
             loaded -= frozenset(reasons)
         stream = frozenset(self._tables.writers) - loaded - frozenset(progress.waits)
         if progress.waits and not stream and not loaded:

@@ -50,7 +50,10 @@ class TableResult:
     """Time of the newest change; None if no event has one."""
 
     wait: str = ""
-    """Reason for which no later events can be applied to the table until a user acts; empty if they can."""
+    """Reason for which no later events can be applied to the table until it is loaded again; empty if they can."""
+
+    is_reloaded: bool = False
+    """Whether ingestion itself loads the table again; if False, a table with a `wait` waits for a user."""
 
     @property
     def folded(self) -> int:

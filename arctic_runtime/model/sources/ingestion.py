@@ -81,7 +81,7 @@ class LoadProgress:
 
     def describe_rows(self) -> str:
         """Describes the rows for users, such as `167 of about 1,000 rows`."""
-        if self.estimate is None or self.estimate < self.rows:
+        if self.estimate is None:
             return f"{self.rows:,} rows so far"
         return f"{self.rows:,} of about {self.estimate:,} rows"
 

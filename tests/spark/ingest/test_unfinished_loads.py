@@ -7,10 +7,11 @@ from datetime import datetime, timezone
 from typing import Any
 
 from arctic_runtime.ingest.job.reports import BatchReport
-from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.ingest.source import IngestSource, Origin
 from arctic_runtime.model.sources.freshness import Freshness
 from arctic_runtime.operations.inspect import observe_freshness, read_status
 from dbt.adapters.arctic.project.sources import list_ingested_models
+from dbt.adapters.arctic.relations.freshness import find_last_loaded
 from tests.spark.replay import ORDERS, Loading, Part, event, ingestion_of, source_of
 from tests.spark.warehouse import Warehouse
 
@@ -26,6 +27,9 @@ class Watched:
     lake: Warehouse
     source: IngestSource
     runs_model: bool = False
+    dbt_times: list[datetime | None] = field(default_factory=list)
+    """The times by which `dbt source freshness` judges the table."""
+
     seen: list[tuple[Freshness | None, Freshness | None, Any]] = field(default_factory=list)
 
     def ingest(self, transport: Loading, **options: Any) -> None:
@@ -40,6 +44,8 @@ class Watched:
         now = datetime.now(timezone.utc)
         freshness = observe_freshness(self.lake.reader, both, both, now)
         status = read_status(self.lake.reader, orders, both)
+        origin = Origin(self.source.dead_letter_table, "public.orders")
+        self.dbt_times.append(find_last_loaded(self.lake.reader, orders.table, origin))
         self.seen.append((freshness[orders.table], freshness.get(totals.table), status.ingestion))
 
     def describe(self) -> list[tuple[str, str, datetime | None]]:
@@ -69,6 +75,7 @@ def test_a_first_load_shows_its_rows_of_about_how_many_and_no_time(lake: Warehou
     ]
     assert ingestions[2].loaded_rows is None
     assert shown[2][2] is not None
+    assert watched.dbt_times == [None, None, shown[2][2]]
 
 
 def test_a_load_that_was_interrupted_is_not_fresh_while_it_is_made_again(lake: Warehouse) -> None:

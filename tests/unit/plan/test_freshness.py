@@ -137,7 +137,7 @@ CASES: dict[str, tuple[dict[str, TableFacts], str, dict[str, Any]]] = {
         {"state": "behind", "as_of": None, "reason": "ods is not loaded in full yet: 167 of about 1,000 rows"},
     ),
     "a load of which nobody knows how long it is": (
-        layers(ods=ods(replace(ORIGIN, as_of=None, load=LoadProgress(1167, 1000)))),
+        layers(ods=ods(replace(ORIGIN, as_of=None, load=LoadProgress(1167)))),
         "ods",
         {"state": "behind", "as_of": None, "reason": "ods is not loaded in full yet: 1,167 rows so far"},
     ),

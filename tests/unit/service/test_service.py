@@ -61,6 +61,7 @@ class Project:
     disk_is_full: threading.Event = field(default_factory=threading.Event)
     threads: int = 1
     by_dbt: tuple[Scheduled, ...] = ()
+    expected: tuple[TableName, ...] = ()
 
     def has_changed(self) -> bool:
         return False
@@ -107,7 +108,7 @@ class Project:
         return ()
 
     def list_sources(self) -> Sequence[ProjectSource]:
-        return ()
+        return (ProjectSource("shop", tables=self.expected),) if self.expected else ()
 
 
 @dataclass
@@ -146,6 +147,7 @@ class Shop:
     said: list[str] = field(default_factory=list)
     disk_is_full: threading.Event = field(default_factory=threading.Event)
     by_dbt: tuple[Scheduled, ...] = ()
+    expected: tuple[TableName, ...] = ()
     sources: list[Source] = field(default_factory=list)
     news: threading.Condition = field(default_factory=threading.Condition)
 
@@ -166,7 +168,7 @@ class Shop:
     def serving(self, name: str) -> Iterator[Service]:
         profile = self.warehouse.profile
         reader = CatalogReader(replace(profile, thresholds=changed(profile.thresholds, service=OFTEN)))
-        project = Project(self.warehouse, name, self.refreshes, self.disk_is_full, by_dbt=self.by_dbt)
+        project = Project(self.warehouse, name, self.refreshes, self.disk_is_full, 1, self.by_dbt, self.expected)
         warehouse = Warehouse(reader, SessionPool(profile), ServiceTable("dwd", reader))
         work = ServiceWork(ingestions=lambda: self.sources)
         service = Service(project, warehouse, work, Listeners(self.said.append))
@@ -285,6 +287,16 @@ def test_a_table_that_dbt_makes_at_its_times_is_seen_below_what_it_reads(shop: S
         first.activity.shared.set_error("schedule of model.shop.mart", "no such column")
         shop.wait(lambda: (first.live.find_table("mart") or no_table()).state == "failed")
         assert (first.live.find_table("mart") or no_table()).error == "no such column"
+
+
+def test_a_table_that_ingestion_makes_is_noticed_though_no_model_reads_it(shop: Shop) -> None:
+    later = TableName("lake", "dwd", "later")
+    shop.expected = (later,)
+    with shop.serving("first") as first:
+        shop.wait(lambda: first.live.get_state().looked_at)
+        assert not first.activity.shared.has_new_tables()
+        shop.warehouse.create("later")
+        shop.wait(first.activity.shared.has_new_tables)
 
 
 def no_table() -> TableOverview:

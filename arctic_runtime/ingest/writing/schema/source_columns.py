@@ -31,6 +31,10 @@ class UnfollowedColumns(SourceError):
     """Raised if it can't be determined how a source changed a table's columns; a resync of the table repairs this."""
 
 
+class RecreatedTable(UnfollowedColumns):
+    """Raised if the source has dropped a table and created it again, so that its older rows are gone."""
+
+
 ColumnNumbers = Mapping[str, int | None]
 """The numbers of a table's columns in the source, by column name; None for a column without a number."""
 
@@ -193,7 +197,10 @@ def _compare_by_numbers(known: ColumnNumbers, schema: SourceSchema, table: Follo
     names = {number: name for name, number in known.items()}
     newest = max(number for number in names if number is not None)
     if all(column.number is not None and column.number > newest for column in schema.columns):
-        raise build_unfollowed_columns_error(table, _MADE_AGAIN)
+        raise RecreatedTable(
+            f"{table}: it was dropped and made again in the source, or another table got its name.",
+            fix="wait until ingestion has loaded it again, which begins within about a minute",
+        )
     renamed: dict[str, str] = {}
     added: dict[str, OlderRows] = {}
     for column in schema.columns:
@@ -215,7 +222,6 @@ def _lacks_numbers(schema: SourceSchema) -> bool:
     return any(column.number is None for column in schema.columns)
 
 
-_MADE_AGAIN = "it was dropped and made again in the source, or another table got its name"
 _CHANGED_SINCE = (
     "can't be identified: the source renamed or dropped it, or another column, before these events of it were read"
 )

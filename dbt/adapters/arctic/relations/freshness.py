@@ -16,7 +16,9 @@ from arctic_runtime.spark.engine.statement import fill_statement, quote_name, qu
 
 
 def find_last_loaded(reader: CatalogReader, table: TableName, origin: Origin | None) -> dt.datetime | None:
-    """Returns the time as of which a table is known to show its source; None if it has no snapshot or does not exist.
+    """Returns the time as of which a table is known to show its source.
+
+    None if the table has no snapshot or does not exist, or if its first load has not ended.
 
     For a table of an ingested source, whose `origin` is given, this is the newest time that ingestion knows, including
     the last check of a source without changes. While the table is reloaded, it is the time as of which the reload
@@ -29,15 +31,17 @@ def find_last_loaded(reader: CatalogReader, table: TableName, origin: Origin | N
     if known is None or origin is None:
         return find_last_change(state)
     source = ChangeSource(str(table), origin.dead_letters)
-    return to_origin_status(source, origin.source_name, known, state.commits).as_of or find_last_change(state)
+    status = to_origin_status(source, origin.source_name, known, state.commits)
+    return status.as_of or (find_last_change(state) if status.load is None else None)
 
 
 def build_unknown_error(relation: str, is_ingested: bool) -> str:
     """Returns the error message for a table whose freshness is unknown."""
-    cure = "run `arctic ingest`, which makes it" if is_ingested else "create it, or correct its name in the source"
+    cure = "run `arctic ingest`, which loads it" if is_ingested else "create it, or correct its name in the source"
+    found = ", or one whose first load has not ended" if is_ingested else ", or one without a snapshot"
     return (
         f"the freshness of {relation} is unknown.\n  expected: a table with a snapshot, or a `loaded_at_field`\n"
-        f"  found: no such table, or one without a snapshot\n  what to do: {cure}"
+        f"  found: no such table{found}\n  what to do: {cure}"
     )
 
 
