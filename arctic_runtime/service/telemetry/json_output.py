@@ -102,13 +102,13 @@ def _log_uncaught(kind: type[BaseException], error: BaseException, trace: Traceb
     _UNCAUGHT.critical("%s: %s", kind.__name__, error, exc_info=(kind, error, trace))
 
 
-def _log_unraisable(found: Any) -> None:
-    message = found.err_msg or "Exception ignored in"
-    _UNCAUGHT.error("%s: %r", message, found.object, exc_info=(found.exc_type, found.exc_value, found.exc_traceback))
+def _log_unraisable(arguments: Any) -> None:
+    message = arguments.err_msg or "Exception ignored in"
+    _UNCAUGHT.error("%s: %r", message, arguments.object, exc_info=(arguments.exc_type, arguments.exc_value, arguments.exc_traceback))
 
 
-def _log_uncaught_in_thread(found: Any) -> None:
-    if found.exc_type is SystemExit:
+def _log_uncaught_in_thread(arguments: Any) -> None:
+    if arguments.exc_type is SystemExit:
         return
-    name = found.thread.name if found.thread is not None else "a thread"
-    _UNCAUGHT.error("%s ended", name, exc_info=(found.exc_type, found.exc_value, found.exc_traceback))
+    name = arguments.thread.name if arguments.thread is not None else "a thread"
+    _UNCAUGHT.error("%s ended", name, exc_info=(arguments.exc_type, arguments.exc_value, arguments.exc_traceback))

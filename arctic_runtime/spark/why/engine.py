@@ -105,12 +105,12 @@ class SparkEngine:
         """
         fields = dict(scan.fields)
         wanted = _list_wanted(restrictions, fields)
-        found = source.find_rows(wanted) if wanted else None
-        if found is None or max(len(found.old), len(found.new)) > self.limits.rows:
+        images = source.find_rows(wanted) if wanted else None
+        if images is None or max(len(images.old), len(images.new)) > self.limits.rows:
             return None
-        kinds = {part.name.lower(): part.dataType for part in found.schema.fields}
+        kinds = {part.name.lower(): part.dataType for part in images.schema.fields}
         self._schemas[scan] = StructType([StructField(name, kinds[column.lower()]) for name, column in scan.fields])
-        old, new = (_project_rows(rows, [column for _, column in scan.fields], key) for rows in (found.old, found.new))
+        old, new = (_project_rows(rows, [column for _, column in scan.fields], key) for rows in (images.old, images.new))
         return Images(old, new)
 
     def _collect_rows(

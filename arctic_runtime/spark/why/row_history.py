@@ -114,10 +114,10 @@ class TableHistory:
         return self._known[name]
 
     def _read_history(self, wanted: Wanted) -> RowHistory | None:
-        found = self._search.find_rows(wanted, self._most)
-        if found is None:
+        table = self._search.find_rows(wanted, self._most)
+        if table is None:
             return None
-        rows = ArrowTableToRowsConversion.convert(_rename_sequence(found), self.schema)
+        rows = ArrowTableToRowsConversion.convert(_rename_sequence(table), self.schema)
         return RowHistory(self._state.key or (), wanted, self.schema, rows)
 
 

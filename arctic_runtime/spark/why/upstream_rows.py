@@ -155,8 +155,8 @@ class TraceableTable:
         """Reads the change rows of `keys` in a window, oldest first."""
         if (history := self._find_history(_list_values(self.state.key or (), keys))) is not None:
             known = {repr(tuple(key)) for key in keys}
-            found = self._build_found(history.list_changes_in(window))
-            return [row for row in found if repr(row.key) in known][: self.thresholds.why.rows]
+            changes = self._build_change_rows(history.list_changes_in(window))
+            return [row for row in changes if repr(row.key) in known][: self.thresholds.why.rows]
         rows = (
             self._read_log(window)
             .where(_match_keys(self.state.key or (), keys))
@@ -165,7 +165,7 @@ class TraceableTable:
         collected = rows.orderBy(F.col(COMMIT_ORDER), F.col(SEQUENCE)).limit(self.thresholds.why.rows).collect()
         return [self._build_change_row(row.asDict(recursive=True), rows.schema) for row in collected]
 
-    def _build_found(self, rows: Sequence[Row]) -> list[ChangeRow]:
+    def _build_change_rows(self, rows: Sequence[Row]) -> list[ChangeRow]:
         """Builds change rows of those of a history."""
         assert self.history is not None
         return [self._build_change_row(row.asDict(recursive=True), self.history.schema) for row in rows]
@@ -186,7 +186,7 @@ class TraceableTable:
         """
         key = self._parse_key(texts, self.find_key_schema(names))
         if (history := self._find_history(_list_values(names, [key]))) is not None:
-            return self._build_found(history.changes)
+            return self._build_change_rows(history.changes)
         conditions = [to_column(name) == F.lit(value) for name, value in zip(names, key, strict=True)]
         rows = (
             self._read_log_columns().where(combine_all(conditions)).select("*", F.col(COMMIT_ORDER).alias(COMMIT_ORDER))

@@ -38,10 +38,10 @@ def find_last_loaded(reader: CatalogReader, table: TableName, origin: Origin | N
 def build_unknown_error(relation: str, is_ingested: bool) -> str:
     """Returns the error message for a table whose freshness is unknown."""
     cure = "run `arctic ingest`, which loads it" if is_ingested else "create it, or correct its name in the source"
-    found = ", or one whose first load has not ended" if is_ingested else ", or one without a snapshot"
+    alternative = ", or one whose first load has not ended" if is_ingested else ", or one without a snapshot"
     return (
         f"the freshness of {relation} is unknown.\n  expected: a table with a snapshot, or a `loaded_at_field`\n"
-        f"  found: no such table{found}\n  what to do: {cure}"
+        f"  found: no such table{alternative}\n  what to do: {cure}"
     )
 
 
