@@ -104,7 +104,9 @@ def _log_uncaught(kind: type[BaseException], error: BaseException, trace: Traceb
 
 def _log_unraisable(arguments: Any) -> None:
     message = arguments.err_msg or "Exception ignored in"
-    _UNCAUGHT.error("%s: %r", message, arguments.object, exc_info=(arguments.exc_type, arguments.exc_value, arguments.exc_traceback))
+    _UNCAUGHT.error(
+        "%s: %r", message, arguments.object, exc_info=(arguments.exc_type, arguments.exc_value, arguments.exc_traceback)
+    )
 
 
 def _log_uncaught_in_thread(arguments: Any) -> None:

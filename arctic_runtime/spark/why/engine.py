@@ -110,7 +110,9 @@ class SparkEngine:
             return None
         kinds = {part.name.lower(): part.dataType for part in images.schema.fields}
         self._schemas[scan] = StructType([StructField(name, kinds[column.lower()]) for name, column in scan.fields])
-        old, new = (_project_rows(rows, [column for _, column in scan.fields], key) for rows in (images.old, images.new))
+        old, new = (
+            _project_rows(rows, [column for _, column in scan.fields], key) for rows in (images.old, images.new)
+        )
         return Images(old, new)
 
     def _collect_rows(
