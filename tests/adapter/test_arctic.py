@@ -106,7 +106,7 @@ class TestLayers(Warehouse):
         assert run_dbt(["run", "--full-refresh"]).results[0].message == "full +0 ~0 -0"
 
     def check_nothing_new_loads_what_it_needs(self, project: Any) -> None:
-        """Loading the others takes longer than all that there is to do; only several threads need them from the start."""
+        """Loading the others takes longer than all that there is to do; several threads load them from the start."""
         command = [sys.executable, "-c", RUN_AND_TELL_WHAT_IS_LOADED, project.profiles_dir]
         done = subprocess.run(command, cwd=project.project_root, capture_output=True, text=True, check=True)
         assert json.loads(done.stdout) == [["unchanged", "unchanged"], ["pyiceberg"]]
