@@ -24,12 +24,12 @@ class SessionPool:
     """
 
     def __init__(self, profile: Profile, joined: SparkSession | None = None) -> None:
-        import_for_threads(profile)
         self.environment = SparkEnvironment(profile, joined)
         self._idle: list[tuple[SparkSession, float]] = []
         self._lock = threading.Lock()
 
     def take_session(self) -> SparkSession:
+        import_for_threads(self.environment.profile)
         oldest = time.monotonic() - self.environment.profile.thresholds.engine.session_idle_seconds
         with self._lock:
             if not self.environment.is_started:
