@@ -44,6 +44,7 @@ _CONNECT = ("pyspark.sql.connect.session", "pyspark.sql.connect.functions", "pys
 
 _lock = threading.Lock()
 _imported: set[str] = set()
+"""Modules and packages that need no second look, since each use of a pool asks for them."""
 
 
 def import_for_threads(profile: Profile, rooms: Iterable[str] = ()) -> None:
@@ -64,5 +65,7 @@ def import_for_threads(profile: Profile, rooms: Iterable[str] = ()) -> None:
 
 def _import_modules(names: Iterable[str]) -> None:
     for name in names:
-        with suppress(ImportError):
-            importlib.import_module(name)
+        if name not in _imported:
+            with suppress(ImportError):
+                importlib.import_module(name)
+            _imported.add(name)
