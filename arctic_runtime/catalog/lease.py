@@ -1,7 +1,4 @@
-"""A lease, with which only one process at a time does some work; it is stored in the summaries of a table's commits.
-
-Each commit is a compare-and-swap, so two processes can't take the lease at the same time.
-"""
+"""A lease, with which only one process at a time does some work; it is stored in a table that all processes read."""
 
 from __future__ import annotations
 
@@ -11,10 +8,10 @@ import platform
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import ArcticError
@@ -41,8 +38,14 @@ class Held:
         return f"process {process} on {host}"
 
     def encode(self) -> dict[str, str]:
-        """Returns the lease as entries for the summary of its commit."""
+        """Returns the lease as entries for the summary of its commit, or for properties of its table."""
         return {LEASE: self.holder, LEASE_UNTIL: str(round(self.until * 1000))}
+
+    @staticmethod
+    def decode(entries: Mapping[str, Any]) -> Held | None:
+        """Returns the lease in entries that `encode` wrote, among others; None if they have none."""
+        holder = entries.get(LEASE)
+        return Held(str(holder), int(entries.get(LEASE_UNTIL) or 0) / 1000) if holder else None
 
 
 @dataclass(frozen=True)
@@ -58,13 +61,13 @@ class LeaseTimes:
 
 
 class LeaseTable(Protocol):
-    """A table in whose commits a lease is stored."""
+    """A table in which a lease is stored."""
 
-    def observe_lease(self) -> tuple[int | None, Held | None]:
-        """Returns the id of the table's newest snapshot and the newest lease; each is None if there is none."""
+    def observe_lease(self) -> Held | None:
+        """Returns the newest lease, None if there is none."""
 
-    def commit_lease(self, head: int | None, lease: Held) -> None:
-        """Commits a lease on top of the snapshot `head`; raises CommitConflict if the table has a newer one."""
+    def commit_lease(self, former: Held | None, lease: Held) -> None:
+        """Commits a lease in the place of `former`; raises CommitConflict if the table has another one by now."""
 
 
 class Lease:
@@ -97,7 +100,7 @@ class Lease:
 
     def is_own(self) -> bool:
         """Whether the newest lease in the table is that of this process."""
-        _, newest = self._table.observe_lease()
+        newest = self._table.observe_lease()
         return newest is not None and newest.holder == self.holder
 
     def renew_lease(self) -> Held | None:
@@ -110,9 +113,9 @@ class Lease:
     def end_lease(self) -> None:
         """Ends the lease if this process holds it; ignores errors, since the lease expires anyway."""
         with suppress(ArcticError):
-            head, newest = self._table.observe_lease()
+            newest = self._table.observe_lease()
             if newest is not None and newest.holder == self.holder:
-                self._table.commit_lease(head, Held(self.holder, 0.0))
+                self._table.commit_lease(newest, Held(self.holder, 0.0))
 
     @contextmanager
     def keep_alive(self, lost: Callable[[Held], None]) -> Iterator[None]:
@@ -143,10 +146,10 @@ class Lease:
             keeper.join()
 
     def _take_once(self) -> Held | None:
-        head, newest = self._table.observe_lease()
+        newest = self._table.observe_lease()
         if newest is not None and newest.holder != self.holder and self._is_alive(newest):
             return newest
-        self._table.commit_lease(head, Held(self.holder, time.time() + self._times.lease_seconds))
+        self._table.commit_lease(newest, Held(self.holder, time.time() + self._times.lease_seconds))
         self._renew_at = self._clock() + self._times.renewal_seconds
         return None
 
@@ -163,16 +166,10 @@ class Lease:
         return other.until > time.time() and not is_silent and not _has_ended(other)
 
 
-def find_newest_lease(table: Table) -> tuple[int | None, Held | None]:
-    """Returns the id of a table's newest snapshot, and the newest lease in the commits of its main branch.
-
-    Each of the two is None if there is none.
-    """
-    for snapshot in walk_main_branch(table):
-        summary = snapshot.summary
-        if summary and (holder := summary[LEASE]):
-            return table.metadata.current_snapshot_id, Held(str(holder), int(summary[LEASE_UNTIL] or 0) / 1000)
-    return table.metadata.current_snapshot_id, None
+def find_newest_lease(table: Table) -> Held | None:
+    """Returns the newest lease in the summaries of the commits to a table's main branch, None if there is none."""
+    leases = (Held.decode(snapshot.summary) for snapshot in walk_main_branch(table) if snapshot.summary)
+    return next((lease for lease in leases if lease is not None), None)
 
 
 def walk_main_branch(table: Table) -> Iterator[Snapshot]:

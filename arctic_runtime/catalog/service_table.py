@@ -92,16 +92,18 @@ class ServiceTable:
 
         self._reader.perform_change("service.create_table", f"create {table}", create)
 
-    def observe_lease(self) -> tuple[int | None, Held | None]:
+    def observe_lease(self) -> Held | None:
         return find_newest_lease(self._load_table())
 
-    def commit_lease(self, head: int | None, lease: Held) -> None:
-        """Commits a lease on top of the snapshot `head`; raises CommitConflict if the table has a newer one.
+    def commit_lease(self, former: Held | None, lease: Held) -> None:
+        """Commits a lease in the place of `former`; raises CommitConflict if the table has another one by now.
 
         The paused work stays the same. Expires old snapshots.
         """
         table = self._load_table()
-        self._append_snapshot(table, head, {**lease.encode(), PAUSED: _read_paused(table).encode()})
+        if find_newest_lease(table) != former:
+            raise CommitConflict(f"Another commit to {self.table} was faster.")
+        self._append_snapshot(table, {**lease.encode(), PAUSED: _read_paused(table).encode()})
         self._expire_old_snapshots()
 
     def read_paused(self) -> Paused:
@@ -114,9 +116,8 @@ class ServiceTable:
         Raises CommitConflict if another writer was faster.
         """
         table = self._load_table()
-        head, lease = find_newest_lease(table)
-        changed = change(_read_paused(table))
-        self._append_snapshot(table, head, {**(lease.encode() if lease else {}), PAUSED: changed.encode()})
+        lease, changed = find_newest_lease(table), change(_read_paused(table))
+        self._append_snapshot(table, {**(lease.encode() if lease else {}), PAUSED: changed.encode()})
         return changed
 
     def list_run_times(self) -> Mapping[str, float]:
@@ -146,11 +147,9 @@ class ServiceTable:
     def _load_table(self) -> Table:
         return self._reader.load_table(self.table.schema, self.table.name)
 
-    def _append_snapshot(self, table: Table, head: int | None, summary: dict[str, str]) -> None:
+    def _append_snapshot(self, table: Table, summary: dict[str, str]) -> None:
+        """Appends an empty snapshot to `table`; raises CommitConflict if it has a newer one by now."""
         from pyiceberg.exceptions import CommitFailedException
-
-        if table.metadata.current_snapshot_id != head:
-            raise CommitConflict(f"Another commit to {self.table} was faster.")
 
         def append_empty() -> None:
             try:

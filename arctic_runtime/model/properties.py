@@ -382,12 +382,12 @@ STORED_NAMES: Final = (
     ),
     StoredName(
         LEASE,
-        ("summary of a commit to the dead letter table", "summary of a commit to the table of a service"),
+        ("property of the dead letter table", "summary of a commit to the table of a service"),
         "the process that ingests the source, or leads the service, as host, process id and a random part",
     ),
     StoredName(
         LEASE_UNTIL,
-        ("summary of a commit to the dead letter table", "summary of a commit to the table of a service"),
+        ("property of the dead letter table", "summary of a commit to the table of a service"),
         "until when that process may be silent before another takes over, in milliseconds since 1970; 0: it has ended",
     ),
     StoredName(

@@ -20,7 +20,7 @@ class IngestThresholds:
     dead_letter_snapshots: int = 100
     """Number of snapshots of a dead letter table above which old ones are expired.
 
-    Each renewal of the lease adds a snapshot, and a call to expire snapshots takes a second.
+    Each batch with dead letters adds a snapshot, and a call to expire snapshots takes a second.
     """
 
     kept_dead_letter_snapshots: int = 50

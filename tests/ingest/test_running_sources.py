@@ -28,7 +28,7 @@ import sys
 from arctic_runtime.profile import Profile
 object.__setattr__(Profile.thresholds.ingest, "look_seconds", 1.0)
 object.__setattr__(Profile.thresholds.service, "project_poll_seconds", 0.5)
-from dbt.adapters.arctic.cli import main
+from dbt.adapters.arctic.command_line import main
 sys.exit(main(sys.argv[1:]))
 """
 """Runs the command with a service that looks for edits and for new tables more often than a test can wait."""
@@ -82,7 +82,7 @@ class Shop:
     def run(self, *command: str) -> str:
         """What a command of `arctic` prints, which must not fail."""
         where = ["--project-dir", str(self.folder), "--profiles-dir", str(self.folder)]
-        arguments = [sys.executable, "-m", "dbt.adapters.arctic.cli", *command, *where]
+        arguments = [sys.executable, "-m", "dbt.adapters.arctic.command_line", *command, *where]
         done = subprocess.run(arguments, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -173,7 +173,7 @@ def test_nothing_is_fresh_before_its_first_load_has_ended(shop: Shop) -> None:
     service.until(is_loaded)
     loading = [entry for entry in seen if entry[3] is not None]
     assert loading
-    assert {state for state, *_ in loading} == {"behind"}
+    assert {state for state, *_ in loading} == {"loading"}
     assert not {below for _, below, *_ in loading} & {"fresh", "delayed"}
     assert any("is not loaded in full yet: " in reason and " of about " in reason for _, _, reason, _ in loading)
     assert all(0 < count <= ROWS for *_, count in loading)

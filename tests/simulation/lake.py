@@ -94,6 +94,8 @@ class Summary:
     def __getitem__(self, key: str) -> str | None:
         return self.additional_properties.get(key)
 
+    get = __getitem__
+
 
 @dataclass(frozen=True)
 class Snapshot:

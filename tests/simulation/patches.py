@@ -51,7 +51,6 @@ PURE: tuple[tuple[Any, str], ...] = (
     (tables, "_build_base_state"),
     (tables, "_build_source_state"),
     (tables, "list_columns"),
-    (tables, "find_newest_lease"),
     (RunSummary, "decode"),
 )
 """Functions of metadata that never changes; their results are kept, which makes runs several times as fast."""

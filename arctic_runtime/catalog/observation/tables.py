@@ -8,7 +8,7 @@ from dataclasses import replace
 from sys import intern
 from typing import TYPE_CHECKING
 
-from arctic_runtime.catalog.lease import find_newest_lease
+from arctic_runtime.catalog.lease import Held
 from arctic_runtime.catalog.observation.columns import (
     UNSORTED,
     list_columns,
@@ -339,7 +339,7 @@ def read_last_offsets(reader: CatalogReader, model: TableName) -> dict[str, Vers
 
 
 def observe_progress(reader: CatalogReader, dead_letters: TableName) -> SourceProgress | None:
-    """Reads a source's progress and lease from the properties and commits of its dead letter table.
+    """Reads a source's progress and lease from the properties of its dead letter table.
 
     None if there is no such table yet.
     """
@@ -347,7 +347,7 @@ def observe_progress(reader: CatalogReader, dead_letters: TableName) -> SourcePr
     if table is None:
         return None
     snapshot = table.current_snapshot()
-    count, (_, lease) = _count_live_rows(_get_summary(snapshot)) if snapshot else 0, find_newest_lease(table)
+    count, lease = _count_live_rows(_get_summary(snapshot)) if snapshot else 0, Held.decode(table.properties)
     progress = Progress.decode(table.properties)
     asked = (key for key, at in table.properties.items() if key.startswith(RESYNC_PREFIX) and at)
     requested = frozenset(key.removeprefix(RESYNC_PREFIX) for key in asked)

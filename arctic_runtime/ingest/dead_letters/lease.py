@@ -1,29 +1,20 @@
-"""The lease on a source, which makes only one process ingest it; it is stored in commits to the dead letter table."""
+"""The lease on a source, which makes only one process ingest it; properties of the dead letter table store it."""
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from functools import partial
 
 from pyspark.sql import SparkSession
 
-from arctic_runtime.catalog.lease import Held, Lease, LeaseTimes, find_newest_lease, walk_main_branch
+from arctic_runtime.catalog.lease import Held, Lease, LeaseTimes
+from arctic_runtime.catalog.metadata_commits import Metadata, commit_metadata
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import CommitConflict, ConfigError
-from arctic_runtime.model.files.expiry import ExpireSnapshots
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import BRANCH_PREFIX
-from arctic_runtime.spark.engine.java.java_errors import SPARK, SPARK_ERRORS
-from arctic_runtime.spark.engine.statement import quote_name
-from arctic_runtime.spark.tables.commit import Attempt, build_summary_options, drop_branches, swap_in
-from arctic_runtime.spark.tables.snapshots import expire_snapshots
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
+from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS
+from arctic_runtime.spark.tables.commit import set_properties
 
 
 class SourceLease:
@@ -40,7 +31,7 @@ class SourceLease:
         limits = reader.thresholds.ingest
         times = LeaseTimes(limits.lease_seconds, limits.lease_renewal_seconds, reader.thresholds.commits.attempts)
         self.table = table
-        self._lease = Lease(_LeaseCommits(table, reader, spark), times, holder)
+        self._lease = Lease(_LeaseProperties(table, reader, spark), times, holder)
 
     @property
     def holder(self) -> str:
@@ -86,68 +77,45 @@ class SourceLease:
             self._lease.end_lease()
 
 
-class _LeaseCommits:
-    """Stores the lease in the summaries of commits to the dead letter table; each renewal is a commit."""
+class _LeaseProperties:
+    """Stores the lease in properties of the dead letter table.
+
+    Each renewal is a commit without a task of Spark, which would wait until the tasks of a long batch have ended.
+    """
 
     def __init__(self, table: TableName, reader: CatalogReader, spark: Callable[[], SparkSession]) -> None:
         self._table = table
         self._reader = reader
         self._spark = spark
 
-    def observe_lease(self) -> tuple[int | None, Held | None]:
-        table = self._reader.load_table(self._table.schema, self._table.name)
-        return find_newest_lease(table)
+    def observe_lease(self) -> Held | None:
+        return Held.decode(self._reader.load_table(self._table.schema, self._table.name).properties)
 
-    def commit_lease(self, head: int | None, lease: Held) -> None:
-        spark = self._spark()
-        attempt = Attempt(spark, self._reader, uuid.uuid4().hex[:12], self._reader.thresholds.commits)
+    def commit_lease(self, former: Held | None, lease: Held) -> None:
+        """Commits a lease in the place of `former`; raises CommitConflict if the table has another one by now.
 
-        def write(branch: tuple[str, ...]) -> None:
-            nothing = spark.table(quote_name(*self._table.parts)).limit(0)
-            writer = nothing.writeTo(quote_name(*branch)).options(**build_summary_options(lease.encode()))
-            perform_effect("ingest.lease", writer.append, f"take the lease in {self._table}", SPARK)
-
-        assert head is not None
-        swap_in(attempt, self._table, head, write)
-        self._expire_old_snapshots()
-
-    def _expire_old_snapshots(self) -> None:
-        """Expires old snapshots of the dead letter table if it has many, since each renewal of the lease adds one.
-
-        A process that died while it took the lease has left a branch. The snapshots of branches and tags are kept, and
-        old branches are dropped. If another writer is faster, a later renewal expires the snapshots.
+        In a catalog with a database this is a compare-and-swap. Iceberg has none for properties in other catalogs,
+        where the last of two processes that commit at the same time gets the lease.
         """
-        limits = self._reader.thresholds.ingest
-        table = self._reader.load_table(self._table.schema, self._table.name)
-        if len(table.metadata.snapshots) <= limits.dead_letter_snapshots:
+        if self._reader.is_database and self._reader.can_change_refs:
+            self._reader.perform_change(
+                "ingest.lease",
+                f"take the lease in {self._table}",
+                lambda: commit_metadata(self._reader, self._table, partial(self._replace_lease, former, lease)),
+            )
             return
-        left = _list_left_branches(table, time.time() - self._reader.thresholds.expiry.abandoned_branch_seconds)
-        drop_branches(self._spark(), self._reader, self._table, left)
-        newest = [snapshot.snapshot_id for snapshot in walk_main_branch(table)][: limits.kept_dead_letter_snapshots]
-        kept = {*newest, *(ref.snapshot_id for name, ref in table.metadata.refs.items() if name not in left)}
-        ids = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
-        if old := tuple(snapshot for snapshot in ids if snapshot not in kept):
-            with suppress(CommitConflict):
-                expire_snapshots(ExpireSnapshots(self._table, old), self._spark())
+        self._require_lease(former, self.observe_lease())
+        set_properties("ingest.lease", self._spark(), self._table, lease.encode())
+        self._require_lease(lease, self.observe_lease())
 
+    def _replace_lease(self, former: Held | None, lease: Held, metadata: Metadata) -> Metadata:
+        properties = metadata.get("properties", {})
+        self._require_lease(former, Held.decode(properties))
+        return {**metadata, "properties": {**properties, **lease.encode()}}
 
-def _list_left_branches(table: Table, before: float) -> tuple[str, ...]:
-    """Lists branches of attempts that a process left behind before a time, in seconds since 1970.
-
-    Their age is that of their newest snapshot, for the commits of main after it may have expired.
-    """
-    times = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.metadata.snapshots}
-    current = table.metadata.current_snapshot_id
-    return tuple(
-        sorted(
-            name
-            for name, ref in table.metadata.refs.items()
-            if name.startswith(BRANCH_PREFIX)
-            and ref.snapshot_ref_type == "branch"
-            and ref.snapshot_id != current
-            and times[ref.snapshot_id] < before * 1000
-        )
-    )
+    def _require_lease(self, expected: Held | None, found: Held | None) -> None:
+        if (found and found.encode()) != (expected and expected.encode()):
+            raise CommitConflict(f"another process has changed the lease in {self._table}.")
 
 
 def lease_taken_error(table: TableName, by: Held) -> ConfigError:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from arctic_runtime.catalog.lease import walk_main_branch
 from arctic_runtime.catalog.observation.manifests import list_upper_bounds, observe_upper_bound
 from arctic_runtime.catalog.observation.tables import observe_progress
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import perform_effect, retry_on_conflict
-from arctic_runtime.errors import DataError
+from arctic_runtime.errors import CommitConflict, DataError
 from arctic_runtime.ingest.dead_letters.letters import encode_schema, encode_version
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
 from arctic_runtime.ingest.writing.decoding.decode_events import PART, REASON
 from arctic_runtime.ingest.writing.records import DeadLetters
 from arctic_runtime.model.columns import Column
+from arctic_runtime.model.files.expiry import ExpireSnapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import (
     FAILURE,
@@ -46,6 +49,7 @@ from arctic_runtime.spark.tables.commit import (
 )
 from arctic_runtime.spark.tables.internal import InternalTable, create_internal_table
 from arctic_runtime.spark.tables.rows.frames import combine_all, conform_frame, read_table
+from arctic_runtime.spark.tables.snapshots import expire_snapshots
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -187,10 +191,12 @@ class DeadLetterTable:
         `position` is the end of the batch, `now` the time at which it was read. If a process dies after this, another
         one reads the events again, perhaps in another batch; the same dead letters are then replaced, not added twice.
         If an event truncates the source's table, the dead letters of that table from before the truncate are dropped.
+        Old snapshots of the dead letter table are expired if it has many.
         """
         retry_on_conflict(
             lambda: self._add_once(letters, source_table, position, now), self._reader.thresholds.commits.attempts
         )
+        self._expire_old_snapshots()
 
     def _add_once(self, letters: DeadLetters, source_table: str, position: str, now: datetime.datetime) -> None:
         table = self._load_table()
@@ -238,6 +244,21 @@ class DeadLetterTable:
         writer = rows.writeTo(quote_name(*self.table.parts)).options(**options)
         what, is_new = f"append dead letters to {self.table}", F.col("number") >= F.lit(first_number).cast("bigint")
         perform_effect("ingest.append_dead_letters", lambda: writer.overwrite(is_new), what, SPARK)
+
+    def _expire_old_snapshots(self) -> None:
+        """Expires old snapshots if there are many; those of branches and tags stay.
+
+        If another writer is faster, the next dead letters expire them.
+        """
+        limits, table = self._reader.thresholds.ingest, self._load_table()
+        if table is None or len(table.metadata.snapshots) <= limits.dead_letter_snapshots:
+            return
+        newest = [snapshot.snapshot_id for snapshot in walk_main_branch(table)][: limits.kept_dead_letter_snapshots]
+        kept = {*newest, *(ref.snapshot_id for ref in table.metadata.refs.values())}
+        ids = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
+        if old := tuple(snapshot for snapshot in ids if snapshot not in kept):
+            with suppress(CommitConflict):
+                expire_snapshots(ExpireSnapshots(self.table, old), self._spark())
 
     def read_dead_letters(self) -> tuple[int, DataFrame]:
         """Returns the id of the table's newest snapshot, and all rows of that snapshot, with all COLUMNS."""

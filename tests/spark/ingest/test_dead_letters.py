@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyiceberg.table import Table
 
-from arctic_runtime.catalog.lease import Held, find_newest_lease
+from arctic_runtime.catalog.lease import Held
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.ingest.dead_letters.replay import Replayed, replay_dead_letters
 from arctic_runtime.ingest.formats.debezium import UNAVAILABLE, build_debezium_format
@@ -133,11 +133,11 @@ def test_a_replay_gives_signs_of_life_while_a_table_is_under_way(lake: Warehouse
 
 
 def next_lease(ledger: Table) -> Held | None:
-    """The lease in a table, once it has another head."""
-    before, _ = find_newest_lease(ledger)
-    while find_newest_lease(ledger.refresh())[0] == before:
+    """The lease in a table, once it has another metadata file."""
+    before = ledger.metadata_location
+    while ledger.refresh().metadata_location == before:
         time.sleep(0.05)
-    return find_newest_lease(ledger)[1]
+    return Held.decode(ledger.properties)
 
 
 @pytest.mark.slow

@@ -19,12 +19,12 @@ class Memory:
         self.leases: list[Held] = []
         self.before_commit: list[Held] = []
 
-    def observe_lease(self) -> tuple[int | None, Held | None]:
-        return (len(self.leases) or None), (self.leases[-1] if self.leases else None)
+    def observe_lease(self) -> Held | None:
+        return self.leases[-1] if self.leases else None
 
-    def commit_lease(self, head: int | None, lease: Held) -> None:
+    def commit_lease(self, former: Held | None, lease: Held) -> None:
         self.leases += [self.before_commit.pop()] if self.before_commit else []
-        if head != (len(self.leases) or None):
+        if former != self.observe_lease():
             raise CommitConflict("another lease was committed")
         self.leases.append(lease)
 

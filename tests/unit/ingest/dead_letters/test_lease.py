@@ -1,82 +1,139 @@
-"""The lease on a source goes on when a process has died while it took it. The catalog and Spark are simulated."""
+"""The lease on a source, in a catalog in a database and in one that only Spark can change."""
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.schema import Schema
 
+from arctic_runtime.catalog.lease import Held
+from arctic_runtime.catalog.observation.tables import observe_progress
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.dead_letters.lease import SourceLease
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import BRANCH_PREFIX
+from arctic_runtime.model.properties import LEASE, LEASE_UNTIL
 from arctic_runtime.profile import Profile
 from arctic_runtime.thresholds import IngestThresholds, Thresholds
 from tests.simulation.lake import Catalog
 from tests.simulation.runtime import Reader
 from tests.simulation.spark import Spark
 
-TABLE = TableName("lake", "ods", "shop__dead_letters")
-NAME = (TABLE.schema, TABLE.name)
-FEW = IngestThresholds(dead_letter_snapshots=6, kept_dead_letter_snapshots=3)
-LEFT = f"{BRANCH_PREFIX}left"
+OFTEN = Thresholds(ingest=IngestThresholds(lease_renewal_seconds=0.05))
 
 
-class Machine:
-    """A catalog, and the lease of a process on a source in it."""
+def refuse_spark() -> Any:
+    raise AssertionError("a lease in a database needs no Spark")
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Profile:
+    """A warehouse with a dead letter table."""
+    profile = Profile.for_embedded(tmp_path / "warehouse")
+    reader = CatalogReader(profile)
+    reader.create_namespace("ods")
+    reader.catalog.create_table(("ods", "shop__dead_letters"), Schema())
+    return profile
+
+
+def lease_of(profile: Profile, holder: str | None = None) -> SourceLease:
+    """The lease as a process of its own has it."""
+    return SourceLease(
+        TableName(profile.catalog, "ods", "shop__dead_letters"), CatalogReader(profile), refuse_spark, holder
+    )
+
+
+def test_a_renewal_is_seen_at_once_and_adds_no_snapshot(profile: Profile) -> None:
+    lease = lease_of(profile)
+    for _ in range(3):
+        assert lease.take_lease() is None
+    reader = CatalogReader(profile)
+    progress = observe_progress(reader, lease.table)
+    assert progress is not None
+    assert progress.ingested_by == Held(lease.holder, 0).process
+    assert progress.ingested_until is not None
+    assert progress.ingested_until.timestamp() > time.time()
+    assert not reader.load_table("ods", "shop__dead_letters").snapshots()
+
+
+def test_of_processes_that_ask_at_once_one_ingests(profile: Profile) -> None:
+    together = threading.Barrier(5)
+
+    def takes(number: int) -> bool:
+        lease = lease_of(profile, f"elsewhere:{number}:x")
+        together.wait(30)
+        return lease.take_lease() is None
+
+    with ThreadPoolExecutor(5) as pool:
+        assert sum(pool.map(takes, range(5))) == 1
+
+
+def test_a_renewal_beside_other_changes_of_the_table_loses_none_of_them(profile: Profile) -> None:
+    lease = lease_of(profile)
+    table = CatalogReader(profile).load_table("ods", "shop__dead_letters")
+    for number in range(5):
+        assert lease.take_lease() is None
+        with table.refresh().transaction() as transaction:
+            transaction.set_properties({f"other.{number}": "x"})
+    assert lease.take_lease() is None
+    properties = table.refresh().properties
+    assert {f"other.{number}" for number in range(5)} <= set(properties)
+    assert properties[LEASE] == lease.holder
+
+
+class Shared:
+    """A catalog that only Spark can change, with a dead letter table."""
 
     def __init__(self) -> None:
-        self.now = time.time()
-        self.lake = Catalog(lambda: self.now)
-        self.lake.create_table(NAME, (), {}, ((), {}))
-        profile = Profile("lake", {"type": "rest", "uri": "http://catalog"}, thresholds=Thresholds(ingest=FEW))
-        spark: Any = Spark(self.lake)
-        self.lease = SourceLease(TABLE, Reader(profile, self.lake, lambda _: None), lambda: spark)
+        self.lake = Catalog(time.time)
+        self.table = TableName("lake", "ods", "shop__dead_letters")
+        self.lake.create_table((self.table.schema, self.table.name), (), {}, ((), {}))
 
-    def renew(self, times: int) -> None:
-        for _ in range(times):
-            assert self.lease.take_lease() is None
+    def lease(self, holder: str, before_commit: Any = None) -> SourceLease:
+        profile = Profile("lake", {"type": "rest", "uri": "http://catalog"}, thresholds=OFTEN)
 
+        def take_spark() -> Any:
+            if before_commit is not None:
+                before_commit()
+            return Spark(self.lake)
 
-@pytest.mark.parametrize("has_written", [False, True])
-def test_the_branch_of_a_process_that_died_does_not_end_the_lease(has_written: bool) -> None:
-    machine = Machine()
-    head = machine.lake.get_table(NAME).current_snapshot_id
-    assert head is not None
-    machine.lake.create_branch(NAME, LEFT, head)
-    if has_written:
-        machine.lake.commit(NAME, LEFT, "append", (), {})
-    machine.renew(20)
-    table = machine.lake.get_table(NAME)
-    assert LEFT in table.refs
-    assert len(table.snapshots) <= FEW.dead_letter_snapshots + 2
+        return SourceLease(self.table, Reader(profile, self.lake, lambda _: None), take_spark, holder)
 
 
-def test_a_branch_that_was_left_a_day_ago_is_dropped() -> None:
-    machine = Machine()
-    long_ago = machine.now - 2 * 86_400
-    machine.now = long_ago
-    machine.lake.commit(NAME, "main", "append", (), {})
-    head = machine.lake.get_table(NAME).current_snapshot_id
-    assert head is not None
-    machine.lake.create_branch(NAME, LEFT, head)
-    machine.now = time.time()
-    machine.renew(10)
-    table = machine.lake.get_table(NAME)
-    assert set(table.refs) == {"main"}
-    assert all(one.timestamp_ms > long_ago * 1000 + 1000 for one in table.snapshots)
+def test_a_process_that_commits_first_keeps_the_lease_where_only_spark_can_write() -> None:
+    shared = Shared()
+    first, second = shared.lease("elsewhere:1:x"), shared.lease("elsewhere:2:x")
+    assert first.take_lease() is None
+    other = second.take_lease()
+    assert other is not None
+    assert other.holder == first.holder
+    first.end_lease()
+    assert second.take_lease() is None
+    other = first.take_lease()
+    assert other is not None
+    assert other.holder == second.holder
 
 
-def test_a_lease_is_held_although_another_writer_keeps_old_snapshots_from_expiry(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    machine = Machine()
-    expire = machine.lake.expire
+def test_of_two_that_commit_at_once_where_only_spark_can_write_the_last_has_the_lease() -> None:
+    shared = Shared()
+    last = shared.lease("elsewhere:2:x")
+    names = (shared.table.schema, shared.table.name)
 
-    def tag_first(name: tuple[str, str], ids: Any, deletes_files: bool = True) -> None:
-        machine.lake.set_tag(name, "user", next(iter(ids)))
-        expire(name, ids, deletes_files)
+    def take_between() -> None:
+        """The first one has looked, and has not committed yet."""
+        shared.lake.set_properties(names, Held(last.holder, time.time() + 60).encode())
 
-    monkeypatch.setattr(machine.lake, "expire", tag_first)
-    machine.renew(10)
-    assert machine.lease.is_own()
+    first = shared.lease("elsewhere:1:x", take_between)
+    assert first.take_lease() is None
+    assert first.is_own()
+    shared.lake.set_properties(names, Held(last.holder, time.time() + 60).encode())
+    lost = threading.Event()
+    with pytest.raises(ConfigError, match="another process"), first.renew_in_background(lost.set):
+        assert lost.wait(30)
+    assert last.is_own()
+    assert LEASE_UNTIL in shared.lake.get_table(names).properties
