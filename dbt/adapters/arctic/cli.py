@@ -24,7 +24,7 @@ from dbt.adapters.arctic.command_line import COMMANDS, create_parser
 from dbt.adapters.arctic.commands import adopt, audit, exported_rows, ingest, run, serve, spark
 
 if TYPE_CHECKING:
-    from dbt.adapters.arctic.project.compiled_project import CompiledProject
+    from dbt.adapters.arctic.project.project_tables import CompiledProject
 
 OTHERS = (audit, adopt, ingest, run, serve, spark)
 """Modules of the commands that are not operations on tables."""

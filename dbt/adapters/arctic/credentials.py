@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,14 +12,12 @@ from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.catalog.branch.kinds import check_branches
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.plan.config.maintenance_settings import read_clone_ttl
-from arctic_runtime.profile import KEPT, Profile, mask_secrets, place_warehouse
+from arctic_runtime.profile import KEPT, Profile, mask_secrets
 from arctic_runtime.service.settings import read_settings
-from arctic_runtime.spark.engine.keep_alive import choose_keep_alive, observe_surroundings, read_keep_alive
-from arctic_runtime.spark.engine.server import find_server
 from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import Thresholds
 from dbt.adapters.arctic.connections.target_type import check_target_type, show_target_type
+from dbt.adapters.arctic.target_settings import TargetSettings
 
 _PUBLISH = ("model", "build")
 _OTHER_ADAPTERS_KEYS = {
@@ -152,58 +150,11 @@ class ArcticCredentials(Credentials):
 
         Raises DbtRuntimeError for invalid settings.
         """
+        settings = TargetSettings(**{key.name: getattr(self, key.name) for key in fields(TargetSettings)})
         try:
-            return self._build_profile(base)
+            return settings.build_profile(base, self.thresholds)
         except ConfigError as error:
             raise DbtRuntimeError(str(error)) from error
-
-    def _build_profile(self, base: Path) -> Profile:
-        unkept = self._build_unkept_profile(base)
-        profile = replace(unkept, keep_alive_seconds=self._choose_keep_alive(unkept))
-        if self.clone_ttl is None:
-            return profile
-        return replace(profile, clone_ttl_seconds=read_clone_ttl(self.clone_ttl))
-
-    def _choose_keep_alive(self, profile: Profile) -> float:
-        """Returns the seconds for which Spark is kept; raises ConfigError if the key has no meaning in this target."""
-        if self.keep_alive is None:
-            if not profile.is_local:
-                return 0.0
-            surroundings, thresholds = observe_surroundings(), profile.thresholds.engine
-            return choose_keep_alive(surroundings, lambda: find_server(profile) is not None, thresholds)
-        seconds = read_keep_alive(self.keep_alive)
-        if seconds and not profile.is_local:
-            raise ConfigError(
-                "`keep_alive` keeps only a Spark that the command itself starts on this machine.",
-                expected="method: session and a local master",
-                actual=f"method: {profile.method}, master: {profile.master}",
-                fix="remove `keep_alive`; with `url: local` the server runs until `arctic spark stop`",
-            )
-        return seconds
-
-    def _build_unkept_profile(self, base: Path) -> Profile:
-        master = Profile.master if self.master is None else self.master
-        if self.warehouse is not None:
-            if self.url is not None and self.method == "session":
-                raise ConfigError("`url` is set, but `method` is session; set `method: connect`, or remove `url`")
-            return Profile.for_embedded(
-                place_warehouse(self.warehouse, base, self.catalog_config),
-                catalog=self.database,
-                settings=self.server_side_parameters,
-                method=self.method,  # type: ignore[arg-type]
-                url=self.url,
-                master=master,
-                thresholds=self.thresholds,
-            )
-        return Profile(
-            catalog=self.database,
-            catalog_properties=self.catalog_config,
-            method=self.method,  # type: ignore[arg-type]
-            url=self.url,
-            settings=self.server_side_parameters,
-            master=master,
-            thresholds=self.thresholds,
-        )
 
 
 PROFILE_KEYS = (

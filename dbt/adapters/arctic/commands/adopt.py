@@ -17,7 +17,7 @@ from arctic_runtime.operations.adoption import (
 from arctic_runtime.operations.operation import Answer, OperationContext
 
 if TYPE_CHECKING:
-    from dbt.adapters.arctic.project.compiled_project import CompiledProject
+    from dbt.adapters.arctic.project.project_tables import CompiledProject
 
 NAME = "adopt"
 DESCRIPTION = "take over tables of other writers as they are, and write the patch that makes their models arctic"

@@ -1,20 +1,16 @@
-"""A dbt project as commands use it: its compiled arctic models, its ingested sources, and the profile of its target."""
+"""Lets dbt parse and compile a project, and converts its nodes to models of the runtime."""
 
 from __future__ import annotations
 
 import os
 import re
 import tempfile
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.quarantine import list_parts
@@ -24,51 +20,10 @@ from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.materialize.row_conditions import RowConditions
 from dbt.adapters.arctic.project.environments import ProjectGraph, list_manifest_nodes
 from dbt.adapters.arctic.project.keys.missing_keys import check_keys, find_key_origins
-from dbt.adapters.arctic.project.sources import (
-    ingest_sources,
-    list_ingested_models,
-    list_landing_tables,
-    list_source_tables,
-)
+from dbt.adapters.arctic.project.project_tables import CompiledProject
+from dbt.adapters.arctic.project.sources import ingest_sources, list_landing_tables, list_source_tables
+from dbt.adapters.arctic.project.target_folder import get_target_folder
 from dbt.adapters.arctic.relations.relation import ArcticRelation
-
-
-@dataclass(frozen=True)
-class CompiledProject:
-    """A compiled dbt project: its arctic models sorted by table, its ingested sources, and its target's profile."""
-
-    profile: Profile
-    models: tuple[Model, ...]
-    sources: tuple[IngestSource, ...] = ()
-    landing: tuple[Model, ...] = ()
-    """Tables of sources that are not ingested but have a `retention`."""
-
-    readers: Callable[[TableName], tuple[TableName, ...]] = lambda _: ()
-    """Returns the tables of the models that may read a table."""
-
-    graph: ProjectGraph = field(default_factory=ProjectGraph)
-    """All nodes of the project that have a table; empty if its models are not compiled."""
-
-    def with_ingested(self, reader: CatalogReader) -> CompiledProject:
-        """Returns the project with the existing tables of its ingested sources added to its models."""
-        models = (*self.models, *list_ingested_models(self.sources, reader))
-        return replace(self, models=tuple(sorted(models, key=lambda model: model.table)))
-
-    def with_landing(self) -> CompiledProject:
-        """Returns the project with its landing tables added to its models."""
-        return replace(self, models=tuple(sorted((*self.models, *self.landing), key=lambda model: model.table)))
-
-    def select_models(self, names: Sequence[str]) -> tuple[Model, ...]:
-        """Returns the models with these names, or all if `names` is empty; raises ConfigError for an unknown name."""
-        return tuple(self.get_model(name) for name in names) if names else self.models
-
-    def get_model(self, name: str) -> Model:
-        """Returns the model with this name; raises ConfigError if there is none."""
-        for model in self.models:
-            if name in (model.table.name, str(model.table)):
-                return model
-        known = ", ".join(model.table.name for model in self.models) or "none"
-        raise ConfigError(f"no arctic model is named {name}.", actual=known)
 
 
 def load_project(
@@ -176,17 +131,6 @@ def _find_partial_parse(project_dir: Path) -> Path | None:
     """Returns the file in which dbt caches the parsed project; None if it does not exist."""
     file = get_target_folder(project_dir) / "partial_parse.msgpack"
     return file if file.is_file() else None
-
-
-def get_target_folder(project_dir: Path) -> Path:
-    """Returns the folder to which dbt writes the results of its runs."""
-    return project_dir.absolute() / os.environ.get("DBT_TARGET_PATH", _read_target_path(project_dir))
-
-
-def _read_target_path(project_dir: Path) -> str:
-    file = project_dir / "dbt_project.yml"
-    written: Any = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
-    return str(written.get("target-path", "target")) if isinstance(written, dict) else "target"
 
 
 def _list_option(option: str, value: object | None) -> list[str]:

@@ -9,8 +9,9 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.profile import Profile
-from dbt.adapters.arctic.project.compiled_project import CompiledProject, load_profile, parse_manifest
+from dbt.adapters.arctic.project.compiled_project import load_profile, parse_manifest
 from dbt.adapters.arctic.project.environments import ProjectNode, list_manifest_nodes, read_state_nodes
+from dbt.adapters.arctic.project.project_tables import CompiledProject
 
 
 def find_counterparts(

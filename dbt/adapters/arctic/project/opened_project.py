@@ -21,10 +21,11 @@ from arctic_runtime.suggestions import suggest_nearest
 from dbt.adapters.arctic.cli import build_parser
 from dbt.adapters.arctic.commands import ingest, serve
 from dbt.adapters.arctic.materialize.row_conditions import RowConditions
-from dbt.adapters.arctic.project.compiled_project import CompiledProject, build_compiled_model, load_sources
+from dbt.adapters.arctic.project.compiled_project import build_compiled_model, load_sources
 from dbt.adapters.arctic.project.counterparts import find_counterparts
 from dbt.adapters.arctic.project.live_project import LiveProject
 from dbt.adapters.arctic.project.loaded_project import Location
+from dbt.adapters.arctic.project.project_tables import CompiledProject
 from dbt.adapters.arctic.project.sources import list_ingested_models
 
 

@@ -17,13 +17,13 @@ from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize.masks import read_masks
 from dbt.adapters.arctic.project import counterparts
-from dbt.adapters.arctic.project.compiled_project import CompiledProject
 from dbt.adapters.arctic.project.environments import (
     ProjectGraph,
     ProjectNode,
     list_manifest_nodes,
     read_state_nodes,
 )
+from dbt.adapters.arctic.project.project_tables import CompiledProject
 
 
 def table(name: str, schema: str = "dev", catalog: str = "lake") -> TableName:

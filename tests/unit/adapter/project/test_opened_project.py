@@ -11,7 +11,7 @@ import arctic_runtime as arctic
 from dbt.adapters.arctic.cli import build_parser
 from dbt.adapters.arctic.commands import ingest, serve
 from dbt.adapters.arctic.project import opened_project
-from dbt.adapters.arctic.project.compiled_project import CompiledProject
+from dbt.adapters.arctic.project.project_tables import CompiledProject
 
 
 @pytest.fixture
