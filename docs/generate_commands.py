@@ -5,6 +5,7 @@ from __future__ import annotations
 from arctic_runtime.operations.operation import Operation
 from arctic_runtime.operations.registry import OPERATIONS
 from dbt.adapters.arctic.cli import OTHERS
+from dbt.adapters.arctic.command_line import COMMANDS
 
 _PAGES = {
     "audit": "audit.md",
@@ -20,9 +21,7 @@ _PAGES = {
 def describe_commands() -> str:
     """The table, in Markdown."""
     lines = [_describe_operation(operation) for operation in sorted(OPERATIONS, key=_get_name)]
-    lines += [
-        f"| `arctic {other.NAME}` | {other.DESCRIPTION} | see [its page]({_PAGES[other.NAME]}) | |" for other in OTHERS
-    ]
+    lines += [f"| `arctic {name}` | {COMMANDS[name]} | see [its page]({_PAGES[name]}) | |" for name in OTHERS]
     return "\n".join(["| command | what it does | arguments | macro |", "|---|---|---|---|", *lines])
 
 

@@ -16,10 +16,10 @@ from arctic_runtime.operations.arguments import read_count, read_flag, read_text
 from arctic_runtime.operations.change_export import limit_rows, open_changes
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values, on_one
 from arctic_runtime.operations.row_formats import convert_row
-from arctic_runtime.refresh_planner import Plan
 
 if TYPE_CHECKING:
     from arctic_runtime.catalog.change_rows.read import ChangeRows
+    from arctic_runtime.refresh_planner import Plan
 
 
 def describe_next_run(model: Model, plan: Plan) -> list[str]:

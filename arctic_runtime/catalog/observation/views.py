@@ -16,7 +16,6 @@ from arctic_runtime.model.properties import (
     PINNED_MERGED,
 )
 from arctic_runtime.model.state import NamedViewState, ViewState
-from arctic_runtime.sql.spark_sql import has_short_table_names
 
 
 def observe_reader_view(reader: CatalogReader, name: TableName) -> ViewState | None:
@@ -49,6 +48,9 @@ def read_view_sql(reader: CatalogReader, name: TableName) -> str | None:
     They are not if it names tables without a schema, and was created while another schema than its own was the current
     one: Spark finds them there, and whoever reads the query completes their names by the view's schema.
     """
+    # Imported here, since it loads the parser of SQL, which the observation of tables needs not.
+    from arctic_runtime.sql.spark_sql import has_short_table_names
+
     info = _load_view(reader, name)
     if info is None or info.sql is None:
         return None

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ivm.frontend.merge_expressions import check_merge_expression
 from arctic_runtime.model.files.layout import MAX_NODES
 from arctic_runtime.model.merge_columns import FUNCTIONS
 from arctic_runtime.model.names import TableName
@@ -179,6 +178,9 @@ def read_merge_columns(key: str, value: Any) -> dict[str, str]:
 def _merge_function(where: str, text: str) -> str:
     if text.lower() in FUNCTIONS:
         return text.lower()
+    # Imported here, since it loads the parser of SQL, which no other key needs.
+    from arctic_runtime.ivm.frontend.merge_expressions import check_merge_expression
+
     try:
         check_merge_expression(text)
     except ConfigError as error:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,28 +19,29 @@ from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext
-from arctic_runtime.operations.registry import OPERATIONS, get_operation
+from arctic_runtime.operations.registry import get_operation
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 from dbt.adapters.arctic.command_line import COMMANDS, create_parser
-from dbt.adapters.arctic.commands import adopt, audit, exported_rows, ingest, run, serve, spark
+from dbt.adapters.arctic.commands import exported_rows
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from arctic_runtime.profile import Profile
     from dbt.adapters.arctic.project.project_tables import CompiledProject
 
-OTHERS = (audit, adopt, ingest, run, serve, spark)
-"""Modules of the commands that are not operations on tables."""
+OTHERS = ("audit", "adopt", "ingest", "run", "serve", "spark")
+"""Commands that are not operations on tables: each is a module of `commands`, imported when it is called."""
 
 DONE, DIFFERENT, WRONG_USE = 0, 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command, by default from the arguments of this process; returns its exit code."""
-    options = build_parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = build_parser([name for name in given[:1] if name in COMMANDS] or None).parse_args(given)
     try:
-        other = next((command for command in OTHERS if options.command == command.NAME), None)
-        answer = (
-            other.perform_command(options) if other else _perform_operation(get_operation(options.command), options)
-        )
+        answer = _perform_command(options)
     except (ConfigError, CatalogError) as error:
         print(f"arctic {options.command}: {error}", file=sys.stderr)
         return WRONG_USE
@@ -56,16 +58,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return DIFFERENT if answer.differs else DONE
 
 
-def _perform_operation(operation: Operation, options: argparse.Namespace) -> Answer:
-    from arctic_runtime.spark.engine.session import SparkEnvironment
-    from dbt.adapters.arctic.project.compiled_project import load_project
+def _perform_command(options: argparse.Namespace) -> Answer:
+    if options.command in OTHERS:
+        answer: Answer = _import_command(options.command).perform_command(options)
+        return answer
+    return _perform_operation(get_operation(options.command), options)
 
+
+def _import_command(name: str) -> Any:
+    return importlib.import_module(f"dbt.adapters.arctic.commands.{name}")
+
+
+def _perform_operation(operation: Operation, options: argparse.Namespace) -> Answer:
     row_format = exported_rows.choose_format(options)
     values = operation.read_values(
         {argument.name: getattr(options, argument.name) for argument in operation.arguments}, flags=True
     )
-    project = load_project(options.project_dir, options.profiles_dir, options.target)
-    session, reader = functools.cache(SparkEnvironment(project.profile).new_session), CatalogReader(project.profile)
+    project = _load_project(options)
+    session, reader = functools.cache(functools.partial(_open_session, project.profile)), CatalogReader(project.profile)
     project = project.with_ingested(reader)
     if operation.takes_landing:
         project = project.with_landing()
@@ -84,6 +94,18 @@ def _perform_operation(operation: Operation, options: argparse.Namespace) -> Ans
         exported_rows.write_rows(operation.export(context, models[0], values), row_format, options.output)
         return Answer(None, ())
     return operation.run_operation(context, models, values, plan=_is_planned(operation, options))
+
+
+def _open_session(profile: Profile) -> SparkSession:
+    from arctic_runtime.spark.engine.session import SparkEnvironment
+
+    return SparkEnvironment(profile).new_session()
+
+
+def _load_project(options: argparse.Namespace) -> CompiledProject:
+    from dbt.adapters.arctic.project.compiled_project import load_project
+
+    return load_project(options.project_dir, options.profiles_dir, options.target)
 
 
 def _find_counterparts(
@@ -109,22 +131,21 @@ def _ignore_progress(_: str) -> None:
     """Ignores progress, so that the output contains only the answer."""
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Builds the parser of all commands: one per operation, and one for each module in `OTHERS`."""
+def build_parser(names: Collection[str] | None = None) -> argparse.ArgumentParser:
+    """Builds the parser of the commands `names`, by default of all: one per operation, and one for each of `OTHERS`."""
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--project-dir", type=Path, default=Path(), help="where dbt_project.yml is (default: here)")
     shared.add_argument("--profiles-dir", type=Path, default=None, help="where profiles.yml is, as for dbt")
     shared.add_argument("--target", default=None, help="the profile's target, as for dbt")
     shared.add_argument("--json", action="store_true", help="answer in JSON")
     parser, commands = create_parser()
-
-    def add_command(name: str, text: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=text, description=text, parents=[shared])
-
-    for known in OPERATIONS:
-        _add_arguments(add_command(known.name, known.description), known)
-    for command in OTHERS:
-        command.add_arguments(add_command(command.NAME, command.DESCRIPTION))
+    for name, text in COMMANDS.items():
+        if names is None or name in names:
+            command = commands.add_parser(name, help=text, description=text, parents=[shared])
+            if name in OTHERS:
+                _import_command(name).add_arguments(command)
+            else:
+                _add_arguments(command, get_operation(name))
     return parser
 
 

@@ -26,8 +26,9 @@ HEAVY = {
     "pyspark",
     "requests",
     "sqlalchemy",
+    "sqlglot",
 }
-"""Libraries that take long to load: a `dbt` command without work, and one that shows its help, load none of them."""
+"""Libraries that take long to load: a command that shows its help loads none of them."""
 
 OWN = ("arctic_runtime", "dbt.adapters.arctic")
 

@@ -15,7 +15,6 @@ from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnect
 from arctic_runtime.ingest.transports.debezium.position import LogOrder, parse_position
 from arctic_runtime.ingest.transports.debezium.servers.binlog_order import BinlogOrder
 from arctic_runtime.ingest.transports.debezium.servers.wal_order import WalOrder
-from arctic_runtime.ingest.transports.debezium.transport import DebeziumTransport
 from arctic_runtime.ingest.transports.transport import CatalogTable
 
 _JAVA_CLASS = "connector.class"
@@ -25,6 +24,8 @@ _KEYS = ("host", "port", "database", "user", "password", "password_env", "slot",
 
 
 def _connect(source: IngestSource, reader: CatalogReader, _: Session) -> Connection:
+    from arctic_runtime.ingest.transports.debezium.transport import DebeziumTransport
+
     return Connection(DebeziumTransport(_read_connection(source), reader.thresholds.debezium), build_debezium_format())
 
 
@@ -35,6 +36,8 @@ def _describe(source: IngestSource) -> str:
 
 
 def _list_tables(source: IngestSource) -> list[CatalogTable]:
+    from arctic_runtime.ingest.transports.debezium.transport import DebeziumTransport
+
     return DebeziumTransport(_read_connection(source)).list_catalog()
 
 

@@ -19,9 +19,6 @@ from arctic_runtime.operations.operation import Answer, OperationContext
 if TYPE_CHECKING:
     from dbt.adapters.arctic.project.project_tables import CompiledProject
 
-NAME = "adopt"
-DESCRIPTION = "take over tables of other writers as they are, and write the patch that makes their models arctic"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("models", nargs="*", metavar="MODEL", help="all where none is named")

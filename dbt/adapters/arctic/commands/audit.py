@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from arctic_runtime.profile import Profile
     from dbt.adapters.arctic.project.loaded_project import LoadedProject
 
-NAME = "audit"
-DESCRIPTION = "name the rows that incremental models got wrong, and why; writes nothing"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-s", "--select", nargs="+", action="extend", default=[], metavar="MODEL", help="as for dbt")

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from arctic_runtime.ingest.job.reports import BatchReport
 
 NAME = "ingest"
-DESCRIPTION = "change data from databases, Kafka or files into arctic tables, as the project's sources say"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

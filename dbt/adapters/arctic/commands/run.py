@@ -20,7 +20,6 @@ from dbt.adapters.arctic.commands.signals import stop_on_signals
 from dbt.adapters.arctic.commands.spark_loss import stop_with_spark
 
 NAME = "run"
-DESCRIPTION = "refresh arctic models as soon as what they read has changed"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

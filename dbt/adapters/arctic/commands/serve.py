@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from dbt.adapters.arctic.project.live_project import LiveProject
 
 NAME = "serve"
-DESCRIPTION = "keep a project's warehouse fresh: ingest, refresh models, do upkeep, and show it in a browser"
 PARTS = ("ingest", "upkeep", "http")
 
 

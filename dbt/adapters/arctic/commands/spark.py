@@ -9,8 +9,6 @@ from arctic_runtime.operations.operation import Answer
 from arctic_runtime.profile import Profile, mask_text
 from arctic_runtime.spark.engine import server
 
-NAME = "spark"
-DESCRIPTION = "the Spark of your own that stays between commands"
 ACTIONS = ("start", "stop", "status")
 
 

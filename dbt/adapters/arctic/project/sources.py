@@ -114,9 +114,12 @@ def _read_arctic_settings(meta: Any) -> Mapping[str, Any]:
 
 def list_ingested_models(sources: Iterable[IngestSource], reader: CatalogReader) -> tuple[Model, ...]:
     """Returns the existing tables of sources as models, with the primary keys that the catalog stores."""
+    tables = [(source, table) for source in sources for table in (*source.tables, *_list_included(source, reader))]
+    if not tables:
+        return ()
+    # Imported here, since it is much code that a project without ingested sources does not need.
     from arctic_runtime.ingest.connectors import get_position_parser
 
-    tables = [(source, table) for source in sources for table in (*source.tables, *_list_included(source, reader))]
     keyed = [(source, table, observe_key(reader, table.table)) for source, table in tables]
     origins = {
         source.name: ChangeSource(
