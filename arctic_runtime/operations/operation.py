@@ -221,6 +221,11 @@ class Operation:
     macro_arguments: tuple[str, ...] | None = None
     """Names of the arguments of the operation's dbt macro, in order; None if it has no macro."""
 
+    @property
+    def reads_tables_alone(self) -> bool:
+        """Whether the operation needs neither Spark nor a query, and changes nothing."""
+        return not (self.changes or self.needs_spark or self.needs_query or self.needs_queries)
+
     def get_argument(self, name: str, known: Sequence[str]) -> Argument:
         """Returns the argument `name`; raises ConfigError if it is not in `known`, the names that a caller accepts."""
         if name not in known:

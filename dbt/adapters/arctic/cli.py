@@ -74,7 +74,7 @@ def _perform_operation(operation: Operation, options: argparse.Namespace) -> Ans
     values = operation.read_values(
         {argument.name: getattr(options, argument.name) for argument in operation.arguments}, flags=True
     )
-    project = _load_project(options)
+    project = _load_project(operation, options)
     session, reader = functools.cache(functools.partial(_open_session, project.profile)), CatalogReader(project.profile)
     project = project.with_ingested(reader)
     if operation.takes_landing:
@@ -102,10 +102,15 @@ def _open_session(profile: Profile) -> SparkSession:
     return SparkEnvironment(profile).new_session()
 
 
-def _load_project(options: argparse.Namespace) -> CompiledProject:
+def _load_project(operation: Operation, options: argparse.Namespace) -> CompiledProject:
+    location = options.project_dir, options.profiles_dir, options.target
+    if operation.reads_tables_alone:
+        from dbt.adapters.arctic.project.cache.known_project import load_known_project
+
+        return load_known_project(*location)
     from dbt.adapters.arctic.project.compiled_project import load_project
 
-    return load_project(options.project_dir, options.profiles_dir, options.target)
+    return load_project(*location)
 
 
 def _find_counterparts(

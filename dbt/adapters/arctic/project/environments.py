@@ -35,6 +35,10 @@ class ProjectGraph:
     def __init__(self, nodes: Iterable[ProjectNode] = ()) -> None:
         self._nodes = {node.unique_id: node for node in nodes}
 
+    @property
+    def nodes(self) -> tuple[ProjectNode, ...]:
+        return tuple(self._nodes.values())
+
     def list_descendants(self, tables: Collection[TableName]) -> tuple[TableName, ...]:
         """Returns the tables of all nodes that read one of `tables`, directly or through other nodes; sorted."""
         children: dict[str, list[str]] = defaultdict(list)

@@ -1,0 +1,1 @@
+"""Keeps the tables of a compiled project beside dbt's manifest, so that commands which only look need no dbt."""

@@ -1,0 +1,199 @@
+"""Loads the tables of a project from the file in which an earlier command has kept them, or from dbt.
+
+The file has no queries, no settings of connections and no texts for the catalog, so none of their secrets either.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from arctic_runtime.errors import ArcticError
+from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.model.table import Model
+from arctic_runtime.profile import Profile, is_secret
+from arctic_runtime.thresholds import Thresholds
+from dbt.adapters.arctic.project.cache.dbt_inputs import read_dbt_inputs
+from dbt.adapters.arctic.project.cache.encoding import decode_value, encode_value
+from dbt.adapters.arctic.project.cache.inputs import (
+    Request,
+    WatchedFiles,
+    describe_request,
+    digest_files,
+    find_variables,
+    has_dotenv_file,
+    select_environment,
+    walk_files,
+)
+from dbt.adapters.arctic.project.cache.private_key import create_private_key, read_private_key, write_atomically
+from dbt.adapters.arctic.project.cache.target_profile import UnreadableProfile, read_target_profile
+from dbt.adapters.arctic.project.environments import ProjectGraph
+from dbt.adapters.arctic.project.project_tables import CompiledProject
+from dbt.adapters.arctic.project.target_folder import get_target_folder
+
+FILE = "arctic_project.json"
+_SECRET_PREFIX = "DBT_ENV_SECRET"
+_DAMAGE = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
+"""Errors of Python that a file raises which is not as it was written."""
+
+
+@dataclass(frozen=True)
+class ProjectInputs:
+    """Files and variables from which a project was compiled, and the names of its profile and target."""
+
+    watched: WatchedFiles
+    variables: tuple[str, ...]
+    profile: str
+    target: str
+
+
+def load_known_project(project_dir: Path, profiles_dir: Path | None, target: str | None) -> CompiledProject:
+    """Loads a project for commands that only look; its models have no queries if an earlier command has compiled it.
+
+    Raises the errors of `compiled_project.load_project`.
+    """
+    request = Request(project_dir, profiles_dir, target)
+    file = get_target_folder(project_dir) / FILE
+    if not file.parent.is_dir() or has_dotenv_file(Path.cwd()):
+        return compile_project(request)
+    known = read_project(request, file)
+    return _compile_and_keep(request, file) if known is None else known
+
+
+def compile_project(request: Request, manifest: Any = None) -> CompiledProject:
+    """Compiles a project; `manifest` is the result of `parse_manifest`, or None."""
+    from dbt.adapters.arctic.project.compiled_project import load_project
+
+    given = () if manifest is None else (manifest,)
+    return load_project(request.project_dir, request.profiles_dir, request.target, *given)
+
+
+def read_project(request: Request, file: Path) -> CompiledProject | None:
+    """Reads the kept project; None if there is none, or if it may differ from the result of dbt."""
+    key = read_private_key()
+    if key is None:
+        return None
+    try:
+        kept = json.loads(file.read_bytes())
+        content = json.loads(kept["content"])
+        inputs = _decode_inputs(content["inputs"])
+        files = digest_files(walk_files(inputs.watched))
+        if not hmac.compare_digest(kept["digest"], _sign_content(key, request, inputs, files, kept["content"])):
+            return None
+        models, sources, landing, nodes = (decode_value(content[name]) for name in _PARTS)
+        profile = _read_profile(request, inputs)
+    except (*_DAMAGE, UnreadableProfile, ArcticError):
+        return None
+    return CompiledProject(profile, models, sources, landing, graph=ProjectGraph(nodes))
+
+
+_PARTS = ("models", "sources", "landing", "nodes")
+
+
+def _decode_inputs(written: Mapping[str, Any]) -> ProjectInputs:
+    known = written["watched"]
+    folders = tuple(known["roots"]), tuple(known["folders"])
+    watched = WatchedFiles(known["profiles_file"], *folders, known["packages_folder"])
+    return ProjectInputs(watched, tuple(written["variables"]), written["profile"], written["target"])
+
+
+def _sign_content(key: bytes, request: Request, inputs: ProjectInputs, files: str, content: str) -> str:
+    environment = select_environment(os.environ, inputs.variables)
+    signed = json.dumps([describe_request(request), asdict(inputs), environment, files, content])
+    return hmac.new(key, signed.encode(), "sha256").hexdigest()
+
+
+def _read_profile(request: Request, inputs: ProjectInputs) -> Profile:
+    file = Path(inputs.watched.profiles_file)
+    return read_target_profile(file, inputs.profile, inputs.target, request.project_dir, os.environ, Thresholds())
+
+
+def _compile_and_keep(request: Request, file: Path) -> CompiledProject:
+    """Compiles a project, and keeps its tables if the next command can find out whether they are still right."""
+    from dbt.adapters.arctic.project.compiled_project import parse_manifest
+
+    # The files are read before dbt reads them, so that an edit in the meantime is seen by the next command.
+    observed = observe_inputs(request)
+    if observed is None:
+        return compile_project(request)
+    inputs, files = observed
+    manifest = parse_manifest(request.project_dir, request.profiles_dir, request.target)
+    project = compile_project(request, manifest)
+    if set(manifest.env_vars) <= {*inputs.variables}:
+        keep_project(request, file, inputs, files, project)
+    return project
+
+
+def observe_inputs(request: Request) -> tuple[ProjectInputs, str] | None:
+    """Returns the inputs of a project, and the digest of its files; None if the project can't be kept."""
+    asked = read_dbt_inputs(request)
+    if asked is None:
+        return None
+    try:
+        contents = list(walk_files(asked.watched))
+    except OSError:
+        return None
+    variables = find_variables(content for _, content in contents if content is not None)
+    if variables is None:
+        return None
+    return ProjectInputs(asked.watched, variables, asked.profile, asked.target), digest_files(contents)
+
+
+def keep_project(request: Request, file: Path, inputs: ProjectInputs, files: str, project: CompiledProject) -> None:
+    """Writes the tables of a project, unless they could not be read as they are, or have a secret."""
+    parts = (
+        tuple(map(strip_texts, project.models)),
+        tuple(replace(source, connection={}) for source in project.sources),
+        tuple(map(strip_texts, project.landing)),
+        project.graph.nodes,
+    )
+    try:
+        encoded = {name: encode_value(part) for name, part in zip(_PARTS, parts, strict=True)}
+        content = json.dumps({"inputs": asdict(inputs), **encoded})
+        if tuple(map(decode_value, json.loads(json.dumps(list(encoded.values()))))) != parts:
+            return
+        if not _is_same_profile(_read_profile(request, inputs), project.profile):
+            return
+        if any(secret in content for secret in _list_secrets(inputs, project)):
+            return
+        digest = _sign_content(create_private_key(), request, inputs, files, content)
+        write_atomically(file, json.dumps({"digest": digest, "content": content}).encode())
+    except (*_DAMAGE, UnreadableProfile, ArcticError):
+        return
+
+
+def strip_texts(model: Model) -> Model:
+    """Returns a model without what only its runs need: queries, and texts that are stored in the catalog."""
+    quarantine = None if model.quarantine is None else strip_texts(model.quarantine)
+    return replace(model, sql="", checks=(), comment=None, column_comments={}, quarantine=quarantine)
+
+
+def _is_same_profile(own: Profile, compiled: Profile) -> bool:
+    return own == compiled and (own.clone_ttl_seconds, own.keep_alive_seconds, own.thresholds) == (
+        compiled.clone_ttl_seconds,
+        compiled.keep_alive_seconds,
+        compiled.thresholds,
+    )
+
+
+def _list_secrets(inputs: ProjectInputs, project: CompiledProject) -> Iterator[str]:
+    """Yields all values that are secrets by their names, as they would be in JSON."""
+    values: list[tuple[str, Any]] = [
+        *select_environment(os.environ, inputs.variables),
+        *project.profile.catalog_properties.items(),
+        *project.profile.settings.items(),
+        *(setting for source in project.sources for setting in _list_settings(source)),
+    ]
+    for name, value in values:
+        if value and (is_secret(name) or name.startswith(_SECRET_PREFIX)):
+            yield json.dumps(str(value))[1:-1]
+
+
+def _list_settings(source: IngestSource) -> Iterator[tuple[str, Any]]:
+    for name, value in source.connection.items():
+        yield from value.items() if isinstance(value, Mapping) else ((name, value),)
