@@ -17,7 +17,7 @@ def describe_parts() -> str:
 
 
 def describe_layout() -> str:
-    """The table of docs/development.md: every package at any depth."""
+    """The table of docs/reference/layout.md: every package at any depth."""
     tops = (*ADAPTER, *_list_packages(RUNTIME))
     return _write_table("place", [*_list_modules(RUNTIME), *(path for top in tops for path in _walk_packages(top))])
 

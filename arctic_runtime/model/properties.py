@@ -1,7 +1,7 @@
 """All names that arctic stores in tables: of table properties, entries of snapshot summaries, tags and branches.
 
 The names are part of the format of tables, so their texts never change. A new name needs a constant here and an entry
-of `STORED_NAMES`, from which the table in docs/architecture.md is generated.
+of `STORED_NAMES`, from which docs/reference/stored-names.md is generated.
 """
 
 from __future__ import annotations
@@ -441,9 +441,16 @@ STORED_NAMES: Final = (
 
 
 def describe_stored_names() -> str:
-    """Formats all stored names as a Markdown table for docs/architecture.md."""
-    rows = [f"| {'; '.join(name.places)} | {_format_name(name)} | {name.holds} |" for name in STORED_NAMES]
-    return "\n".join(["| where | name | what it holds |", "|---|---|---|", *rows])
+    """Formats all stored names as Markdown for docs/reference/stored-names.md: a table for each set of places."""
+    tables: dict[tuple[str, ...], list[str]] = {}
+    for name in STORED_NAMES:
+        tables.setdefault(name.places, []).append(f"| {_format_name(name)} | {name.holds} |")
+    return "\n\n".join(_format_table(places, rows) for places, rows in tables.items())
+
+
+def _format_table(places: tuple[str, ...], rows: list[str]) -> str:
+    head = "; ".join(places)
+    return "\n".join([f"{head[:1].upper()}{head[1:]}:", "", "| name | what it holds |", "|---|---|", *rows])
 
 
 def _format_name(name: StoredName) -> str:
