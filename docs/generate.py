@@ -31,24 +31,32 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "flink reads": describe_flink_reads,
 }
 _PART = re.compile(r"<!-- generated: (?P<name>[\w ]+) -->\n.*?<!-- end of generated: (?P=name) -->", re.DOTALL)
+_LINK = re.compile(r"\]\((?=[\w-]+\.md)")
 
 
-def generated(text: str) -> str:
-    """The same page, whose generated parts are as the code says."""
-    return _PART.sub(_part, text)
+def list_pages() -> list[Path]:
+    """Returns all pages, those of folders too."""
+    return sorted(PAGES.rglob("*.md"))
 
 
-def _part(found: re.Match[str]) -> str:
-    name = found["name"]
-    return f"<!-- generated: {name} -->\n{PARTS[name]()}\n<!-- end of generated: {name} -->"
+def update_parts(page: Path) -> str:
+    """Returns the text of a page, whose generated parts are as the code says."""
+    way_up = "../" * len(page.relative_to(PAGES).parents[:-1])
+    return _PART.sub(lambda match: _write_part(match["name"], way_up), page.read_text(encoding="utf-8"))
+
+
+def _write_part(name: str, way_up: str) -> str:
+    """Writes a part with its links, which the code writes as on a page in `docs`, for a page that is deeper."""
+    text = _LINK.sub(f"]({way_up}", PARTS[name]())
+    return f"<!-- generated: {name} -->\n{text}\n<!-- end of generated: {name} -->"
 
 
 def main() -> None:
     MACROS.write_text(macros_text(), encoding="utf-8")
-    for page in sorted(PAGES.glob("*.md")):
-        text = page.read_text(encoding="utf-8")
-        if generated(text) != text:
-            page.write_text(generated(text), encoding="utf-8")
+    for page in list_pages():
+        text = update_parts(page)
+        if text != page.read_text(encoding="utf-8"):
+            page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ def describe_parts() -> str:
 
 
 def describe_layout() -> str:
-    """The table of docs/development.md: every package at any depth."""
+    """The table of docs/reference/layout.md: every package inside of a part, at any depth."""
     tops = (*ADAPTER, *_list_packages(RUNTIME))
-    return _write_table("place", [*_list_modules(RUNTIME), *(path for top in tops for path in _walk_packages(top))])
+    return _write_table("package", [path for top in tops for path in _walk_packages(top) if path != top])
 
 
 def _list_modules(package: Path) -> list[Path]:

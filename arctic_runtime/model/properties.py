@@ -1,7 +1,7 @@
 """All names that arctic stores in tables: of table properties, entries of snapshot summaries, tags and branches.
 
 The names are part of the format of tables, so their texts never change. A new name needs a constant here and an entry
-of `STORED_NAMES`, from which the table in docs/architecture.md is generated.
+of `STORED_NAMES`, from which docs/reference/stored-names.md is generated.
 """
 
 from __future__ import annotations
@@ -165,18 +165,18 @@ STORED_NAMES: Final = (
     StoredName(
         LAYOUT,
         ("property of the base", "property of a table without a key"),
-        "the configuration that shapes the files of the base, as JSON: partitions, hash key, sort key, number of "
-        "buckets, table properties, format version",
+        "configuration that shapes the files of the base: partitions, hash key, sort key, number of buckets, "
+        "table properties, format version",
     ),
     StoredName(
         COMPACTED_UNTIL,
         ("property of the change table", "summary of the commit of a changelog compaction"),
-        "the commit up to which change rows may be gone, by sequence number, and when that commit was made",
+        "the commit up to which change rows may be gone, by sequence number, and the time of that commit",
     ),
     StoredName(
         COMMIT_TIMES,
         ("property of the change table",),
-        "when commits were made whose snapshots are gone, by sequence number",
+        "times of the commits whose snapshots have expired, by sequence number",
     ),
     StoredName(
         CLONED_FROM,
@@ -186,33 +186,31 @@ STORED_NAMES: Final = (
             "property of the aggregate state table",
             "property of a table without a key",
         ),
-        "of a [clone](clones.md), as JSON: the model that was cloned, the version of its change table, the time in "
-        "milliseconds since 1970, who cloned it, the table with the copied snapshot, and the other names that the "
-        "clone's upstreams have there",
+        "of a [clone](clones.md): the cloned model, the version of its change table, the time, who cloned "
+        "it, the table with the copied snapshot, and the other names of the clone's upstreams",
     ),
     StoredName(
         USED_AT,
         ("property of the change table", "property of a table without a key"),
-        "of a [clone](clones.md): the day of its last run without changes, as a time in milliseconds since 1970",
+        "of a [clone](clones.md): the day of its last run without changes",
     ),
     StoredName(
         PASSED_TESTS,
         ("property of the change table",),
-        "the tests of the model that passed in a [build](builds.md#tests-of-changed-rows), as JSON: for a hash of each "
-        "test's name, a hash of its definition, and the versions of the tables with which it passed",
+        "tests that passed in a [build](builds.md#tests-of-changed-rows): for a hash of each name, a hash of "
+        "the definition, and the versions of the tables",
     ),
     StoredName(
         BASELINE,
         ("property of the change table",),
-        "of an [adopted](adopting.md#adopt-tables-in-place) table, as JSON: the table and the snapshot with the rows "
-        "from before the first change row, the commit time of that snapshot, the sequence number up to which it has "
-        "the changes, and the partition spec and properties of the table before its adoption",
+        "of an [adopted](adopting.md#adopt-tables-in-place) table: the table and snapshot with the rows from "
+        "before the first change row, the time of that snapshot, the sequence number up to which it has the "
+        "changes, and the partition spec and properties before the adoption",
     ),
     StoredName(
         FORGOTTEN,
         ("property of the change table",),
-        "the sequence number up to which `update` rows may say nothing new: they took the place of rows that were "
-        "forgotten",
+        "the sequence number up to which `update` rows may repeat old values: they replaced forgotten rows",
     ),
     StoredName(
         FORGOTTEN_UNTIL,
@@ -228,15 +226,13 @@ STORED_NAMES: Final = (
     StoredName(RUN, (*_EVENTS, "summary of a run's commit to the aggregate state table"), "the token of the run"),
     StoredName(MODE, _EVENTS, "what the run did: `create`, `incremental`, `full`, or `schema-only` for an empty table"),
     StoredName(REASON, _EVENTS, "why the run did that, as a [reason](incremental.md#reasons)"),
-    StoredName(
-        OFFSETS, _RUN, "the offsets, as JSON: for each upstream its version: table UUID, snapshot, sequence number"
-    ),
+    StoredName(OFFSETS, _RUN, "the offsets: table UUID, snapshot and sequence number of each upstream"),
     StoredName(
         QUERY,
         _RUN,
-        "the fingerprint of the query, as JSON, with one hash each for: the query and its views; key, contract and "
-        "schema policy; renamed and retyped columns of upstreams; SQL settings of the profile; version of the rules; "
-        "and each key that says how rows follow from events, null for a model of `input: state`",
+        "the fingerprint of the query, one hash each for: the query and its views; key, contract and schema "
+        "policy; renamed and retyped columns of upstreams; SQL settings; version of the rules; and each key "
+        "of event rules, null for `input: state`",
     ),
     StoredName(SESSION, _RUN, "a fingerprint of the SQL settings and the version of the Spark that ran"),
     StoredName(HIGH_WATERMARK, _RUN, "the highest `sequence_by` value that was read; a timestamp is in UTC"),
@@ -274,8 +270,8 @@ STORED_NAMES: Final = (
     StoredName(
         GIVEN_UP,
         _RUN,
-        "why this run or an earlier one computed in full although it had planned to follow changes; later runs do not "
-        "try again, unless a `-` after the reason marks it as passing",
+        "why this run or an earlier one computed in full although it had planned to follow changes; later "
+        "runs do not try again, unless a `-` after the reason marks it as temporary",
     ),
     StoredName(
         JUDGED,
@@ -289,96 +285,91 @@ STORED_NAMES: Final = (
     StoredName(
         CLOCK,
         _RUN,
-        "the time with which the query was computed, as JSON: microseconds since 1970, and the time zone of the "
-        "session; absent if the query does not [read the clock](incremental.md#windows-of-time)",
+        "the time with which the query was computed, in microseconds, and the session's time zone; absent if "
+        "the query does not [read the clock](incremental.md#windows-of-time)",
     ),
-    StoredName(STARTED, _RUN, "when the run began to compute, in milliseconds since 1970"),
+    StoredName(STARTED, _RUN, "the time at which the run began to compute"),
     StoredName(
         ESTIMATED,
         _RUN,
-        "the seconds that were estimated for the run; later estimates compare them with the time that it took",
+        "estimated seconds of the run; later estimates compare them with the time that it took",
     ),
     StoredName(
         POSITION,
         (*_EVENTS, "property of the dead letter table"),
-        "up to where in a source of change data the table, or every table of the source, has all events: a text of the "
-        "transport that reads the source",
+        "the position in the source up to which the table, or every table of the source, has all events: a "
+        "text of the transport",
     ),
     StoredName(
         POSITION_EVENTS,
         _EVENTS,
-        "how many events of the table after that position it has as well; absent for none",
+        "number of events after that position that the table has as well; absent for none",
     ),
     StoredName(
         SOURCE_TIME,
         (*_EVENTS, "property of the dead letter table"),
-        "when the newest change of a commit, or the newest that all tables of the source have, was made at the source, "
-        "in milliseconds since 1970",
+        "time at the source of the newest change in a commit, or of the newest change that all tables of the "
+        "source have",
     ),
     StoredName(
         CAUGHT_UP,
         ("property of the dead letter table",),
-        "the newest time at which the source is known to have had nothing that its tables did not get, in milliseconds "
-        "since 1970",
+        "the latest time at which the tables had everything that the source had",
     ),
     StoredName(
         SHOWN_BEFORE,
         _EVENTS,
-        "as of when the table showed its source before a commit, in milliseconds since 1970: whoever has not read the "
-        "commit shows the source as of then",
+        "the time as of which the table showed its source before this commit, and as of which models show it "
+        "that have not read the commit",
     ),
     StoredName(
         FAILURE,
         ("property of the dead letter table",),
-        "why ingestion of the source fails, as JSON: the message, and since when in milliseconds since 1970; empty "
-        "after a batch that succeeded",
+        "the error of the source's ingestion, and since when; empty after a batch that succeeded",
     ),
     StoredName(
         LETTERS,
         ("summary of a commit of events to a table without a key",),
-        "the dead letters that the commit applied, as JSON: when each was read, in microseconds since 1970, its row in "
+        "the dead letters that the commit applied: the time when each was read, in microseconds, its row in "
         "its event or -1, and ranges of numbers",
     ),
     StoredName(
         SOURCE_COLUMNS,
         ("property of the change table", "property of a table without a key"),
-        "the columns that the newest events had, as JSON: for each name its number in the source, or null",
+        "columns of the newest events: for each name its number in the source, or null",
     ),
     StoredName(
         SOURCE_TABLES,
         ("property of the dead letter table",),
-        "the tables of the source that its stream brings up to date, as a JSON list of their names in the source: "
-        "without those that are loaded beside it now",
+        "names of the source's tables that its stream brings up to date, without those that are being loaded beside it",
     ),
     StoredName(
         LEFT_STREAM,
         ("property of the dead letter table",),
-        "as of when tables that the stream has left, to be loaded anew, show the source, as JSON: for each name in the "
-        "source milliseconds since 1970",
+        "tables that have left the stream to be loaded anew: for each name the time as of which it shows the source",
     ),
     StoredName(
         WAITING_TABLES,
         ("property of the dead letter table",),
-        "the tables that the stream has left since their source changed them in a way that can't be followed, as JSON: "
-        "for each name in the source why, and since when; each waits until somebody has it loaded anew",
+        "tables that have left the stream after a change that can't be followed: for each name the reason, "
+        "and since when; each waits until somebody has it loaded anew",
     ),
     StoredName(
         LOADING_TABLES,
         ("property of the dead letter table",),
-        "the tables of which a load has not ended, as JSON: for each name in the source the rows that are loaded, the "
-        "source's estimate of all rows, and as of when the table shows the source meanwhile, in milliseconds since "
-        "1970",
+        "tables that are being loaded: for each name the number of loaded rows, the source's estimate of all "
+        "rows, and the time as of which the table shows the source meanwhile",
     ),
     StoredName(
         SOURCE_SETTINGS,
         ("property of the dead letter table",),
-        "the settings with which the source is ingested, as JSON, without secrets",
+        "the settings with which the source is ingested, without secrets",
     ),
     StoredName(
         RESYNC_PREFIX,
         ("property of the dead letter table",),
-        "followed by the name of a table in the source: when somebody asked to have it loaded anew, in milliseconds "
-        "since 1970; empty if the process that ingests the source has begun that",
+        "followed by the name of a table in the source: the time when somebody asked to have it loaded anew; "
+        "empty once that has begun",
     ),
     StoredName(
         LEASE,
@@ -388,17 +379,17 @@ STORED_NAMES: Final = (
     StoredName(
         LEASE_UNTIL,
         ("property of the dead letter table", "summary of a commit to the table of a service"),
-        "until when that process may be silent before another takes over, in milliseconds since 1970; 0: it has ended",
+        "the time until which that process may be silent before another takes over; 0 if it has ended",
     ),
     StoredName(
         PAUSED,
         ("summary of a commit to the table of a service",),
-        "what the service must leave alone, as JSON: everything, tables by name, and tables whose upkeep waits",
+        "work that the service leaves alone: everything, tables by name, and tables whose upkeep waits",
     ),
     StoredName(
         RUN_AT_PREFIX,
         ("property of the table of a service",),
-        "when the last run of a scheduled model, whose name follows, began, in milliseconds since 1970",
+        "followed by the name of a scheduled model: the time when its last run began",
     ),
     StoredName(
         KEEP,
@@ -409,7 +400,7 @@ STORED_NAMES: Final = (
     StoredName(
         MERGED,
         ("summary of the last commit of a merge, a rewrite or a compaction of the base",),
-        "the version of the change table that the base contains, as JSON",
+        "the version of the change table that the base contains",
     ),
     StoredName(REWRITTEN, ("summary of a commit that rewrites a part of the base",), "the buckets that were written"),
     StoredName(PINNED_BASE, ("property of the view",), "the snapshot of the base that the view reads"),
@@ -433,17 +424,23 @@ STORED_NAMES: Final = (
     StoredName(
         CLONE_TAG_PREFIX,
         ("tag of a table that was cloned",),
-        "a snapshot that a [clone](clones.md) needs; the name goes on with the time of the clone in milliseconds since "
-        "1970, a number, and the name of the clone",
+        "a snapshot that a [clone](clones.md) needs; the time of the clone, a number and the name of the clone follow",
     ),
 )
 """All stored names, in the order in which the documentation lists them."""
 
 
 def describe_stored_names() -> str:
-    """Formats all stored names as a Markdown table for docs/architecture.md."""
-    rows = [f"| {'; '.join(name.places)} | {_format_name(name)} | {name.holds} |" for name in STORED_NAMES]
-    return "\n".join(["| where | name | what it holds |", "|---|---|---|", *rows])
+    """Formats all stored names as Markdown for docs/reference/stored-names.md: a table for each set of places."""
+    tables: dict[tuple[str, ...], list[str]] = {}
+    for name in STORED_NAMES:
+        tables.setdefault(name.places, []).append(f"| {_format_name(name)} | {name.holds} |")
+    return "\n\n".join(_format_table(places, rows) for places, rows in tables.items())
+
+
+def _format_table(places: tuple[str, ...], rows: list[str]) -> str:
+    head = "; ".join(places)
+    return "\n".join([f"{head[:1].upper()}{head[1:]}:", "", "| name | what it holds |", "|---|---|", *rows])
 
 
 def _format_name(name: StoredName) -> str:

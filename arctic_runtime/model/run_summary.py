@@ -19,7 +19,7 @@ SCHEMA_ONLY = "schema-only"
 class RunSummary:
     """Record of a run, a restore or an overwrite in the summary of its commit; absent entries are None.
 
-    `docs/architecture.md` describes each entry under its stored name.
+    `docs/reference/stored-names.md` describes each entry under its stored name.
     """
 
     run: str | None = None

@@ -1,1 +1,1 @@
-"""All modules that use Spark: the engine, tables, refreshes, history, maintenance and forgetting."""
+"""Work that Spark does, apart from ingestion: the engine, tables, refreshes, history, maintenance and forgetting."""

@@ -20,7 +20,7 @@ from benchmarks.rows import COLUMNS, images
 
 NAME = "Paimon"
 PYSPARK = "3.5.9"
-"""The newest Spark that the newest Paimon to be had runs on."""
+"""The newest Spark that the measured Paimon, which is not the newest one, runs on."""
 _TABLE = "paimon.bench.kept"
 _KINDS = {"+I": INSERT, "-U": BEFORE, "+U": AFTER, "-D": DELETE}
 _PROPERTIES = {"primary-key": "id", "bucket": "4", "merge-engine": "deduplicate", "rowkind.field": "op"}

@@ -89,32 +89,36 @@ def unexplained() -> list[str]:
 
 
 def document() -> str:
-    """The page, as Markdown."""
+    """Returns the page, as Markdown: counts for each folder, tests with a form of their own, and what is left out."""
     left = [suite for suite in suites() if not suite.runs]
     run = [suite for suite in suites() if suite.runs]
     version = importlib.metadata.version("dbt-tests-adapter")
     lines = [_INTRODUCTION.format(version=version, run=_counted(run), left=_counted(left))]
-    for folder in dict.fromkeys(suite.folder for suite in suites()):
-        lines += [f"## {folder}", "", "| class | tests | here |", "|---|---|---|"]
-        lines += [_line(suite) for suite in suites() if suite.folder == folder]
-        lines.append("")
-    return "\n".join(lines)
+    lines += ["| folder | classes | that run | with `arctic` too | by `make test-all` alone |", "|---|---|---|---|---|"]
+    lines += [_count_folder(folder) for folder in dict.fromkeys(suite.folder for suite in suites())]
+    lines += ["", _OWN, "| class | tests |", "|---|---|"]
+    lines += [f"| `{suite.name}` | {_list_names(own)} |" for suite in run if (own := own_tests(suite))]
+    lines += ["", _LEFT, "| classes | why |", "|---|---|"]
+    lines += [f"| {_list_names(names)} | {reason} |" for reason, names in _group_by_reason(left).items()]
+    return "\n".join(lines) + "\n"
 
 
 _INTRODUCTION = """# dbt's own suites
 
 Of dbt-tests-adapter {version}, {run} run here and pass.
-{left} do not run, each for the reason in its line.
+{left} do not run, each for the reason [below](#left-out).
 Classes that only serve others as a base are not counted.
 
 `tests/adapter` is laid out as the package is. `python -m tests.adapter.suites` writes this page from the classes that
 are there. A unit test fails where the page is another one, and where a class has neither a test nor a reason.
+"""
 
-| word | meaning |
-|---|---|
-| slow | runs with `make test-all` alone |
-| own | a test that is here in a form of its own; its docstring says why |
-| arctic | runs with `materialized: arctic` too |
+_OWN = """## Tests in a form of their own
+
+The docstring of each says why.
+"""
+
+_LEFT = """## Left out
 """
 
 
@@ -122,21 +126,25 @@ def _counted(suites: list[Suite]) -> str:
     return f"{len(suites)} classes with {sum(len(suite.tests) for suite in suites)} tests"
 
 
-def _line(suite: Suite) -> str:
-    return f"| `{suite.name}` | {len(suite.tests)} | {'; '.join(_remarks(suite))} |"
+def _count_folder(folder: str) -> str:
+    """Writes the line of a folder, with the numbers of its classes."""
+    all_of_it = [suite for suite in suites() if suite.folder == folder]
+    run = [suite for suite in all_of_it if suite.runs]
+    slow = [suite for suite in run if all(map(_is_slow, suite.runs))]
+    with_arctic = [suite for suite in run if suite.for_arctic]
+    counts = " | ".join(str(len(counted)) for counted in (all_of_it, run, with_arctic, slow))
+    return f"| `{folder}` | {counts} |"
 
 
-def _remarks(suite: Suite) -> Iterator[str]:
-    if not suite.runs:
-        yield "no: " + suite.reason
-        return
-    yield "pass"
-    if all(_is_slow(run) for run in suite.runs):
-        yield "slow"
-    if own := own_tests(suite):
-        yield "own " + ", ".join(f"`{test}`" for test in own)
-    if suite.for_arctic:
-        yield "arctic"
+def _group_by_reason(left: list[Suite]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for suite in left:
+        groups.setdefault(suite.reason, []).append(suite.name)
+    return groups
+
+
+def _list_names(names: Collection[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _suite(suite: type, runs: list[type]) -> Suite:

@@ -378,14 +378,21 @@ SETTINGS_BY_NAME: Final[Mapping[str, ForeignSetting]] = {setting.name: setting f
 
 
 def describe_foreign_settings() -> str:
-    """Formats the table of foreign settings in docs/foreign-configuration.md, as Markdown."""
-    header = "| setting | of | in an arctic model | in dbt's own models |\n|---|---|---|---|"
-    return "\n".join([header, *map(_format_row, FOREIGN_SETTINGS)])
+    """Formats the foreign settings as a Markdown table for docs/reference/foreign-settings.md: a row per treatment."""
+    rows: dict[str, dict[tuple[str, ...], list[str]]] = {}
+    for setting in FOREIGN_SETTINGS:
+        rows.setdefault(_format_treatments(setting), {}).setdefault(setting.adapters, []).append(f"`{setting.name}`")
+    header = "| settings | in an arctic model | in dbt's own models |\n|---|---|---|"
+    return "\n".join([header, *(f"| {_format_names(names)} | {cells} |" for cells, names in rows.items())])
 
 
-def _format_row(setting: ForeignSetting) -> str:
+def _format_names(names: Mapping[tuple[str, ...], list[str]]) -> str:
+    return "; ".join(f"{', '.join(adapters)}: {', '.join(settings)}" for adapters, settings in names.items())
+
+
+def _format_treatments(setting: ForeignSetting) -> str:
     own = "the same" if setting.dbt == setting.arctic else _format_treatment(setting.dbt)
-    return f"| `{setting.name}` | {', '.join(setting.adapters)} | {_format_treatment(setting.arctic)} | {own} |"
+    return f"{_format_treatment(setting.arctic)} | {own}"
 
 
 def _format_treatment(treatment: Treatment) -> str:

@@ -7,28 +7,40 @@ from pathlib import Path
 
 import pytest
 
-from docs import generate_packages
-from docs.generate import PAGES, PARTS, generated
+from docs import generate, generate_packages
+from docs.generate import PAGES, PARTS, list_pages, update_parts
 
 
-@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", list_pages(), ids=lambda page: str(page.relative_to(PAGES)))
 def test_a_page_says_what_the_code_says(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    assert generated(text) == text, "run `make docs`"
+    assert update_parts(page) == page.read_text(encoding="utf-8"), "run `make docs`"
 
 
 def test_every_generated_part_is_on_one_page() -> None:
-    texts = "".join(page.read_text(encoding="utf-8") for page in PAGES.glob("*.md"))
+    texts = "".join(page.read_text(encoding="utf-8") for page in list_pages())
     assert sorted(re.findall(r"<!-- generated: ([\w ]+) -->", texts)) == sorted(PARTS)
 
 
-def test_text_around_a_generated_part_stays() -> None:
+def write_page(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
     part = "<!-- generated: stored names -->\nnothing of the code\n<!-- end of generated: stored names -->"
-    page = f"before\n{part}\nafter\n"
-    made = generated(page)
+    (folder / "page.md").write_text(f"before\n{part}\nafter\n")
+    return folder / "page.md"
+
+
+def test_text_around_a_generated_part_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generate, "PAGES", tmp_path)
+    made = update_parts(write_page(tmp_path))
     assert made.startswith("before\n<!-- generated")
     assert made.endswith("-->\nafter\n")
     assert "nothing of the code" not in made
+
+
+def test_links_of_a_part_on_a_page_in_a_folder_lead_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generate, "PAGES", tmp_path)
+    assert "](clones.md)" in update_parts(write_page(tmp_path))
+    assert "](../clones.md)" in update_parts(write_page(tmp_path / "reference"))
+    assert "](clones.md)" not in update_parts(write_page(tmp_path / "reference"))
 
 
 def test_a_package_without_a_docstring_has_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

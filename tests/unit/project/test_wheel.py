@@ -109,8 +109,8 @@ def test_an_installed_wheel_parses_a_project_and_has_its_commands(wheel: Path, t
 
 
 def write_project(directory: Path) -> None:
-    """The project that the README tells to write."""
-    text = (ROOT / "README.md").read_text()
+    """The project that the page on a first project tells to write."""
+    text = (ROOT / "docs" / "first-project.md").read_text()
     for name, content in re.findall(r"^`([\w/.]+)`\n\n```\w+\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -254,6 +255,10 @@ def test_on_foreign_config_is_read_and_left_out() -> None:
         read_on_foreign_config({"on_foreign_config": "errors"})
 
 
-def test_the_documentation_has_a_row_for_every_setting() -> None:
+def test_the_documentation_names_every_setting_once_and_every_treatment_in_one_row() -> None:
     _, _, *lines = describe_foreign_settings().splitlines()
-    assert [line.split("`")[1] for line in lines] == [setting.name for setting in FOREIGN_SETTINGS]
+    cells = [line.strip("| ").split(" | ") for line in lines]
+    named = [name for first, *_ in cells for name in re.findall(r"`(\w+)`", first)]
+    assert sorted(named) == sorted(setting.name for setting in FOREIGN_SETTINGS)
+    treatments = [tuple(others) for _, *others in cells]
+    assert len(treatments) == len(set(treatments))

@@ -1,4 +1,4 @@
-"""The README's project: its files are written, its commands typed, and what it says is seen is what is seen."""
+"""The first project of the documentation: its files are written, its commands typed, and its output is the page's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.profile import Profile
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
+PAGE = (ROOT / "docs" / "first-project.md").read_text(encoding="utf-8")
 COMMANDS = {"dbt": "dbt.cli.main", "arctic": "dbt.adapters.arctic.command_line"}
 
 
@@ -24,7 +24,7 @@ class Typed:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        for name, content in re.findall(r"^`([\w/.]+)`\n\n```\w+\n(.*?)^```$", README, re.MULTILINE | re.DOTALL):
+        for name, content in re.findall(r"^`([\w/.]+)`\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
             (directory / name).write_text(content)
         for command, module in COMMANDS.items():
@@ -47,7 +47,7 @@ class Typed:
         return done.stdout
 
     def changes(self) -> list[list[Any]]:
-        """Rows as the README's table has them, without the time."""
+        """Rows as the page's table has them, without the time."""
         reader = CatalogReader(Profile.for_embedded(self.directory / "warehouse"))
         rows = reader.load_table("dev", "ods_orders__changes").scan().to_arrow().to_pylist()
         ordered = sorted(rows, key=lambda row: row["_seq"])
@@ -55,7 +55,7 @@ class Typed:
 
 
 def block_after(heading: str) -> str:
-    match = re.search(r"```\w*\n(.*?)^```$", README.split(heading, 1)[1], re.MULTILINE | re.DOTALL)
+    match = re.search(r"```\w*\n(.*?)^```$", PAGE.split(heading, 1)[1], re.MULTILINE | re.DOTALL)
     assert match is not None
     return match[1]
 
@@ -66,13 +66,13 @@ def outcomes(text: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_the_readmes_project_runs_as_it_says(tmp_path: Path) -> None:
+def test_the_first_project_runs_as_its_page_says(tmp_path: Path) -> None:
     typed = Typed(tmp_path)
     seen = typed.type(block_after("**Run it.**"))
     printed = outcomes(block_after("## What you see"))
     assert len(printed) == 6
     assert outcomes(seen) == printed
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in README.splitlines()]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines()]
     lines = [cell for cell in cells if len(cell) == 7 and cell[0].isdigit()]
     shown = [[*line[:4], line[5], line[6]] for line in lines]
     assert [[*row[:5], _struct(row[5])] for row in typed.changes()] == shown
