@@ -361,11 +361,11 @@ def get_warehouse_folder(warehouse: Path | str) -> Path:
         f"a folder, as ./warehouse or file:///srv/warehouse, or an address with {', '.join(STORE_SCHEMES)}, as "
         "s3://bucket/path",
         repr(_mask_value(text)),
-        _advise_on_scheme(scheme),
+        _build_scheme_advice(scheme),
     )
 
 
-def _advise_on_scheme(scheme: str) -> str:
+def _build_scheme_advice(scheme: str) -> str:
     """Returns advice for a user who wrote an embedded warehouse as a URI with this scheme, in place of a folder."""
     if len(scheme) == 1:
         return "write a path of this system; a folder whose name begins so is written with ./ in front"

@@ -80,34 +80,34 @@ class LogSearch:
         return rows.sort_by([(name, "ascending") for name in order])
 
     def _iterate_batches(self, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-        if self._kept is not None:
-            yield from self._kept
+        if self._cached_batches is not None:
+            yield from self._cached_batches
             return
-        for file, entry in self._files:
-            if self._may_contain(entry, wanted):
+        for file, entry in self._live_files:
+            if self._has_possible_match(entry, wanted):
                 yield from self._rows.read_rows(file, 0, self._until.sequence)
 
     @cached_property
-    def _kept(self) -> list[pa.RecordBatch] | None:
+    def _cached_batches(self) -> list[pa.RecordBatch] | None:
         """All change rows; None if they are too many to be kept."""
-        if sum(entry.record_count for _, entry in self._files) > self._kept_rows:
+        if sum(entry.record_count for _, entry in self._live_files) > self._kept_rows:
             return None
-        return [batch for file, _ in self._files for batch in self._rows.read_rows(file, 0, self._until.sequence)]
+        return [batch for file, _ in self._live_files for batch in self._rows.read_rows(file, 0, self._until.sequence)]
 
     @cached_property
-    def _files(self) -> list[tuple[LogFile, DataFile]]:
+    def _live_files(self) -> list[tuple[LogFile, DataFile]]:
         return list_live_files(self._table, self._until.snapshot)
 
-    def _may_contain(self, file: DataFile, wanted: Wanted) -> bool:
+    def _has_possible_match(self, file: DataFile, wanted: Wanted) -> bool:
         """Whether a file may have rows, or rows before a change, with wanted values, by the bounds of its columns."""
-        if all(self._may_have_value(file, name, values) for name, values in wanted.items()):
+        if all(self._has_possible_value(file, name, values) for name, values in wanted.items()):
             return True
         if BEFORE not in self._table.schema().column_names:
             return False
         before = {name if self._is_key(name) else f"{BEFORE}.{name}": values for name, values in wanted.items()}
-        return all(self._may_have_value(file, path, values) for path, values in before.items())
+        return all(self._has_possible_value(file, path, values) for path, values in before.items())
 
-    def _may_have_value(self, file: DataFile, path: str, values: Collection[Any]) -> bool:
+    def _has_possible_value(self, file: DataFile, path: str, values: Collection[Any]) -> bool:
         from pyiceberg.conversions import from_bytes
 
         field = self._table.schema().find_field(path, case_sensitive=False)
@@ -128,7 +128,7 @@ class LogSearch:
 
         places = {name.lower(): place for place, name in enumerate(batch.schema.names)}
         now = {name: batch.column(places[name.lower()]) for name in wanted}
-        matches = _are_wanted(now, wanted)
+        matches = _match_values(now, wanted)
         if BEFORE not in batch.schema.names:
             return matches
         was = batch.column(BEFORE)
@@ -137,7 +137,7 @@ class LogSearch:
             name: column if self._is_key(name) else pc.struct_field(was, inside[name.lower()])
             for name, column in now.items()
         }
-        return pc.or_(matches, pc.and_(pc.is_valid(was), _are_wanted(before, wanted)))
+        return pc.or_(matches, pc.and_(pc.is_valid(was), _match_values(before, wanted)))
 
 
 def _to_bound(value: Any) -> Any:
@@ -145,7 +145,7 @@ def _to_bound(value: Any) -> Any:
     return (value - _EPOCH).days if isinstance(value, date) else value
 
 
-def _are_wanted(columns: Mapping[str, pa.Array], wanted: Wanted) -> pa.Array:
+def _match_values(columns: Mapping[str, pa.Array], wanted: Wanted) -> pa.Array:
     """Tells for each row whether each of `columns` has one of its wanted values; nulls equal each other."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -29,14 +29,14 @@ def keep_branches_of(node: Node, sources: Collection[TableName]) -> Node:
         case Project(child=child) | Filter(child=child) | Distinct(child=child) | Explode(child=child):
             return replace(node, child=keep_branches_of(child, sources))
         case Join(kind="inner" | "left", left=left, right=right) | SemiJoin(left=left, right=right):
-            return node if _reads_any(right, sources) else replace(node, left=keep_branches_of(left, sources))
+            return node if _has_source(right, sources) else replace(node, left=keep_branches_of(left, sources))
         case UnionAll(inputs=inputs, names=names):
-            kept = [keep_branches_of(part, sources) for part in inputs if _reads_any(part, sources)]
+            kept = [keep_branches_of(part, sources) for part in inputs if _has_source(part, sources)]
             if len(kept) == 1:
                 return rename_columns(kept[0], names)
             return replace(node, inputs=tuple(kept)) if kept else node
     return node
 
 
-def _reads_any(node: Node, sources: Collection[TableName]) -> bool:
+def _has_source(node: Node, sources: Collection[TableName]) -> bool:
     return any(scan.source in sources for scan in list_scans(node))

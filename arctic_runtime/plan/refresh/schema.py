@@ -178,14 +178,14 @@ def _list_widened_columns(model: Model, table: tuple[Column, ...], stored: tuple
                 f"{model.table}: the type of column `{current.name}` changed in a way that the table can't follow.\n"
                 f"  in the table: {current.type}\n"
                 f"  in {_name_origin(model)}: {column.type}",
-                fix=_advise_on_type(model, current.name),
+                fix=_build_type_advice(model, current.name),
             )
         if any(is_same_name(transform.column, current.name) for transform in model.config.partition_by):
             raise TypeConflict(
                 f"{model.table}: column `{current.name}` is in partition_by, so its type can't change.\n"
                 f"  in the table: {current.type}\n"
                 f"  in {_name_origin(model)}: {column.type}",
-                fix=_advise_on_type(model, current.name),
+                fix=_build_type_advice(model, current.name),
             )
         widened.append(Column(current.name, column.type))
     return widened
@@ -218,7 +218,7 @@ def _name_origin(model: Model) -> str:
     return model.ingested_from or "the query"
 
 
-def _advise_on_type(model: Model, column: str) -> str:
+def _build_type_advice(model: Model, column: str) -> str:
     """Returns advice for a column whose type can't change.
 
     Key and partition columns can't be renamed, so for these only a cast or a new table helps. An ingested table has no

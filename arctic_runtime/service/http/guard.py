@@ -72,11 +72,11 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await self._answer_or_fail(scope, receive, _Sender(send))
+            await self._handle_request(scope, receive, _Sender(send))
         else:
             await send({"type": "websocket.close", "code": 1000})
 
-    async def _answer_or_fail(self, scope: Scope, receive: Receive, send: _Sender) -> None:
+    async def _handle_request(self, scope: Scope, receive: Receive, send: _Sender) -> None:
         """Answers a request; an unexpected error becomes a problem too, if the response has not begun."""
         try:
             await self._guard_request(scope, receive, send)

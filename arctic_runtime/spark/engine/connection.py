@@ -14,7 +14,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import ICEBERG_EXTENSIONS, Profile, select_fixed_settings
 from arctic_runtime.spark.engine import server
 from arctic_runtime.spark.engine.java.process import PROCESS
-from arctic_runtime.spark.engine.remote_session import end_session, prevent_close_by_collector
+from arctic_runtime.spark.engine.remote_session import disable_collector_close, end_session
 from arctic_runtime.spark.engine.warm_server import join_warm_server
 from arctic_runtime.thresholds import EngineThresholds
 
@@ -94,7 +94,7 @@ def connect_session(url: str, settings: Mapping[str, str], thresholds: EngineThr
     retries = thresholds.kept_server_retries if PROCESS.is_server_kept else thresholds.connect_retries
     patience = DefaultPolicy(max_retries=retries, max_backoff=thresholds.connect_backoff_millis)
     cast(Any, session).client.set_retry_policies([patience])
-    prevent_close_by_collector(session)
+    disable_collector_close(session)
     PROCESS.lent.add(session)
     return session
 

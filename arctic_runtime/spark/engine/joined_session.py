@@ -10,7 +10,7 @@ from arctic_runtime.catalog.storage.embedded_warehouse import prepare_warehouse
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import ICEBERG_EXTENSIONS, Profile, select_fixed_settings
 from arctic_runtime.spark.engine.java.process import PROCESS
-from arctic_runtime.spark.engine.remote_session import is_remote, prevent_close_by_collector
+from arctic_runtime.spark.engine.remote_session import disable_collector_close, is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,7 @@ def fork_session(session: SparkSession, profile: Profile) -> SparkSession:
     prepare_warehouse(profile)
     if is_remote(session):
         fork = cast(Any, session).cloneSession()
-        prevent_close_by_collector(fork)
+        disable_collector_close(fork)
     else:
         fork = session.newSession()
     settings = profile.build_session_settings()

@@ -15,7 +15,7 @@ def is_remote(session: SparkSession) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect.")
 
 
-def prevent_close_by_collector(session: SparkSession) -> None:
+def disable_collector_close(session: SparkSession) -> None:
     """Prevents that the garbage collector closes a session: only `end_session` does it from now on.
 
     pyspark closes a session when it is collected, which waits for threads that release results. The collector runs in

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name
-from arctic_runtime.spark.engine.thread_imports import import_for_threads
+from arctic_runtime.spark.engine.thread_imports import preload_modules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ class SessionPool:
         self._lock = threading.Lock()
 
     def take_session(self) -> SparkSession:
-        import_for_threads(self.environment.profile)
+        preload_modules(self.environment.profile)
         oldest = time.monotonic() - self.environment.profile.thresholds.engine.session_idle_seconds
         with self._lock:
             if not self.environment.is_started:

@@ -47,7 +47,7 @@ _imported: set[str] = set()
 """Modules and packages that need no second look, since each use of a pool asks for them."""
 
 
-def import_for_threads(profile: Profile, rooms: Iterable[str] = ()) -> None:
+def preload_modules(profile: Profile, rooms: Iterable[str] = ()) -> None:
     """Imports what refreshes and operations of a profile use, and all modules in the packages `rooms`.
 
     It is called before threads start that use Spark. Modules of an extra that is not installed are left out; their
@@ -55,15 +55,15 @@ def import_for_threads(profile: Profile, rooms: Iterable[str] = ()) -> None:
     """
     has_server = profile.method == "connect" or profile.keeps_warm
     with _lock:
-        _import_modules([*_LIBRARIES, *(_CONNECT if has_server else ())])
+        _load_modules([*_LIBRARIES, *(_CONNECT if has_server else ())])
         for room in (*_ROOMS, *rooms):
             if room not in _imported:
                 paths = importlib.import_module(room).__path__
-                _import_modules([module.name for module in pkgutil.walk_packages(paths, f"{room}.")])
+                _load_modules([module.name for module in pkgutil.walk_packages(paths, f"{room}.")])
                 _imported.add(room)
 
 
-def _import_modules(names: Iterable[str]) -> None:
+def _load_modules(names: Iterable[str]) -> None:
     for name in names:
         if name not in _imported:
             with suppress(ImportError):

@@ -121,8 +121,8 @@ def list_keys_made_of(
     """Returns the keys of all rows of a table that were ever computed from `forgotten` rows of its upstreams.
 
     `forgotten` has the keys of these rows by upstream; the rows must not have been deleted yet. The result may contain
-    further keys; if the query can't be refreshed incrementally, or Spark does not take what is made of it, it has all
-    keys of the table.
+    further keys. It has all keys of the table if the query can't be refreshed incrementally, or if Spark refuses the
+    query that is written for the trace.
     """
     spark, model = session.spark(), session.model
     if model.config.input == "changes":

@@ -12,7 +12,7 @@ from pyspark.sql.connect.client import SparkConnectClient
 from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
 from pyspark.sql.connect.session import SparkSession
 
-from arctic_runtime.spark.engine.remote_session import end_session, prevent_close_by_collector
+from arctic_runtime.spark.engine.remote_session import disable_collector_close, end_session
 
 
 class Fixture:
@@ -24,7 +24,7 @@ class Fixture:
         monkeypatch.setattr(SparkConnectClient, "release_session", lambda _: None)
         self.session: Any = cast(Any, SparkSession("sc://localhost:1"))
         self.client: Any = self.session.client
-        prevent_close_by_collector(self.session)
+        disable_collector_close(self.session)
 
     def count(self) -> None:
         self.closes += 1

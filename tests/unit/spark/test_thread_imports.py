@@ -29,9 +29,9 @@ CODE = """
 import sys
 import dbt.adapters.arctic.impl
 from arctic_runtime.profile import Profile
-from arctic_runtime.spark.engine.thread_imports import import_for_threads
+from arctic_runtime.spark.engine.thread_imports import preload_modules
 from dbt.adapters.arctic.connections.manager import ROOMS
-import_for_threads(Profile.for_embedded("w", keep_alive_seconds=60.0), ROOMS)
+preload_modules(Profile.for_embedded("w", keep_alive_seconds=60.0), ROOMS)
 print(*sys.modules)
 """
 

@@ -63,7 +63,7 @@ def perform_command(options: argparse.Namespace) -> Answer:
     """
     from arctic_runtime.ingest.connectors import with_jars
     from arctic_runtime.spark.engine.session_pool import get_pool
-    from arctic_runtime.spark.engine.thread_imports import import_for_threads
+    from arctic_runtime.spark.engine.thread_imports import preload_modules
     from dbt.adapters.arctic.commands.ingest_upkeep import IngestedUpkeep
     from dbt.adapters.arctic.project.compiled_project import load_sources
 
@@ -76,7 +76,7 @@ def perform_command(options: argparse.Namespace) -> Answer:
     resync = parse_resync(project.sources, options.sources, options.resync or ())
     chosen = resync.sources
     pool, reader = get_pool(with_jars(project.profile, chosen)), CatalogReader(project.profile)
-    import_for_threads(project.profile)
+    preload_modules(project.profile)
     session = pool.environment.new_session
     if options.replay_dead:
         return _replay_dead_letters(chosen, reader, session)

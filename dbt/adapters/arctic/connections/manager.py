@@ -26,7 +26,7 @@ from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.session_pool import get_pool
 from arctic_runtime.spark.engine.spark_loss import is_of_spark, to_spark_ended
-from arctic_runtime.spark.engine.thread_imports import import_for_threads
+from arctic_runtime.spark.engine.thread_imports import preload_modules
 from arctic_runtime.spark.engine.warm_server import begin_warm_server
 from dbt.adapters.arctic.connections.handle import Cursor, SessionHandle
 from dbt.adapters.arctic.connections.thread_reader import get_thread_reader
@@ -59,7 +59,7 @@ class ArcticConnectionManager(SparkConnectionManager):
             PROCESS.report = logger.info
             begin_warm_server(self._profile)
         if command not in _USES_NO_THREADS and profile.threads > 1:
-            import_for_threads(self._profile, ROOMS)
+            preload_modules(self._profile, ROOMS)
 
     @property
     def arctic_profile(self) -> Profile:

@@ -22,7 +22,7 @@ from arctic_runtime.service.refreshing.refresh_task import Done, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.table_docs import DataTestRuns, TableDocs
-from arctic_runtime.spark.engine.thread_imports import import_for_threads
+from arctic_runtime.spark.engine.thread_imports import preload_modules
 from dbt.adapters.arctic.connections.manager import ROOMS
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.project.dbt_work import DbtWork
@@ -73,7 +73,7 @@ class LiveProject:
         self._warned: set[str] = set()
         self._test_runs = DataTestRuns()
         self._use_parts(_LoadedParts(load_project(location)))
-        import_for_threads(self.loaded.profile, ROOMS)
+        preload_modules(self.loaded.profile, ROOMS)
         self._scratch = tempfile.TemporaryDirectory(prefix="dbt-arctic-")
         self._tested_refreshes = self._build_tested_refreshes()
         self._files = ProjectFiles(location.project_dir, _list_folders(self.loaded.config))
