@@ -28,6 +28,8 @@ __all__ = [
 ]
 
 
+_RUN_AGAIN = "run again; if another writer is faster each time, let it pause meanwhile"
+
 _LABELS = {"where": "where", "expected": "expected", "actual": "found", "fix": "what to do"}
 """Maps the fields of an error to their labels in the error's text."""
 
@@ -91,8 +93,11 @@ class PlanError(ArcticError):
 class CommitConflict(ArcticError):
     """Raised if another writer committed after this attempt observed the table.
 
-    The attempt changed nothing and can be retried.
+    The attempt changed nothing and can be retried; the error says so unless it is given another `fix`.
     """
+
+    def __init__(self, message: str, **parts: str | None) -> None:
+        super().__init__(message, **{"fix": _RUN_AGAIN, **parts})
 
 
 class CommitUnknown(ArcticError):

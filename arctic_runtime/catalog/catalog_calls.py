@@ -24,6 +24,8 @@ _CURES = (
     ("No space left", _FULL),
     ("disk is full", _FULL),
     ("quota exceeded", _FULL),
+    # SQLite also needs space to read: for the file with which processes share its log.
+    ("disk I/O error", "Is the disk full? Make space, or have the disk checked, then run again."),
     ("Permission denied", "Check the permissions of the warehouse."),
     ("unable to open", "Check that the warehouse exists and that this user may write to it."),
 )

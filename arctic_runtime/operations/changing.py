@@ -61,12 +61,10 @@ def _restore_cut(context: OperationContext, models: Sequence[Model], cut: str) -
             fix="`arctic history MODEL` shows the cuts that a table has; expiry drops old ones",
         )
     counts: dict[str, dict[str, int]] = {}
-    lines: list[str] = []
     for model in tagged:
         counts[str(model.table)] = _restore_version(context, model, cut)
-        lines.append(inspect.describe_restored(model, counts[str(model.table)]))
-        context.progress(lines[-1])
-    return Answer(counts, tuple(lines))
+        context.progress(inspect.describe_restored(model, counts[str(model.table)]))
+    return Answer(counts, (f"{len(tagged)} tables are as in {cut}",))
 
 
 def _restore_version(context: OperationContext, model: Model, version: str) -> dict[str, int]:

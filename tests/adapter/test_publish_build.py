@@ -18,6 +18,7 @@ from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.refreshing.follower import Follower
 from arctic_runtime.service.refreshing.refresh_task import RefreshWorkers, Report
 from arctic_runtime.service.shared_state import SharedState
+from arctic_runtime.spark.engine.session_pool import get_pool, lend_session
 from dbt.adapters.arctic import cli
 from dbt.adapters.arctic.project.live_project import LiveProject
 from dbt.adapters.arctic.project.loaded_project import Location
@@ -182,8 +183,47 @@ class TestPublishBuild:
         assert "run the build again" in str(error)
         assert self.rows(project, "orders") == before
         assert self.rows(project, "other") == [(2,)]
-        run_dbt(["build"])
+        assert {result.status for result in run_dbt(["retry"])} == {"success", "pass"}
         assert self.rows(project, "other") == [(3,)]
+        assert self.rows(project, "by_customer") == [("a", 10), ("b", 20), ("c", 1)]
+
+    def test_source_written_often(self, project: Any) -> None:
+        """A build reads its sources as they were at its begin, even if Iceberg deletes their metadata of then."""
+        keep_one = "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '1'"
+        self.sql(project, f"alter table lake.{{schema}}.raw_orders set tblproperties ({keep_one})")
+
+        def write_often(name: str, action: Callable[[], Any]) -> Any:
+            if name == "changes.create" and not written:
+                written.append(name)
+                with lend_session(get_pool(profile)) as session:
+                    for _ in range(3):
+                        session().sql(f"insert into lake.{project.test_schema}.raw_orders values (9, 'z', 1)")
+            return action()
+
+        written: list[str] = []
+        profile = project.adapter.profile
+        with set_failpoint(write_often):
+            run_dbt(["build"])
+        assert written
+        assert self.rows(project, "other") == [(2,)]
+        assert self.rows(project, "by_customer") == [("a", 10), ("b", 20)]
+
+    def test_retry_after_a_failed_test(self, project: Any) -> None:
+        """What a failed test kept from publication is computed and tested again, not the test alone."""
+        run_dbt(["build"])
+        self.sql(project, "insert into lake.{schema}.raw_orders values (3, 'c', null)")
+        run_dbt(["build"], expect_pass=False)
+        self.sql(project, "update lake.{schema}.raw_orders set amount = 5 where id = 3")
+        retried = {result.node.name for result in run_dbt(["retry"])} - {"test-on-run-end-0"}
+        assert retried == {"orders", "not_null_orders_amount", "by_customer", "not_null_by_customer_customer"}
+        assert self.rows(project, "by_customer") == [("a", 10), ("b", 20), ("c", 5)]
+
+    def test_retry_after_a_failed_hook(self, project: Any) -> None:
+        run_dbt(["build"])
+        self.sql(project, "insert into lake.{schema}.raw_orders values (3, 'c', 1)")
+        run_dbt(["build", "--vars", "{hook: select raise_error('no')}"], expect_pass=False)
+        run_dbt(["retry", "--vars", "{hook: ''}"])
+        assert self.rows(project, "by_customer") == [("a", 10), ("b", 20), ("c", 1)]
 
     def test_failed_hook(self, project: Any) -> None:
         run_dbt(["build"])

@@ -57,6 +57,11 @@ def test_pickling_and_copying_keep_class_text_and_parts(error_class: type[Arctic
         assert (twin.message, twin.details) == ("The key is ambiguous.", PARTS)
 
 
+def test_a_lost_race_says_to_run_again_unless_it_is_given_other_advice() -> None:
+    assert CommitConflict("Another writer was faster.").details["fix"].startswith("run again")
+    assert CommitConflict("Another writer was faster.", fix="wait").details == {"fix": "wait"}
+
+
 def test_an_error_with_a_cause_keeps_its_parts() -> None:
     cause = OSError("disk full")
     with pytest.raises(CatalogError) as caught:

@@ -153,6 +153,8 @@ class TraceableTable:
 
     def read_changes(self, window: Window, keys: Sequence[Key]) -> list[ChangeRow]:
         """Reads the change rows of `keys` in a window, oldest first."""
+        if not keys:
+            return []
         if (history := self._find_history(_list_values(self.state.key or (), keys))) is not None:
             known = {repr(tuple(key)) for key in keys}
             changes = self._build_change_rows(history.list_changes_in(window))

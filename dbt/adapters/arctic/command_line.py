@@ -39,16 +39,20 @@ COMMANDS: Mapping[str, str] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command, by default from the arguments of this process; returns its exit code."""
+    """Runs one command, by default from the arguments of this process; returns its exit code, 130 after Ctrl-C."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     if not given or given[0] not in COMMANDS:
         parser, commands = create_parser()
         for name, description in COMMANDS.items():
             commands.add_parser(name, help=description)
         parser.parse_args(given)  # Ends the process: it shows the help, or names what is wrong.
-    from dbt.adapters.arctic import cli
+    try:
+        from dbt.adapters.arctic import cli
 
-    return cli.main(given)
+        return cli.main(given)
+    except KeyboardInterrupt:
+        print(f"arctic {given[0]}: interrupted; run it again, what it has committed stays", file=sys.stderr)
+        return 130
 
 
 def create_parser() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]:

@@ -22,6 +22,7 @@ from dbt.adapters.contracts.relation import RelationConfig, RelationType
 from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
 from dbt.adapters.sql import SQLAdapter
+from dbt.constants import RUN_RESULTS_FILE_NAME
 from dbt.flags import get_flags
 from dbt_common.contracts.constraints import ConstraintType
 from dbt_common.contracts.metadata import CatalogTable
@@ -47,6 +48,7 @@ from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session_pool import get_pool, lend_session
 from arctic_runtime.spark.engine.statement import quote_text
+from dbt import selected_resources
 from dbt.adapters.arctic.connections.debug import report_debug
 from dbt.adapters.arctic.connections.handle import SessionHandle
 from dbt.adapters.arctic.connections.manager import ArcticConnectionManager
@@ -67,7 +69,9 @@ from dbt.adapters.arctic.publication.build import (
     Build,
     build_operation_error,
     build_scope,
+    check_flags,
 )
+from dbt.adapters.arctic.publication.unpublished_results import write_unpublished
 from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshness, spark_metadata
 from dbt.adapters.arctic.relations.column import ArcticColumn
 from dbt.adapters.arctic.relations.date_functions import DATE_FUNCTIONS
@@ -176,6 +180,8 @@ class ArcticAdapter(SparkAdapter):
     def set_macro_resolver(self, macro_resolver: Any) -> None:
         """Checks the models of the manifest and completes their keys; dbt calls this after it has parsed a project."""
         super().set_macro_resolver(macro_resolver)
+        if self.is_published_whole:
+            check_flags(get_flags())
         self._nodes = tuple(getattr(macro_resolver, "nodes", {}).values())
         self._sources = tuple(getattr(macro_resolver, "sources", {}).values())
         self._keyless_tables = missing_keys.complete_keys(self._nodes)
@@ -191,7 +197,7 @@ class ArcticAdapter(SparkAdapter):
         """
         missing_keys.check_selected_keys(self.config, self._nodes, self._keyless_tables)
         if self.is_published_whole and getattr(get_flags(), "WHICH", None) in BRANCH_COMMANDS:
-            self.begin_build()
+            self.prepare_build(selected_resources.SELECTED_RESOURCES)
         super().set_relations_cache(*arguments, **options)
 
     @property
@@ -215,6 +221,13 @@ class ArcticAdapter(SparkAdapter):
             self._build = build
         return self._build
 
+    def prepare_build(self, selected: Collection[str]) -> None:
+        """Begins a build, and prepares the nodes with the ids `selected` and all that they read for its branch."""
+        build, names = self.begin_build(), frozenset(selected)
+        with self.connections.exception_handler("prepare the branch"):
+            nodes = (node for node in self._nodes if node.unique_id in names)
+            build.prepare_nodes(nodes, self.get_macro_resolver())
+
     def end_build(self, selected: Collection[str]) -> None:
         """Publishes the build; `selected` are the ids of the nodes that it was to run."""
         build, self._build = self._build, None
@@ -227,12 +240,6 @@ class ArcticAdapter(SparkAdapter):
         self.connections.change_profile(profile)
         self.__dict__.pop("_own_reader", None)
 
-    def pre_model_hook(self, config: Any) -> None:
-        """Prepares the tables of a node for the branch of a build; dbt calls this before it runs a node."""
-        if self._build is not None:
-            with self.connections.exception_handler("prepare the branch"):
-                self._build.prepare_nodes([config.model])
-
     def cleanup_connections(self) -> None:
         """Closes all connections; dbt calls this at the end of a command, at which a build is published.
 
@@ -241,15 +248,26 @@ class ArcticAdapter(SparkAdapter):
         super().cleanup_connections()
         if self._build is None:
             return
+        selected = selected_resources.SELECTED_RESOURCES
         if sys.exc_info()[0] is not None:
             self._use_profile(self._build.branch.origin.profile)
             self._build.give_up()
             self._build = None
+            self._write_unpublished(selected, "not published, since the build was interrupted")
             return
-        from dbt import selected_resources
+        try:
+            with self.connections.exception_handler("publish the build"):
+                self.end_build(selected)
+        except DbtRuntimeError as error:
+            self._write_unpublished(selected, str(error.msg))
+            raise
 
-        with self.connections.exception_handler("publish the build"):
-            self.end_build(selected_resources.SELECTED_RESOURCES)
+    def _write_unpublished(self, selected: Collection[str], reason: str) -> None:
+        """Writes results by which `dbt retry` runs the whole build again, unless dbt is to write none."""
+        flags = get_flags()
+        if getattr(flags, "WRITE_JSON", False):
+            folder = Path(self.config.project_root) / self.config.target_path
+            write_unpublished(folder / RUN_RESULTS_FILE_NAME, self.get_macro_resolver(), selected, flags, reason)
 
     @available.parse(lambda *_a, **_k: "")
     def changes_of(self, relation: BaseRelation, node: dict[str, Any]) -> str:

@@ -72,6 +72,26 @@ def test_a_sum_comes_from_the_change_of_one_order(lake: Warehouse) -> None:
     assert list_named(gone.upstreams[0].changes[0]) == [("orders", {"id": 3}, "update")]
 
 
+def test_an_upstream_whose_changed_rows_have_no_effect_is_named_with_their_number(lake: Warehouse) -> None:
+    orders = build_orders(lake)
+    people = lake.model(
+        "people", "select * from {changes(landed_people)}", **EVENTS | {"primary_key": "customer"}, **STORED
+    )
+    query = (
+        "select o.id, o.amount, p.region > 0 as is_far from {orders} o left join {people} p on p.customer = o.customer"
+    )
+    models = [orders, people, lake.model("shown", query, primary_key="id")]
+    for seq in (1, 2):
+        lake.append("landed", [(1, 7, 10 + seq, seq, "c")], ORDERS)
+        lake.append("landed_people", [(7, seq, seq, "c")], "customer int, region int, seq int, op string")
+        for model in models:
+            lake.run(model)
+    newest, _ = trace(lake, models, models[-1], 1).changes
+    assert newest.is_proven
+    counts = {upstream.table.name: (len(upstream.changes), upstream.without_effect) for upstream in newest.upstreams}
+    assert counts == {"orders": (1, 0), "people": (0, 1)}
+
+
 def test_a_trail_of_keys_reads_no_table_by_spark_and_says_what_it_follows(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

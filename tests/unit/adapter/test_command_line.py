@@ -42,6 +42,18 @@ def test_every_command_has_one_description() -> None:
     assert {*described, *cli.OTHERS} == {*command_line.COMMANDS}
 
 
+def test_a_command_that_is_interrupted_says_so_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "main", interrupt)
+    assert command_line.main(["why", "orders", "--key", "1"]) == 130
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("arctic why: interrupted; run it again")
+
+
 @pytest.mark.parametrize("name", arctic.__all__)
 def test_what_dbt_reads_of_the_adapter_is_there(name: str) -> None:
     assert getattr(arctic, name).__name__ == name if name != "Plugin" else arctic.Plugin.adapter.type() == "arctic"

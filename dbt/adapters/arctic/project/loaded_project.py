@@ -91,7 +91,7 @@ class LoadedProject:
     def prepare_build(self) -> None:
         """Prepares the tables of the project for changes on a branch, if the command writes to one."""
         if self.location.is_built and self.adapter.is_published_whole:
-            self.adapter.begin_build().prepare_nodes(self.nodes.values())
+            self.adapter.prepare_build(self.nodes)
 
     def compile_node(self, node: Any) -> Any:
         """Compiles a node and returns the compiled copy.

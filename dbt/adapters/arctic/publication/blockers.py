@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
 
-_PASSED = frozenset({"success", "pass", "warn", "no-op", "reused"})
+PASSED = frozenset({"success", "pass", "warn", "no-op", "reused"})
 """Statuses with which dbt ends a node or a test whose relation may be published."""
 
 _WITH_RELATION = frozenset({"model", "seed", "snapshot"})
@@ -79,7 +79,7 @@ def _list_causes(
     skipped: list[tuple[str, str]] = []
     for node in known:
         status = statuses.get(node.unique_id, "skipped")
-        if status not in _PASSED:
+        if status not in PASSED:
             subjects = node.subjects if node.is_test else (node.unique_id,)
             (skipped if status == "skipped" else failed).extend((subject, node.unique_id) for subject in subjects)
     return failed, skipped

@@ -25,6 +25,7 @@ from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize.maintain import get_node_table, is_arctic, read_declared_model
 from dbt.adapters.arctic.publication.blockers import find_blockers, list_blocked, read_graph, sort_nodes
 from dbt.adapters.arctic.publication.row_tests import RowTests
+from dbt.adapters.arctic.publication.unpublished_results import list_unpublished, mark_unpublished
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +38,8 @@ BRANCH_COMMANDS = frozenset({"build", "run", "seed", "snapshot", "retry"})
 BRANCH_VARIABLE = "ARCTIC_BRANCH"
 """Environment variable with the file of a branch, which a command then reads in the place of the catalog."""
 
-_KINDS = frozenset({"model", "seed", "snapshot", "test", "unit_test"})
+_RELATIONAL = frozenset({"model", "seed", "snapshot"})
+_KINDS = _RELATIONAL | {"test", "unit_test"}
 FOLDER = "arctic_branches"
 """Folder below dbt's target folder with the files of branches."""
 
@@ -53,6 +55,7 @@ class Build:
         self.branch = CatalogBranch(origin, folder / f"{os.getpid()}-{os.urandom(4).hex()}.db")
         self._statuses: dict[str, str] = {}
         self._failed_hook = ""
+        self._unpublished: dict[str, str] = {}
         self._refreshed: dict[TableName, tuple[Model, Callable[[TableName], Iterable[TableName]]]] = {}
         self._lock = threading.Lock()
 
@@ -69,11 +72,14 @@ class Build:
         self.tests = RowTests(self.branch.reader)
         add_callback_to_manager(self._note_event)
 
-    def prepare_nodes(self, nodes: Iterable[Any]) -> None:
-        """Prepares the tables of nodes of the manifest for changes on the branch."""
+    def prepare_nodes(self, nodes: Iterable[Any], manifest: Any) -> None:
+        """Prepares the tables of nodes of the manifest for changes on the branch, and those that they read.
+
+        The latter too, since the catalog may delete the metadata of a table that others write to while the build runs.
+        """
         nodes = tuple(nodes)
-        helpers = (name for node in nodes for name in get_node_table(node).helpers.values())
-        self.branch.prepare_tables(list(dict.fromkeys([*map_nodes(nodes), *map(get_node_table, nodes), *helpers])))
+        read = list_read(nodes, manifest)
+        self.branch.prepare_tables(list(dict.fromkeys([*_list_tables(nodes), *_list_tables(read)])))
 
     def note_refresh(self, model: Model, readers: Callable[[TableName], Iterable[TableName]]) -> None:
         """Notes that the build refreshes a model, whose old versions may expire after the publication."""
@@ -96,13 +102,16 @@ class Build:
         `selected` are the ids of the nodes that the build was to run. `spark` returns a session on the catalog itself.
         Raises CommitConflict if another writer has changed one of the tables since the build began.
         """
+        graph = read_graph(manifest)
         if self._failed_hook:
-            logger.warning(f"Nothing of this build is published, since the hook {self._failed_hook} failed")
+            why = f"the hook {self._failed_hook} failed"
+            logger.warning(f"Nothing of this build is published, since {why}")
+            self._unpublished = dict.fromkeys(selected, f"not published, since {why}")
             self._say_where(self.branch.list_changes())
             return
-        blockers = find_blockers(read_graph(manifest), selected, self._statuses)
+        blockers = find_blockers(graph, selected, self._statuses)
         owners = map_owners(manifest)
-        order = {node: place for place, node in enumerate(sort_nodes(read_graph(manifest)))}
+        order = {node: place for place, node in enumerate(sort_nodes(graph))}
         places = {table: order[node] for table, node in owners.items()}
         changes = sort_changes(self.branch.list_changes(), places)
         to_publish = [change for change in changes if owners.get(change.table) not in blockers]
@@ -111,8 +120,11 @@ class Build:
         properties = self.tests.list_properties(_list_tests(manifest))
         names = {owners.get(change.table, str(change.table)) for change in to_publish}
         published = self._publish_changes(to_publish, unchanged, names, properties)
-        for node, cause in list_blocked(blockers, selected):
-            why = "it failed" if node == cause else f"{_get_name(cause)} did not pass"
+        reasons = {node: _describe_cause(node, cause) for node, cause in list_blocked(blockers, selected)}
+        self._unpublished = {
+            node: f"not published, since {why}" for node, why in list_unpublished(graph, reasons.items())
+        }
+        for node, why in reasons.items():
             logger.warning(
                 f"{_get_name(node)} is not published, since {why}; readers see its rows from before this build"
             )
@@ -157,12 +169,14 @@ class Build:
         )
 
     def _note_event(self, message: Any) -> None:
-        """Notes dbt's status of a node that has ended; a callback for dbt's events."""
+        """Notes dbt's status of a node that has ended, and completes the file of all; a callback for dbt's events."""
         name = message.info.name
         if name == "NodeFinished":
             self.note_status(message.data.node_info.unique_id, str(message.data.run_result.status))
         elif name == "LogHookEndLine" and str(message.data.status) != "success":
             self._failed_hook = self._failed_hook or str(message.data.statement)
+        elif name == "ArtifactWritten" and message.data.artifact_type == "RunExecutionResult" and self._unpublished:
+            mark_unpublished(Path(message.data.artifact_path), self._unpublished)
 
     def _expire_versions(self, published: set[TableName], spark: Callable[[], SparkSession]) -> None:
         """Expires old versions of the published models, as their runs would have done."""
@@ -175,9 +189,48 @@ class Build:
                     logger.warning(format_upkeep_warning(table, part, text))
 
 
+def list_read(nodes: Iterable[Any], manifest: Any) -> list[Any]:
+    """Lists the nodes and sources of the manifest that nodes read, also through views and ephemeral models."""
+    waiting, found = list(nodes), dict[str, Any]()
+    while waiting:
+        for name in waiting.pop().depends_on_nodes:
+            other = manifest.nodes.get(name) or manifest.sources.get(name)
+            if other is not None and name not in found:
+                found[name] = other
+                waiting += [other] if _is_read_through(other) else []
+    return list(found.values())
+
+
+def _is_read_through(node: Any) -> bool:
+    return str(node.resource_type) == "model" and str(node.config.materialized) in ("view", "ephemeral")
+
+
+def _list_tables(nodes: Collection[Any]) -> Iterable[TableName]:
+    """Lists the tables of nodes and sources, with the helper tables that their materializations use."""
+    own = [node for node in nodes if str(node.resource_type) in _RELATIONAL]
+    sources = [node for node in nodes if str(node.resource_type) == "source"]
+    tables = [
+        *map(get_node_table, own),
+        *(TableName(str(n.database), str(n.schema), str(n.identifier)) for n in sources),
+    ]
+    helpers = (name for table in tables for name in table.helpers.values())
+    return [*map_nodes(own), *tables, *helpers]
+
+
 def _list_tests(manifest: Any) -> list[str]:
     """Lists the ids of all tests in the manifest."""
     return [node.unique_id for node in manifest.nodes.values() if str(node.resource_type) == "test"]
+
+
+def check_flags(flags: Any) -> None:
+    """Raises DbtRuntimeError if a command that writes to a branch has a flag with which dbt never begins one."""
+    command = getattr(flags, "WHICH", None)
+    if command in BRANCH_COMMANDS and not getattr(flags, "POPULATE_CACHE", True):
+        raise DbtRuntimeError(
+            f"`dbt {command} --no-populate-cache` can't be published as a whole, as `publish: build` says.\n"
+            "  expected: dbt lists the relations of the project first, at which the build begins\n"
+            "  what to do: leave the flag out; --cache-selected-only makes the list short"
+        )
 
 
 def build_operation_error(name: str) -> ConfigError:
@@ -210,8 +263,12 @@ def open_branch(profile: Profile, file: Path, command: str | None) -> Profile:
 def build_scope(nodes: Iterable[Any], sources: Iterable[Any], catalog: str) -> BranchScope:
     """Builds the scope of a build: all relations of the project that are in the catalog, and its schemas."""
     known = [node for node in nodes if str(getattr(node, "database", None)) == catalog]
-    read = [TableName(catalog, str(s.schema), str(s.identifier)) for s in sources if str(s.database) == catalog]
+    read = [_get_source_table(source) for source in sources if str(source.database) == catalog]
     return BranchScope({*map_nodes(known), *read}, {str(node.schema) for node in known})
+
+
+def _get_source_table(source: Any) -> TableName:
+    return TableName(str(source.database), str(source.schema), str(source.identifier))
 
 
 def map_owners(manifest: Any) -> dict[TableName, str]:
@@ -223,7 +280,7 @@ def map_nodes(nodes: Iterable[Any]) -> dict[TableName, str]:
     """Maps each relation that a model, seed or snapshot among nodes may write to the node's id."""
     owners: dict[TableName, str] = {}
     for node in nodes:
-        if str(node.resource_type) not in ("model", "seed", "snapshot"):
+        if str(node.resource_type) not in _RELATIONAL:
             continue
         tables = read_declared_model(node).relations if is_arctic(node) else (get_node_table(node),)
         owners |= dict.fromkeys(tables, node.unique_id)
@@ -236,6 +293,10 @@ def remove_old_branches(folder: Path) -> None:
         process = file.name.partition("-")[0]
         if not (process.isdigit() and _is_alive(int(process))) or int(process) == os.getpid():
             remove_branch_file(file)
+
+
+def _describe_cause(node: str, cause: str) -> str:
+    return "it failed" if node == cause else f"{_get_name(cause)} did not pass"
 
 
 def _get_name(node: str) -> str:

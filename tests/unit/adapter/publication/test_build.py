@@ -14,7 +14,14 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.credentials import ArcticCredentials
 from dbt.adapters.arctic.publication.blockers import BuildNode, sort_nodes
-from dbt.adapters.arctic.publication.build import BRANCH_COMMANDS, build_scope, open_branch, remove_old_branches
+from dbt.adapters.arctic.publication.build import (
+    BRANCH_COMMANDS,
+    build_scope,
+    check_flags,
+    list_read,
+    open_branch,
+    remove_old_branches,
+)
 
 
 def test_a_command_that_reads_gets_the_branch(tmp_path: Path) -> None:
@@ -45,6 +52,32 @@ def test_branches_of_running_builds_stay(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     remove_old_branches(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == [f"{parent}-a.db"]
+
+
+def test_a_command_that_would_begin_no_build_is_refused() -> None:
+    """dbt asks an adapter for its relations, at which a build begins, unless it is told not to."""
+    check_flags(SimpleNamespace(WHICH="build", POPULATE_CACHE=True))
+    check_flags(SimpleNamespace(WHICH="show", POPULATE_CACHE=False))
+    with pytest.raises(DbtRuntimeError, match="leave the flag out"):
+        check_flags(SimpleNamespace(WHICH="build", POPULATE_CACHE=False))
+
+
+def test_what_a_node_reads_through_a_view_is_read_by_it() -> None:
+    def make_node(name: str, materialized: str, *parents: str) -> SimpleNamespace:
+        config = SimpleNamespace(materialized=materialized)
+        return SimpleNamespace(name=name, resource_type="model", config=config, depends_on_nodes=parents)
+
+    nodes = {
+        node.name: node
+        for node in (
+            make_node("below", "table", "seen", "other"),
+            make_node("seen", "view", "source", "other"),
+            make_node("other", "table", "far"),
+            make_node("far", "table"),
+        )
+    }
+    manifest = SimpleNamespace(nodes=nodes, sources={"source": SimpleNamespace(name="source", resource_type="source")})
+    assert sorted(node.name for node in list_read([nodes["below"]], manifest)) == ["other", "seen", "source"]
 
 
 @pytest.mark.parametrize("publish", ["model", "build"])

@@ -18,7 +18,7 @@ from arctic_runtime.catalog.branch.kinds import check_branches
 from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import EFFECTS, set_failpoint
-from arctic_runtime.errors import CommitConflict, ConfigError
+from arctic_runtime.errors import CatalogError, CommitConflict, ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.savepoint import format_cut, parse_cut
 from arctic_runtime.profile import Profile
@@ -124,6 +124,22 @@ def test_an_old_metadata_file_stays_while_the_catalog_has_it(lake: Lake) -> None
     assert published == [original, change.after.file]
     assert all(Path(file).exists() for file in published)
     assert sorted(path.name for path in (lake.folder / "branches").iterdir()) == []
+
+
+def test_a_table_whose_version_of_the_beginning_was_deleted_by_another_writer_is_a_lost_race(lake: Lake) -> None:
+    table = TableName("lake", "dwd", "a")
+    lake.write(lake.reader, "a", 0)
+    branch = lake.begin()
+    (start,) = lake.reader.database.list_pointers()
+    Path(start.file).unlink()
+    with pytest.raises(CatalogError, match="No such file"):
+        branch.prepare_tables([table])
+    Path(start.file).write_text('{"metadata-log": []}')
+    lake.write(lake.reader, "a", 1)
+    Path(start.file).unlink()
+    with pytest.raises(CommitConflict, match="changed so often since this build began") as raised:
+        branch.prepare_tables([table])
+    assert "run the build again" in str(raised.value)
 
 
 def test_tables_of_a_cut_have_its_tag(lake: Lake) -> None:
