@@ -150,7 +150,7 @@ CONFIGURATION = (
         "none",
         (
             "changes: the event with the highest value wins. A number, text, date or timestamp, never null. A mapping "
-            "has a column for each flow of [partial rows](partial-rows.md)"
+            "has a column for each flow of [partial rows](concepts.md#partial-rows)"
         ),
         read=read_sequence,
         needs_changes=True,
@@ -162,7 +162,7 @@ CONFIGURATION = (
         "none",
         (
             "changes: the column that says which columns an event has: an array of their names, or a mask. The row "
-            "keeps its values in the others. See [partial rows](partial-rows.md#which-columns-an-event-has)"
+            "keeps its values in the others. See [partial rows](concepts.md#which-columns-an-event-has)"
         ),
         read=read_text,
         needs_changes=True,
@@ -174,7 +174,7 @@ CONFIGURATION = (
         "none",
         (
             "changes: stands for a value that the source did not send; the row keeps its own. See [partial "
-            "rows](partial-rows.md#which-columns-an-event-has)"
+            "rows](concepts.md#which-columns-an-event-has)"
         ),
         read=read_text,
         needs_changes=True,
