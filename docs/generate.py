@@ -45,7 +45,7 @@ def _part(found: re.Match[str]) -> str:
 
 def main() -> None:
     MACROS.write_text(macros_text(), encoding="utf-8")
-    for page in sorted(PAGES.glob("*.md")):
+    for page in sorted(PAGES.rglob("*.md")):
         text = page.read_text(encoding="utf-8")
         if generated(text) != text:
             page.write_text(generated(text), encoding="utf-8")

@@ -11,14 +11,14 @@ from docs import generate_packages
 from docs.generate import PAGES, PARTS, generated
 
 
-@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", sorted(PAGES.rglob("*.md")), ids=lambda page: str(page.relative_to(PAGES)))
 def test_a_page_says_what_the_code_says(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert generated(text) == text, "run `make docs`"
 
 
 def test_every_generated_part_is_on_one_page() -> None:
-    texts = "".join(page.read_text(encoding="utf-8") for page in PAGES.glob("*.md"))
+    texts = "".join(page.read_text(encoding="utf-8") for page in PAGES.rglob("*.md"))
     assert sorted(re.findall(r"<!-- generated: ([\w ]+) -->", texts)) == sorted(PARTS)
 
 
