@@ -273,13 +273,12 @@ def test_model_examples_are_accepted() -> None:
 
 
 def test_every_model_key_is_described_once_and_in_order() -> None:
-    described = section(read("docs/configuration.md"), "## Model keys")
-    keys = re.findall(r"^\| `(\w+)` \|", described, re.MULTILINE)
+    keys = re.findall(r"^\| `(\w+)` \|", read("docs/reference/model-keys.md"), re.MULTILINE)
     assert keys == list(KEYS)
 
 
 def test_values_and_defaults_are_the_codes() -> None:
-    described = rows(section(read("docs/configuration.md"), "## Model keys"))
+    described = rows(read("docs/reference/model-keys.md"))
     defaults = table.ModelConfig(primary_key=())
     for key, kind in (
         ("merge", table.Merge),
