@@ -39,7 +39,7 @@ from arctic_runtime.plan.config.maintenance_settings import read_compaction, rea
 
 @dataclass(frozen=True)
 class ConfigKey:
-    """A configuration key; `values`, `default` and `meaning` are Markdown for the table in docs/configuration.md.
+    """A configuration key; `values`, `default` and `meaning` are Markdown for docs/reference/model-keys.md.
 
     `read` converts a user's value to the type of the `ModelConfig` field with the key's name. The default that is used
     is that field's; `default` only documents it.
@@ -68,10 +68,11 @@ CONFIGURATION = (
     ConfigKey(
         "primary_key",
         "column, or list of columns",
-        "from [constraints and tests](adopting.md#keys)",
+        "from [constraints and tests](../adopting.md#keys)",
         (
             "identifies a row: never null, unique in the table. `[]` for a query with exactly one row. `null` with "
-            "`input: changes`: the events [are appended](#events-without-a-key). It can't be changed later"
+            "`input: changes`: the events [are appended](../configuration.md#events-without-a-key). It can't be "
+            "changed once a run has succeeded"
         ),
         read=read_names,
     ),
@@ -87,8 +88,8 @@ CONFIGURATION = (
         "`error`, `table`",
         "`error`",
         (
-            "a model without `primary_key` whose constraints and tests [tell no key](adopting.md#keys): one error that "
-            "lists all such models, or a table of dbt"
+            "a model without `primary_key` whose constraints and tests [tell no key](../adopting.md#keys): one error "
+            "that lists all such models, or a table of dbt"
         ),
         read=get_reader(OnMissingKey),
     ),
@@ -141,7 +142,7 @@ CONFIGURATION = (
         "refresh",
         "`auto`, `incremental`, `strict`, `full`",
         "`auto`",
-        "how a model of `input: state` follows its upstreams: [below](#refresh)",
+        "how a model of `input: state` follows its upstreams; see [refresh](../configuration.md#refresh)",
         read=get_reader(Refresh),
     ),
     ConfigKey(
@@ -150,7 +151,7 @@ CONFIGURATION = (
         "none",
         (
             "changes: the event with the highest value wins. A number, text, date or timestamp, never null. A mapping "
-            "has a column for each flow of [partial rows](partial-rows.md)"
+            "has a column for each flow of [partial rows](../concepts.md#partial-rows)"
         ),
         read=read_sequence,
         needs_changes=True,
@@ -162,7 +163,7 @@ CONFIGURATION = (
         "none",
         (
             "changes: the column that says which columns an event has: an array of their names, or a mask. The row "
-            "keeps its values in the others. See [partial rows](partial-rows.md#which-columns-an-event-has)"
+            "keeps its values in the others. See [partial rows](../concepts.md#which-columns-an-event-has)"
         ),
         read=read_text,
         needs_changes=True,
@@ -174,7 +175,7 @@ CONFIGURATION = (
         "none",
         (
             "changes: stands for a value that the source did not send; the row keeps its own. See [partial "
-            "rows](partial-rows.md#which-columns-an-event-has)"
+            "rows](../concepts.md#which-columns-an-event-has)"
         ),
         read=read_text,
         needs_changes=True,
@@ -214,7 +215,7 @@ CONFIGURATION = (
         (
             "changes: how single columns take values from events: `sum`, `max`, `min`, `first`, `last`, "
             "`last_non_null`, `union`, or an SQL expression over `old.column` and `new.column`. See [merge "
-            "functions](concepts.md#merge-functions)"
+            "functions](../concepts.md#merge-functions)"
         ),
         read=read_merge_columns,
         needs_changes=True,
@@ -243,7 +244,7 @@ CONFIGURATION = (
         "renamed_columns",
         "mapping of new names to old ones",
         "none",
-        ("columns that keep their values under a new name. See [schema changes](runs.md#schema-changes)"),
+        ("columns that keep their values under a new name. See [schema changes](../runs.md#schema-changes)"),
         read=read_renamed,
     ),
     ConfigKey(
@@ -251,8 +252,8 @@ CONFIGURATION = (
         "`none`, `scd2`",
         "`none`",
         (
-            "`scd2`: the table keeps [every version of a row](history.md), with the time from which, and to which, it "
-            "was valid"
+            "`scd2`: the table keeps [every version of a row](../history.md), with the time from which, and to which, "
+            "it was valid"
         ),
         read=get_reader(History),
     ),
@@ -262,7 +263,7 @@ CONFIGURATION = (
         "all columns",
         (
             "history: the columns whose change opens a new version. Other columns are updated in place. See "
-            "[tracked columns](history.md#tracked-columns)"
+            "[tracked columns](../history.md#tracked-columns)"
         ),
         read=read_names,
     ),
@@ -272,7 +273,7 @@ CONFIGURATION = (
         "none",
         (
             "history of events: the column with the time from which on an event is true. The table is "
-            "[bitemporal](history.md#bitemporal-tables): it tells when it was recorded, too"
+            "[bitemporal](../history.md#bitemporal-tables): it tells when it was recorded, too"
         ),
         read=read_text,
         effect="rows",
@@ -290,8 +291,8 @@ CONFIGURATION = (
         "`true`, `false`, a name",
         "`false`",
         (
-            "history: whether a [view of the current versions](history.md#a-view-of-the-current-rows) is in the schema "
-            "of the model. `true` names it as the model with `_current` behind it"
+            "history: whether a [view of the current versions](../history.md#a-view-of-the-current-rows) is in the "
+            "schema of the model. `true` names it as the model with `_current` behind it"
         ),
         read=read_view_name,
     ),
@@ -300,8 +301,8 @@ CONFIGURATION = (
         "`true`, `false`, a name",
         "`false`",
         (
-            "whether a [view of the change rows](readers.md#change-data-feed) with the columns of Delta's change data "
-            "feed is in the schema of the model. `true` names it as the model with `_cdf` behind it"
+            "whether a [view of the change rows](../readers.md#change-data-feed) with the columns of Delta's change "
+            "data feed is in the schema of the model. `true` names it as the model with `_cdf` behind it"
         ),
         read=read_view_name,
     ),
@@ -323,7 +324,7 @@ CONFIGURATION = (
         "`net`",
         (
             "`net`: one row per key and commit in the change table. `all` (changes): one per event that changes its "
-            "row. See [all changes](concepts.md#all-changes)"
+            "row. See [all changes](../concepts.md#all-changes)"
         ),
         read=get_reader(Keep),
     ),
@@ -333,7 +334,7 @@ CONFIGURATION = (
         "`append_new_columns`",
         (
             "what to do if the columns of the query differ from the columns of the table. See [schema "
-            "changes](runs.md#schema-changes)"
+            "changes](../runs.md#schema-changes)"
         ),
         read=get_reader(OnSchemaChange),
         is_filled_by_dbt=True,
@@ -346,7 +347,7 @@ CONFIGURATION = (
         (
             "what to do if the configured layout has changed: rewrite the base, keep the old layout, or fail; and if "
             "keys have changed that say how rows follow from events: compute all rows again, apply the new values to "
-            "later events alone, or fail. See [changed configuration](runs.md#changed-configuration)"
+            "later events alone, or fail. See [changed configuration](../runs.md#changed-configuration)"
         ),
         read=get_reader(OnConfigurationChange),
         is_filled_by_dbt=True,
@@ -357,7 +358,7 @@ CONFIGURATION = (
         "`hold`",
         (
             "what to do with a row that fails a `not_null`, `accepted_values` or expression test: keep it in the "
-            "table, whose test then fails; or keep it in a [quarantine](quarantine.md) until it passes"
+            "table, whose test then fails; or keep it in a [quarantine](../quarantine.md) until it passes"
         ),
         read=get_reader(OnFailedRow),
     ),
@@ -365,14 +366,14 @@ CONFIGURATION = (
         "compaction",
         "`auto`, `off`, mapping",
         "`auto`",
-        "whether runs compact, and the thresholds: [below](#compaction-and-retention)",
+        "whether runs compact, and the [thresholds](../configuration.md#compaction-and-retention)",
         read=read_compaction,
     ),
     ConfigKey(
         "retention",
         "`off`, mapping",
         "`{versions: 5d, max_versions: 1000}`",
-        "how long versions and change rows are kept: [below](#compaction-and-retention)",
+        "how long versions and change rows are [kept](../configuration.md#compaction-and-retention)",
         read=read_retention,
     ),
     ConfigKey(
@@ -380,8 +381,8 @@ CONFIGURATION = (
         "time, such as `30s`, `5m`, `1h`",
         "`0s`",
         (
-            "how old rows may be while [`arctic run`](live.md#how-fresh-tables-are) follows the model, and before it "
-            "is shown as `behind`; `dbt run` does not look at it"
+            "how old rows may be while [`arctic run`](../live.md#how-fresh-tables-are) follows the model, and before "
+            "it is shown as `behind`; `dbt run` does not look at it"
         ),
         read=read_lag,
     ),
@@ -392,7 +393,7 @@ CONFIGURATION = (
         (
             "buckets of a new base. `auto` depends on the average size of a partition in the first load: one bucket "
             "per half of `node_bytes`, and enough for all cores from 16 MiB each. Later partitions are "
-            "[split](maintenance.md#bucket-split-and-merge) as they grow"
+            "[split](../maintenance.md#bucket-split-and-merge) as they grow"
         ),
         read=read_nodes,
         effect="layout",
@@ -412,7 +413,7 @@ CONFIGURATION = (
         "bytes, or a text such as `1 GiB`",
         "`256 MiB`",
         (
-            "size from which a bucket of a partition is [split](maintenance.md#bucket-split-and-merge). The buckets "
+            "size from which a bucket of a partition is [split](../maintenance.md#bucket-split-and-merge). The buckets "
             "of a new base have up to half of this size"
         ),
         read=read_file_size,
@@ -422,7 +423,7 @@ CONFIGURATION = (
         "`3`, `2`",
         "`3`",
         (
-            "Iceberg format version of the base. `2` is for [readers](readers.md#format-version-2) without support "
+            "Iceberg format version of the base. `2` is for [readers](../readers.md#format-version-2) without support "
             "for deletion vectors. The change table always has version 3"
         ),
         read=get_reader(FormatVersion),
@@ -449,7 +450,7 @@ _EFFECTS = {"rows": "computes all rows once", "layout": "rewrites the base", "no
 
 
 def describe_configuration() -> str:
-    """Formats the table of model keys in docs/configuration.md, as Markdown."""
+    """Formats the table of model keys in docs/reference/model-keys.md, as Markdown."""
     header = "| key | values | default | meaning | another value |\n|---|---|---|---|---|"
     return "\n".join([header, *map(_format_row, CONFIGURATION)])
 

@@ -538,7 +538,7 @@ METRICS: tuple[Gauge | Counter | Histogram, ...] = (*GAUGES, *COUNTERS, MISSED, 
 
 
 def describe_metrics() -> str:
-    """Returns the Markdown table of all metrics in docs/metrics.md."""
+    """Returns the Markdown table of all metrics in docs/reference/metrics.md."""
     kinds = {Gauge: "gauge", Counter: "counter", Histogram: "histogram"}
     rows = (
         f"| `{metric.name}` | {kinds[type(metric)]} | {', '.join(f'`{name}`' for name in metric.labels)} "

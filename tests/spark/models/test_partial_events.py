@@ -307,7 +307,7 @@ def test_misspelt_columns_and_what_needs_whole_rows_are_refused(lake: Warehouse)
 
 
 def test_the_example_of_the_documentation_keeps_columns_that_an_event_does_not_have(lake: Warehouse) -> None:
-    model = documented(lake, "partial-rows.md", "## Which columns an event has", "customers")
+    model = documented(lake, "concepts.md", "### Which columns an event has", "customers")
     columns = "customer_id int, name string, email string, notes string, op string, lsn int, changed array<string>"
     first = (7, "Ann", "ann@x", "long", "c", 1, None)
     lake.append("customer_events", [first], columns)

@@ -162,7 +162,7 @@ def test_events_without_a_flow_ties_and_columns_without_a_flow_are_refused(lake:
 
 
 def test_the_example_of_the_documentation_joins_two_flows_in_a_row(lake: Warehouse) -> None:
-    model = documented(lake, "partial-rows.md", "## Several flows", "customers")
+    model = documented(lake, "concepts.md", "### Several flows", "customers")
     lake.append("profiles", [(7, "Ann", "ann@x", 20)], "customer_id int, name string, email string, updated_at int")
     lake.append(
         "orders", [(7, "o1", 5, 10), (8, "o2", 2, 11)], "customer_id int, order_id string, amount int, ordered_at int"

@@ -22,7 +22,7 @@ from arctic_runtime.plan.refresh.decide import Decision
 from arctic_runtime.refresh_planner import Plan
 from arctic_runtime.service.http.encoding import encode_json
 
-PAGE = Path(arctic_runtime.__file__).parents[1] / "docs" / "partial-rows.md"
+PAGE = Path(arctic_runtime.__file__).parents[1] / "docs" / "concepts.md"
 EVENTS = {"primary_key": "customer_id", "input": "changes"}
 
 
