@@ -230,8 +230,8 @@ def test_status_says_as_of_when_each_layer_shows_the_source(
 ) -> None:
     warehouse = writing.warehouse(tmp_path)
     text = Failure(failure, datetime.now(timezone.utc)).encode() if failure else ""
-    layers(writing, warehouse, arctic_caught_up=at(looked_ago), arctic_failure=text)
-    warehouse.append("shop__dead", [(3, "z")], arctic_lease="etl:7:ab", arctic_lease_until=at(lease_ago))
+    lease = {"arctic_lease": "etl:7:ab", "arctic_lease_until": at(lease_ago)}
+    layers(writing, warehouse, arctic_caught_up=at(looked_ago), arctic_failure=text, **lease)
     now = datetime.now(timezone.utc)
     models = [TABLE, CLEAN, TOTALS]
     found = observe_freshness(warehouse.reader, [*models, a_model("nothing")], models, now)
