@@ -156,8 +156,9 @@ class IngestSource:
     include: tuple[str, ...] = ()
     schema_changes: SchemaChanges = "safe"
 
-    def describe_settings(self) -> dict[str, Any]:
-        """Returns the settings of the source, without those of its tables, as JSON values with secrets masked."""
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the source as its `meta.arctic.ingest` has them, including secrets and default values."""
         known = {
             "connector": self.connector,
             **self.connection,
@@ -167,7 +168,18 @@ class IngestSource:
             "table_schema": self.table_schema,
             "include": list(self.include),
         }
-        return {key: _mask_setting(key, value) for key, value in known.items() if value not in (None, [])}
+        return {key: value for key, value in known.items() if value not in (None, [])}
+
+    @property
+    def chosen_settings(self) -> dict[str, Any]:
+        """The settings of the source without those that have their default values."""
+        table_schema = read_default_schema(self.connector, self.connection)
+        defaults = {"trigger": "1s", "dead_letters": 0, "schema_changes": "safe", "table_schema": table_schema}
+        return {key: value for key, value in self.settings.items() if key not in defaults or value != defaults[key]}
+
+    def describe_settings(self) -> dict[str, Any]:
+        """Returns the settings of the source, without those of its tables, as JSON values with secrets masked."""
+        return {key: _mask_setting(key, value) for key, value in self.settings.items()}
 
     def list_included_tables(self, names: Iterable[str]) -> tuple[IngestedTable, ...]:
         """Returns those of the tables `names` that match `include` and are not declared in the dbt source.
