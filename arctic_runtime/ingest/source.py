@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
@@ -181,6 +181,10 @@ class IngestSource:
         """Returns the settings of the source, without those of its tables, as JSON values with secrets masked."""
         return {key: _mask_setting(key, value) for key, value in self.settings.items()}
 
+    def list_secrets(self, environment: Mapping[str, str]) -> list[str]:
+        """Lists the passwords and other secrets of the connection, also those that `environment` has."""
+        return list(filter(None, _find_secrets(self.connection, environment)))
+
     def list_included_tables(self, names: Iterable[str]) -> tuple[IngestedTable, ...]:
         """Returns those of the tables `names` that match `include` and are not declared in the dbt source.
 
@@ -212,6 +216,15 @@ class IngestSource:
         """Returns a table's name without its schema; after the schema, all dots belong to the name."""
         own = f"{self.table_schema}."
         return full.removeprefix(own) if full.startswith(own) else full.partition(".")[2]
+
+
+def _find_secrets(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _find_secrets(value, environment)
+        elif value is not None and is_secret(str(key)):
+            is_variable = str(key).endswith("_env")
+            yield environment.get(str(value), "") if is_variable else str(value)
 
 
 def _mask_setting(key: str, value: Any) -> Any:
