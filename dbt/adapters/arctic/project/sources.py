@@ -100,7 +100,7 @@ def _read_progress(source: IngestSource, reader: CatalogReader) -> Progress:
 
 
 def _list_keyed(source: IngestSource, reader: CatalogReader) -> Iterator[tuple[IngestedTable, tuple[str, ...]]]:
-    """Yields the tables of a source that exist, or that wait to be loaded for the first time, with their keys.
+    """Yields the tables of a source that exist, or whose first load waits or is under way, with their keys.
 
     Besides the declared tables these are those that are ingested by `include`, also while they wait.
     """
@@ -108,7 +108,7 @@ def _list_keyed(source: IngestSource, reader: CatalogReader) -> Iterator[tuple[I
     included = source.list_included_tables({*(progress.tables or ()), *progress.left, *progress.waits})
     for table in (*source.tables, *included):
         key = observe_key(reader, table.table)
-        if key is not None or table.source_name in progress.waits:
+        if key is not None or table.source_name in {*progress.waits, *progress.loading}:
             yield table, table.key if key is None else key
 
 
@@ -127,7 +127,7 @@ def _read_arctic_settings(meta: Any) -> Mapping[str, Any]:
 def list_ingested_models(sources: Iterable[IngestSource], reader: CatalogReader) -> tuple[Model, ...]:
     """Returns the tables of sources as models, with the primary keys that the catalog stores.
 
-    These are the tables that exist, and those that wait to be loaded for the first time.
+    These are the tables that exist, and those whose first load waits or is under way.
     """
     from arctic_runtime.ingest.connectors import get_position_parser
 

@@ -12,7 +12,7 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.source import DeclaredTable, read_source
-from arctic_runtime.model.sources.ingestion import Failure, Progress
+from arctic_runtime.model.sources.ingestion import Failure, LoadProgress, Progress
 from arctic_runtime.model.table import Retention
 from arctic_runtime.operations.inspect import describe_status, observe_freshness, read_status
 from dbt.adapters.arctic.project.sources import list_ingested_models, list_landing_tables, list_origins
@@ -109,3 +109,18 @@ def test_a_table_that_is_ingested_by_a_pattern_is_listed_while_it_waits(writing:
     save_progress(warehouse, Progress("{}", tables=frozenset(), left=left, waits={"public.bad": WAIT}))
     warehouse.create("held__changes", writing.changes, arctic_kind="changes", arctic_primary_key="id")
     assert [model.table.name for model in list_ingested_models([source], warehouse.reader)] == ["bad", "held"]
+
+
+def test_a_table_is_listed_with_the_failure_of_its_first_load_before_its_first_row(
+    writing: Any, tmp_path: Path
+) -> None:
+    warehouse = writing.warehouse(tmp_path)
+    declared = [DeclaredTable("orders", "orders", "dwd", "lake", {}, ())]
+    source = read_source("shop", {"connector": "postgresql"}, declared)
+    loading = {"public.orders": LoadProgress(0, 1000)}
+    save_progress(warehouse, Progress("{}", tables=frozenset(loading), failure=WAIT, loading=loading))
+    (orders,) = list_ingested_models([source], warehouse.reader)
+    freshness = observe_freshness(warehouse.reader, [orders], [orders], WAIT.since)[orders.table]
+    assert (freshness.state, freshness.since, freshness.action) == ("behind", WAIT.since, "leave it out")
+    (first, *_) = describe_status(read_status(warehouse.reader, orders, [orders]))
+    assert first == "lake.dwd.orders: not loaded yet"
