@@ -175,7 +175,8 @@ DEFAULTS_OF_MARIADB = (
     "datetime(3) default '2024-02-29 12:00:00.1235'", "time default '-12:00'", "time(3) default '1 12:00:01.5'",
     "varbinary(9) default 'abc'", "binary(5) default x'4100'", "blob default 'x'", "json default '{\"a\":  1}'",
     "varchar(10) default (concat('a', 'b'))", "varchar(10) default (cast(12 as char))",
-    "json default (json_array(1, 2))",
+    "json default (json_array(1, 2))", "varchar(10) default concat('a', upper('b)'))", "int default floor(1.5)",
+    "varchar(10) default repeat('it''s', 2) comment 'default x('",
 )  # fmt: skip
 DEFAULTS_OF_POSTGRESQL = (
     *(f"{case.sql_type} default {case.sql_value}" for case in POSTGRESQL if case.value != "NAN"),
