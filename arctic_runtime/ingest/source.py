@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
@@ -156,8 +156,9 @@ class IngestSource:
     include: tuple[str, ...] = ()
     schema_changes: SchemaChanges = "safe"
 
-    def describe_settings(self) -> dict[str, Any]:
-        """Returns the settings of the source, without those of its tables, as JSON values with secrets masked."""
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the source as its `meta.arctic.ingest` has them, including secrets and default values."""
         known = {
             "connector": self.connector,
             **self.connection,
@@ -167,7 +168,22 @@ class IngestSource:
             "table_schema": self.table_schema,
             "include": list(self.include),
         }
-        return {key: _mask_setting(key, value) for key, value in known.items() if value not in (None, [])}
+        return {key: value for key, value in known.items() if value not in (None, [])}
+
+    @property
+    def chosen_settings(self) -> dict[str, Any]:
+        """The settings of the source without those that have their default values."""
+        table_schema = read_default_schema(self.connector, self.connection)
+        defaults = {"trigger": "1s", "dead_letters": 0, "schema_changes": "safe", "table_schema": table_schema}
+        return {key: value for key, value in self.settings.items() if key not in defaults or value != defaults[key]}
+
+    def describe_settings(self) -> dict[str, Any]:
+        """Returns the settings of the source, without those of its tables, as JSON values with secrets masked."""
+        return {key: _mask_setting(key, value) for key, value in self.settings.items()}
+
+    def list_secrets(self, environment: Mapping[str, str]) -> list[str]:
+        """Lists the passwords and other secrets of the connection, also those that `environment` has."""
+        return list(filter(None, _find_secrets(self.connection, environment)))
 
     def list_included_tables(self, names: Iterable[str]) -> tuple[IngestedTable, ...]:
         """Returns those of the tables `names` that match `include` and are not declared in the dbt source.
@@ -200,6 +216,15 @@ class IngestSource:
         """Returns a table's name without its schema; after the schema, all dots belong to the name."""
         own = f"{self.table_schema}."
         return full.removeprefix(own) if full.startswith(own) else full.partition(".")[2]
+
+
+def _find_secrets(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _find_secrets(value, environment)
+        elif value is not None and is_secret(str(key)):
+            is_variable = str(key).endswith("_env")
+            yield environment.get(str(value), "") if is_variable else str(value)
 
 
 def _mask_setting(key: str, value: Any) -> Any:

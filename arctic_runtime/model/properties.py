@@ -60,6 +60,7 @@ POSITION: Final = "arctic.position"
 POSITION_EVENTS: Final = "arctic.position-events"
 LETTERS: Final = "arctic.dead-letters"
 SOURCE_COLUMNS: Final = "arctic.source-columns"
+SOURCE_TABLE: Final = "arctic.source-table"
 SOURCE_TIME: Final = "arctic.source-time"
 CAUGHT_UP: Final = "arctic.caught-up"
 SHOWN_BEFORE: Final = "arctic.shown-before"
@@ -337,6 +338,11 @@ STORED_NAMES: Final = (
         SOURCE_COLUMNS,
         ("property of the change table", "property of a table without a key"),
         "columns of the newest events: for each name its number in the source, or null",
+    ),
+    StoredName(
+        SOURCE_TABLE,
+        ("property of the change table", "property of a table without a key"),
+        "the number of the table in the PostgreSQL from which the newest events came",
     ),
     StoredName(
         SOURCE_TABLES,

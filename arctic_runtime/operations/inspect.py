@@ -189,7 +189,7 @@ def read_status(
     if state.appended is not None:
         return replace(_read_table_status(reader, model, state.appended, project), has_key=False)
     if state.changes is None or state.base is None:
-        return Status(str(model.table), built=False)
+        return Status(str(model.table), built=False, ingestion=_read_ingestion(reader, model, None))
     pending = state.changes.list_commits_after(state.base.merged)
     return replace(
         _read_table_status(reader, model, state.changes, project),
@@ -225,18 +225,20 @@ def _read_table_status(reader: CatalogReader, model: Model, log: ChangeTableStat
     )
 
 
-def _read_ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) -> Ingestion | None:
+def _read_ingestion(reader: CatalogReader, model: Model, log: ChangeTableState | None) -> Ingestion | None:
+    """Reads the progress of an ingested table; None for other tables. `log` is None for a table that does not exist."""
     if model.source is None or model.ingested_from is None:
         return None
     now = datetime.datetime.now(datetime.timezone.utc)
     source_progress = observe_progress(reader, model.source.dead_letters) or SourceProgress(Progress(), 0)
-    runs = [RunSummary.decode(commit.summary) for commit in run_commits(log)]
+    commits = () if log is None else run_commits(log)
+    runs = [RunSummary.decode(commit.summary) for commit in commits]
     own = max((time_of(run.source_time_ms) for run in runs if run.source_time_ms is not None), default=None)
-    last = find_last_run(log)
+    last = None if log is None else find_last_run(log)
     progress = source_progress.progress.get_table_progress(model.ingested_from, own)
     load = source_progress.progress.loading.get(model.ingested_from)
     parse = model.source.parse_position
-    cut = find_version_at(run_commits(log), progress.position or "", parse)
+    cut = find_version_at(commits, progress.position or "", parse)
     return Ingestion(
         source=model.source.name,
         table=model.ingested_from,
@@ -278,8 +280,10 @@ def describe_status(
 
     `parse_position` parses positions of an ingested table's source, so that they are shown in readable form.
     """
+    freshness = [f"  {status.freshness.describe_freshness(now)}"] if status.freshness and now else []
+    ingestion = _describe_ingestion(status.ingestion, parse_position) if status.ingestion else []
     if not status.built:
-        return [f"{status.model}: not built yet"]
+        return [f"{status.model}: not {'loaded' if ingestion else 'built'} yet", *freshness, *ingestion]
     files = f"{status.files} files, {status.bytes:,} bytes"
     own = [f"  without a key, appended to: {status.rows:,} rows, {files}"]
     if status.has_key:
@@ -287,13 +291,13 @@ def describe_status(
         own += [f"  not merged: {status.unmerged_commits} commits, {status.unmerged_rows:,} rows"]
     return [
         f"{status.model}: version {status.version} of {status.changed_at}, {status.versions} versions kept",
-        *([f"  {status.freshness.describe_freshness(now)}"] if status.freshness and now else ()),
+        *freshness,
         *own,
         *(
             f"  read by {consumer.model}: {consumer.behind_commits} commits behind, {consumer.behind_rows:,} rows"
             for consumer in status.consumers
         ),
-        *(_describe_ingestion(status.ingestion, parse_position) if status.ingestion else ()),
+        *ingestion,
         *(f"  savepoint {name}: version {version}" for name, version in status.savepoints.items()),
     ]
 

@@ -47,8 +47,10 @@ class SharedState:
         self.scheduled: tuple[Scheduled, ...] = ()
         self.paused = Paused()
         self.readable: Collection[TableName] = ()
+        self.held: Collection[TableName] = ()
         self.sources: tuple[ProjectSource, ...] = ()
         self._expected: frozenset[TableName] = frozenset()
+        self._absent: frozenset[TableName] = frozenset()
         self._read: tuple[tuple[FollowedModel, ...], Readings] | None = None
 
     # The service itself
@@ -123,10 +125,13 @@ class SharedState:
         self.scheduled = tuple(scheduled)
         self.sources = tuple(sources)
         self._expected = frozenset(table for source in sources for table in source.tables)
+        self._absent = (self._expected & self.models.keys()) - set(self.readable)
 
     def has_new_tables(self) -> bool:
-        """Whether ingestion has created expected tables that are not among `models` yet."""
-        return any(table not in self.models for table in self._expected & set(self.readable))
+        """Whether ingestion has created expected tables, or holds back their first load, since `models` were set."""
+        readable = set(self.readable)
+        unknown = (self._expected & (readable | set(self.held))) - self.models.keys()
+        return bool(unknown or self._absent & readable)
 
     def list_busy_tables(self) -> Collection[TableName]:
         """Returns the tables to which refreshes are writing at present."""

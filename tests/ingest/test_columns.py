@@ -10,7 +10,7 @@ import pytest
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.job.ingestion import Ingestion
-from arctic_runtime.ingest.source import IngestedTable, IngestSource, SchemaChanges
+from arctic_runtime.ingest.source import IngestedTable, IngestSource, SchemaChanges, TablesWait
 from tests.ingest.servers import MariaDBServer, PostgreSQLServer
 from tests.ingest.test_types import POSTGRESQL
 from tests.spark.warehouse import Warehouse
@@ -175,7 +175,8 @@ DEFAULTS_OF_MARIADB = (
     "datetime(3) default '2024-02-29 12:00:00.1235'", "time default '-12:00'", "time(3) default '1 12:00:01.5'",
     "varbinary(9) default 'abc'", "binary(5) default x'4100'", "blob default 'x'", "json default '{\"a\":  1}'",
     "varchar(10) default (concat('a', 'b'))", "varchar(10) default (cast(12 as char))",
-    "json default (json_array(1, 2))",
+    "json default (json_array(1, 2))", "varchar(10) default concat('a', upper('b)'))", "int default floor(1.5)",
+    "varchar(10) default repeat('it''s', 2) comment 'default x('",
 )  # fmt: skip
 DEFAULTS_OF_POSTGRESQL = (
     *(f"{case.sql_type} default {case.sql_value}" for case in POSTGRESQL if case.value != "NAN"),
@@ -252,3 +253,32 @@ def test_a_column_that_is_added_and_renamed_at_once_is_followed_where_another_wa
     )
     ingest(lake, source)
     assert rows(lake, "keyed", "id, a, d") == ["1|a1|it's", "2|a2|c2", "3|a3|d3"]
+
+
+def test_a_table_that_was_made_again_with_the_same_columns_is_loaded_anew(
+    lake: Warehouse, postgresql: PostgreSQLServer, slot: str
+) -> None:
+    """A publication of a whole schema has the new table at once, and no event tells that the old rows are gone."""
+    source = source_of(lake, "postgresql", postgresql.port, slot)
+    make = [
+        f"create table {slot}.{name} (id int {key}, a text)" for name, key in (("keyed", "primary key"), ("log", ""))
+    ]
+    postgresql.sql(
+        f"create schema {slot}",
+        *make,
+        *(f"insert into {slot}.{name} values (1, 'a1'), (2, 'a2')" for name in ("keyed", "log")),
+        f"create publication {slot} for tables in schema {slot}",
+    )
+    ingest(lake, source)
+    postgresql.sql(
+        *(f"drop table {slot}.{name}" for name in ("keyed", "log")),
+        *make,
+        *(f"insert into {slot}.{name} values (2, 'b2'), (3, 'b3')" for name in ("keyed", "log")),
+    )
+    with pytest.raises(TablesWait, match=r"keyed waits: [^\n]*it was dropped and made again in the source"):
+        ingest(lake, source)
+    ingest(lake, source)
+    postgresql.sql(*(f"insert into {slot}.{name} values (4, 'b4')" for name in ("keyed", "log")))
+    ingest(lake, source)
+    for name in ("keyed", "log"):
+        assert rows(lake, name, "id, a") == ["2|b2", "3|b3", "4|b4"]

@@ -141,7 +141,7 @@ def test_an_outage_is_told_by_the_first_probes_and_no_row_is_lost(
     transport = DebeziumTransport(user.connection, QUICK)
     watched = Watched(transport, first.position)
     reader = threading.Thread(target=watched.read)
-    with watch_source(watched, watched.note):  # type: ignore[arg-type]
+    with watch_source(watched, watched.note, str):  # type: ignore[arg-type]
         reader.start()
         user.sql("insert into {at}.a values (10, 1)")
         watched.wait(lambda: watched.ids == [10])

@@ -8,7 +8,7 @@ import pytest
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.source import TablesWait
-from tests.ingest.servers import PostgreSQLServer
+from tests.ingest.servers import MariaDBServer, PostgreSQLServer
 from tests.ingest.test_column_names import ingest, rows, source_of
 from tests.spark.warehouse import Warehouse
 
@@ -88,3 +88,34 @@ def test_a_source_whose_only_table_can_not_be_read_ends_with_the_reason(
     )
     with pytest.raises(SourceError, match=rf"can't read a value of {slot}\.bad\.c"):
         ingest(lake, source)
+
+
+def test_a_definition_that_can_not_be_read_holds_its_table_alone(
+    lake: Warehouse, mariadb: MariaDBServer, slot: str
+) -> None:
+    source = source_of(lake, mariadb.port, slot, "bad", "good", "late")
+    source = replace(
+        source, connector="mariadb", connection={**source.connection, "database": slot, "user": "root", "password": ""}
+    )
+    mariadb.sql(
+        f"create database {slot}",
+        f"create table {slot}.bad (id int primary key, c varchar(50) default concat('a', upper('b')))",
+        f"create table {slot}.good (id int primary key, u varchar(50) default uuid())",
+        f"create table {slot}.late (id int primary key, u inet6)",
+        *(f"insert into {slot}.{name} (id) values (1)" for name in ("bad", "good", "late")),
+    )
+    with pytest.raises(TablesWait, match=rf"{slot}\.late waits: [\s\S]*{slot}\.late\.u \(inet6\)"):
+        ingest(lake, source)
+    mariadb.sql(
+        f"alter table if exists {slot}.bad add u varchar(9)",
+        *(f"insert into {slot}.{name} (id) values (2)" for name in ("bad", "good", "late")),
+    )
+    expected = rf"{slot}\.bad waits: [\s\S]*can't read the definition of {slot}\.bad[\s\S]*--resync TABLE"
+    with pytest.raises(TablesWait, match=expected):
+        ingest(lake, source)
+    assert rows(lake, "bad", "id, c") == ["1|aB"]
+    assert rows(lake, "good", "id") == ["1", "2"]
+    mariadb.sql(f"alter table {slot}.bad drop u", f"alter table {slot}.late modify u varchar(40)")
+    mariadb.sql(f"insert into {slot}.good (id) values (3)")
+    ingest(lake, source, "bad", "late")
+    assert [rows(lake, name, "id") for name in ("bad", "good", "late")] == [["1", "2"], ["1", "2", "3"], ["1", "2"]]

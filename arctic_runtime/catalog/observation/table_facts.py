@@ -19,7 +19,8 @@ from arctic_runtime.model.table import Model
 def observe_facts(reader: CatalogReader, name: TableName, model: Model | None) -> TableFacts | None:
     """Returns the facts about the table `name` for its freshness; None if there is no such table.
 
-    `model` is the table's model. If it is None or a landing table, other programs write the table.
+    `model` is the table's model. If it is None or a landing table, other programs write the table. A table of a source
+    whose first load waits or is under way has facts too, without commits.
     """
     if model is None or model.is_landing:
         source = observe_source(reader, name)
@@ -29,7 +30,15 @@ def observe_facts(reader: CatalogReader, name: TableName, model: Model | None) -
     # Read before the commits: a commit that follows in between is then more than the progress says, never less.
     progress = _observe_progress(reader, model)
     state = observe_model(reader, model)
-    return None if state.log is None else to_facts(model, state, state.log, progress)
+    return _build_absent_facts(model, progress) if state.log is None else to_facts(model, state, state.log, progress)
+
+
+def _build_absent_facts(model: Model, progress: SourceProgress) -> TableFacts | None:
+    """Builds the facts of a table that does not exist yet; None unless its first load waits or is under way."""
+    table, known = model.ingested_from, progress.progress
+    if model.source is None or table is None or not (table in known.waits or table in known.loading):
+        return None
+    return TableFacts("", origin=to_origin_status(model.source, table, progress, ()))
 
 
 def _observe_progress(reader: CatalogReader, model: Model) -> SourceProgress:

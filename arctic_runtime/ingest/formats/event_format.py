@@ -127,11 +127,13 @@ class NumberedColumns:
     """The columns of events, with the numbers that the source's server could tell.
 
     `catalog` are all columns of the table, in their order; empty if events may lack some of them, or if the server
-    keeps no dropped columns.
+    keeps no dropped columns. `table_id` identifies the table, so that it is another one if it was dropped and made
+    again under its name; None if the server does not number tables.
     """
 
     columns: tuple[SourceColumn, ...]
     catalog: tuple[CatalogColumn, ...] = ()
+    table_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -139,13 +141,15 @@ class SourceSchema:
     """The columns of a table in a source, and the names of its primary key's columns; `key` is empty if it has none.
 
     If `is_key_chosen`, the user chose a key that is not the source's own, so the source does not mark updates that
-    change the key. `catalog` is that of NumberedColumns. Raises ConfigError for a name that no table can store.
+    change the key. `catalog` and `table_id` are those of NumberedColumns. Raises ConfigError for a name that no table
+    can store.
     """
 
     columns: tuple[SourceColumn, ...]
     key: tuple[str, ...] = ()
     is_key_chosen: bool = False
     catalog: tuple[CatalogColumn, ...] = field(default=(), compare=False)
+    table_id: str | None = None
 
     def __post_init__(self) -> None:
         for name in (*(column.name for column in self.columns), *self.key):

@@ -44,6 +44,12 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
+_STALLED = (
+    "see at the database which query of the reader runs and whether another one holds a lock that it waits for, as "
+    "`pg_stat_activity` or `show full processlist` tells; the load goes on by itself"
+)
+
+
 class _WrongUse(ConfigError):
     """Raised for a user's request that the source can't fulfil; not saved as a failure of the source."""
 
@@ -101,7 +107,7 @@ class Ingestion:
             with (
                 explain_damaged_files(f"source {self.source.name}"),
                 self._lease.renew_in_background(self.stop),
-                nullcontext() if once else watch_source(self._transport, self._note_answer),
+                nullcontext() if once else watch_source(self._transport, self._note_answer, self._find_stall),
             ):
                 self._ingest(once, resync, tables)
         except _WrongUse:
@@ -138,15 +144,23 @@ class Ingestion:
                 return self._dead_letters.save_failure(mask_text(message))
         return None
 
+    def _find_stall(self) -> str:
+        """Returns the reason why the load with which the source begins gets no rows; empty unless it stands still."""
+        since = self._counts.find_stall(self._reader.thresholds.ingest.confirmed_seconds)
+        if since is None or isinstance(self._state, Stream):
+            return ""
+        message = f"source {self.source.name}: its load has got no row since {since.isoformat(' ', 'seconds')}."
+        return str(SourceError(message, fix=_STALLED))
+
     def _note_answer(self, error: str, last: str) -> None:
-        """Reports and saves that the source does not answer, with the reason `error`, or answers again.
+        """Reports and saves that the source does not answer or stands still, with the reason `error`, or goes on.
 
         `last` is the reason at the last probe. A batch that is saved meanwhile clears the failure, so each probe saves
         it again.
         """
         error, last = mask_text(error), mask_text(last)
         if error != last:
-            LOG.warning("source %s: %s", self.source.name, error or "the server answers again")
+            LOG.warning("source %s: %s", self.source.name, error or "it answers again")
         self._reporter.report_answer(error)
         with suppress(Exception):  # It is shown to users of this process, even if it can't be saved for others.
             if error:
@@ -293,6 +307,8 @@ class Ingestion:
 
     def _write_batch(self, batch: Batch, progress: Progress, started: float) -> Progress:
         self._reporter.announce_batch(batch, self._tables.names, len(self._stream.tables))
+        if batch.count:
+            self._counts.begin_batch()
         if batch.is_rewound:
             self._stream.invalidate_positions()
         mode = WriteMode(self._transport.select_after, shown=progress.as_of)

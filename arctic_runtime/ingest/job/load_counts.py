@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 
 from arctic_runtime.model.sources.ingestion import LoadProgress, Progress
 
@@ -12,8 +13,10 @@ from arctic_runtime.model.sources.ingestion import LoadProgress, Progress
 class LoadCounts:
     """The tables of which a load has not ended, with their rows so far; may be used by several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> None:
         self.loading: Mapping[str, LoadProgress] = {}
+        self._clock = clock
+        self._waits_since: datetime | None = None
         self._complete: frozenset[str] = frozenset()
         self._lock = threading.Lock()
 
@@ -26,8 +29,20 @@ class LoadCounts:
             table: LoadProgress(0, estimates.get(table), progress.get_table_progress(table).as_of) for table in tables
         }
         with self._lock:
+            self._waits_since = self._clock()
             self.loading = {**self.loading, **begun}
             self._complete -= begun.keys()
+
+    def begin_batch(self) -> None:
+        """Notes that rows have arrived, which are about to be written."""
+        with self._lock:
+            self._waits_since = None
+
+    def find_stall(self, seconds: float) -> datetime | None:
+        """Returns the time since which the loads have waited for rows of the source, if for more than `seconds`."""
+        with self._lock:
+            since = self._waits_since if self.loading else None
+        return since if since is not None and self._clock() - since > timedelta(seconds=seconds) else None
 
     def restart_load(self, tables: Collection[str]) -> None:
         """Sets the rows of `tables` to 0, since a load reads them again."""
@@ -40,6 +55,8 @@ class LoadCounts:
     def add_rows(self, rows: Mapping[str, int], is_snapshot: bool) -> None:
         """Adds the `rows` of a batch by table; unless `is_snapshot`, it is the last batch with rows of the load."""
         with self._lock:
+            if self._waits_since is None:
+                self._waits_since = self._clock()
             counted = {table: rows.get(table, 0) for table in self.loading if table not in self._complete}
             self.loading = {
                 table: replace(load, rows=load.rows + counted.get(table, 0)) for table, load in self.loading.items()

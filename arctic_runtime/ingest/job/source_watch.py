@@ -1,4 +1,4 @@
-"""Watches whether a source answers while it is ingested, however long a batch takes."""
+"""Watches whether a source answers and sends rows while it is ingested, however long a batch takes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,30 @@ NoteAnswer = Callable[[str, str], None]
 """Function that is called with the error of a probe and with that of the last one; each is empty for an answer."""
 
 
-def watch_source(transport: Transport, note: NoteAnswer) -> AbstractContextManager[None]:
+FindStall = Callable[[], str]
+"""Function that returns the reason why a source that answers sends nothing; empty if it does."""
+
+
+def watch_source(transport: Transport, note: NoteAnswer, find_stall: FindStall) -> AbstractContextManager[None]:
     """Probes the source in a thread until the context ends, if its transport can be probed."""
-    return _watch_probes(transport, note) if isinstance(transport, ProbesSource) else nullcontext()
+    return _watch_probes(transport, note, find_stall) if isinstance(transport, ProbesSource) else nullcontext()
 
 
 @contextmanager
-def _watch_probes(transport: ProbesSource, note: NoteAnswer) -> Iterator[None]:
+def _watch_probes(transport: ProbesSource, note: NoteAnswer, find_stall: FindStall) -> Iterator[None]:
     ended, probe = threading.Event(), transport.open_probe()
     pause = transport.probe_seconds
-    thread = threading.Thread(target=_probe_until_ended, args=(probe, pause, note, ended), name="probe", daemon=True)
+
+    def find_error() -> str:
+        return _find_error(probe) or find_stall()
+
+    def watch_until_ended() -> None:
+        try:
+            _note_errors(find_error, note, pause, ended)
+        finally:
+            probe.close_probe()
+
+    thread = threading.Thread(target=watch_until_ended, name="probe", daemon=True)
     thread.start()
     try:
         yield
@@ -31,16 +45,13 @@ def _watch_probes(transport: ProbesSource, note: NoteAnswer) -> Iterator[None]:
         thread.join()
 
 
-def _probe_until_ended(probe: Probe, pause_seconds: float, note: NoteAnswer, ended: threading.Event) -> None:
+def _note_errors(find_error: Callable[[], str], note: NoteAnswer, pause_seconds: float, ended: threading.Event) -> None:
     last = ""
-    try:
-        while not ended.wait(pause_seconds):
-            error = _find_error(probe)
-            if (error or last) and not ended.is_set():
-                note(error, last)
-            last = error
-    finally:
-        probe.close_probe()
+    while not ended.wait(pause_seconds):
+        error = find_error()
+        if (error or last) and not ended.is_set():
+            note(error, last)
+        last = error
 
 
 def _find_error(probe: Probe) -> str:

@@ -71,6 +71,7 @@ class JsonOutput:
 
     def __init__(self) -> None:
         self._stream = sys.stderr
+        self._secrets: frozenset[str] = frozenset()
         write_json_logs(self._stream)
         _take_handlers((sys.stdout, sys.stderr))
         for name, level in (("stdout", logging.INFO), ("stderr", logging.ERROR)):
@@ -82,8 +83,9 @@ class JsonOutput:
         threading.excepthook = _log_uncaught_in_thread
 
     def mask_secrets(self, secrets: Collection[str]) -> None:
-        """Masks `secrets` in all later lines."""
-        write_json_logs(self._stream, secrets)
+        """Masks `secrets` in all later lines, besides those that are masked already."""
+        self._secrets = self._secrets.union(secrets)
+        write_json_logs(self._stream, self._secrets)
         _take_handlers((self._stream,))
 
 

@@ -50,6 +50,7 @@ class LiveWarehouse:
         others -= models.keys()
         moved = self._observed.observe_moved(models, others)
         self._shared.readable = self._observed.readable
+        self._shared.held = self._observed.list_held(sources)
         now = datetime.now(timezone.utc)
         by_dbt = {table: self._describe_last_run(model) for table, model in scheduled.items()}
         runs = self._activity.list_ingestions()

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from arctic_runtime.catalog.heads import SharedHeads
 from arctic_runtime.catalog.observation.table_facts import observe_facts
+from arctic_runtime.catalog.observation.tables import observe_progress
 from arctic_runtime.catalog.observation.unmerged_rows import UnmergedRows
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError
@@ -17,6 +18,7 @@ from arctic_runtime.model.sources.freshness import TableFacts
 from arctic_runtime.model.sources.ingestion import time_of
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.inspect import Status, read_status
+from arctic_runtime.service.project_source import ProjectSource
 from arctic_runtime.service.refreshing.model_records import Heads
 from arctic_runtime.service.refreshing.source_relations import list_relations
 
@@ -74,7 +76,7 @@ class ObservedTables:
         }
         for name in moved:
             observed = None
-            if any(relation in heads for relation in list_relations(name)):
+            if any(relation in heads for relation in relations[name]):
                 with suppress(ArcticError):
                     observed = self._observe_table(name, models.get(name))
             if observed is not None:
@@ -82,6 +84,19 @@ class ObservedTables:
         self.tables, self._heads = tables_kept, heads
         self.readable = frozenset(names & heads.keys())
         return moved & tables_kept.keys()
+
+    def list_held(self, sources: Iterable[ProjectSource]) -> frozenset[TableName]:
+        """Lists the tables of sources that do not exist and wait to be loaded for the first time.
+
+        Reads the progress of a source only if a table of it does not exist.
+        """
+        held: set[TableName] = set()
+        for source in sources:
+            absent = {table: name for table, name in source.names.items() if table not in self.readable}
+            progress = observe_progress(self._reader, source.dead_letters) if absent and source.dead_letters else None
+            waits = progress.progress.waits if progress is not None else {}
+            held |= {table for table, name in absent.items() if name in waits}
+        return frozenset(held)
 
     def _observe_table(self, name: TableName, model: Model | None) -> ObservedTable | None:
         facts = observe_facts(self._reader, name, model)

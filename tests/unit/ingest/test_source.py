@@ -117,3 +117,16 @@ def test_a_declared_column_with_a_reserved_name_is_refused_where_rows_have_a_key
 
 
 COLUMNS = (("id", "int"), ("_TS", "bigint"))
+
+
+def test_secrets_of_a_source_are_those_of_its_settings_and_of_the_environment() -> None:
+    connection = {
+        "connector": "kafka",
+        "password": "first-pass",
+        "user": "me",
+        "properties": {"ssl.keystore.password": "second-pass", "group.id": "g"},
+        "schema_registry": {"url": "http://r", "password_env": "REGISTRY"},
+        "token_env": "NOT_SET",
+    }
+    source = read_source("shop", connection, [DeclaredTable("a", "a", "ods", "lake", {"primary_key": ["id"]}, ())])
+    assert source.list_secrets({"REGISTRY": "third-pass", "HOME": "/"}) == ["first-pass", "second-pass", "third-pass"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from arctic_runtime.catalog.reader import CatalogReader
@@ -53,6 +55,20 @@ def test_a_model_waits_until_ingestion_has_made_the_table_that_it_reads() -> Non
     assert shared.is_waiting(SALES)
     shared.readable = {RAW}
     assert not shared.is_waiting(SALES)
+
+
+def test_a_table_is_new_when_its_first_load_is_held_and_when_it_is_made() -> None:
+    shared, sources, raw = unreached_state(), [ProjectSource("shop", tables=(RAW,))], replace(MODEL.model, table=RAW)
+    shared.set_tables([MODEL], (), sources)
+    assert not shared.has_new_tables()
+    shared.held = {RAW}
+    assert shared.has_new_tables()
+    shared.set_tables([MODEL], [raw], sources)
+    assert not shared.has_new_tables()
+    shared.held, shared.readable = (), {RAW}
+    assert shared.has_new_tables()
+    shared.set_tables([MODEL], [raw], sources)
+    assert not shared.has_new_tables()
 
 
 def test_a_table_is_known_by_the_end_of_its_name() -> None:

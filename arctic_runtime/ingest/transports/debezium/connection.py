@@ -76,14 +76,13 @@ class DebeziumConnection:
         return any(re.fullmatch(pattern, table) for pattern in self.tables)
 
     def is_column_read(self, table: str, column: str) -> bool:
-        """Whether this connection reads a column: it reads the table, and no property excludes the column.
+        """Whether this connection reads a column: it reads the table, and no list of columns leaves the column out.
 
         `table` is named with its schema.
         """
-        excluded = self.properties.get("column.exclude.list", "").split(",")
-        return self.is_read(table) and not any(
-            re.fullmatch(pattern.strip(), f"{table}.{column}", re.IGNORECASE) for pattern in excluded
-        )
+        included, excluded = (self.properties.get(f"column.{kind}.list", "") for kind in ("include", "exclude"))
+        is_chosen = _matches_list(included, f"{table}.{column}") if included else True
+        return self.is_read(table) and is_chosen and not _matches_list(excluded, f"{table}.{column}")
 
     @property
     def publication(self) -> str:
@@ -121,6 +120,12 @@ class DebeziumConnection:
         """
         is_hidden = self.password and self.password not in (self.user, self.database, self.host, self.slot)
         return mask_secret(text, self.password) if is_hidden else text
+
+
+def _matches_list(patterns: str, name: str) -> bool:
+    r"""Whether a list of Debezium, in which `\,` is a comma of a pattern, has a pattern that matches a name."""
+    parts = (part.strip().replace(r"\,", ",") for part in re.split(r"(?<!\\),", patterns))
+    return any(re.fullmatch(part, name, re.IGNORECASE) for part in parts)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -35,6 +36,10 @@ _ADVICE: Mapping[str, str] = {
 """Advice by Java class; it is also for the classes that are derived from it."""
 
 
+_EXPECTED = re.compile(r" expecting \{[^}]*\}+")
+"""Pattern of the part of a parser's message that lists the expected words, which is removed."""
+
+
 def list_causes(error: Any) -> list[Any]:
     """Lists a Java exception and its causes, outermost first."""
     chain: list[Any] = []
@@ -42,6 +47,12 @@ def list_causes(error: Any) -> list[Any]:
         chain.append(error)
         error = error.getCause() if hasattr(error, "getCause") else None
     return chain
+
+
+def describe_parser_error(error: Any) -> str:
+    """Describes why a statement can't be parsed, by Debezium's exception with all errors of its parser."""
+    errors = error.getErrors() if hasattr(error, "getErrors") else [error]
+    return _EXPECTED.sub("", "; ".join(str(java_error.getMessage()) for java_error in errors))
 
 
 def is_java_exception(error: BaseException) -> bool:

@@ -19,8 +19,10 @@ from arctic_runtime.ingest.writing.schema.source_columns import (
     ColumnChange,
     FollowedTable,
     build_unfollowed_columns_error,
+    check_table_id,
     find_column_change,
     read_numbers,
+    read_table_id,
     to_stored_columns,
 )
 from arctic_runtime.ingest.writing.table_target import TableStorage
@@ -41,6 +43,7 @@ def evolve_schema(storage: TableStorage, state: TableState, schema: SourceSchema
     if known is None or find_last_run(state.log) is None:
         return state
     table = FollowedTable(session.model.table, str(session.model.ingested_from))
+    check_table_id(read_table_id(state), schema, table)
     change = find_column_change(known, schema, table)
     if change.is_empty or session.model.config.on_schema_change == "fail":
         return state

@@ -15,7 +15,7 @@ from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.formats.event_format import OlderRows, SourceColumn, SourceSchema
 from arctic_runtime.model.columns import Column, is_same_name
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import SOURCE_COLUMNS
+from arctic_runtime.model.properties import SOURCE_COLUMNS, SOURCE_TABLE
 from arctic_runtime.model.sources.advice import advise_resync
 from arctic_runtime.model.state import TableState
 from arctic_runtime.plan.refresh.schema import to_stored_type
@@ -106,29 +106,42 @@ def decode_numbers(text: str | None) -> ColumnNumbers | None:
 def save_columns(session: TableSession, state: TableState, schema: SourceSchema) -> None:
     """Stores the names and source numbers of the columns of `schema` in the table's properties, if they differ.
 
-    Has to be called before rows with these columns are committed.
+    Also stores the number of the table itself, if the source has one. Has to be called before rows with these columns
+    are committed.
     """
     known = read_numbers(state)
     numbers = choose_column_numbers(known, schema)
-    if numbers is not None and numbers != known:
-        _save_numbers(session, numbers)
+    if numbers is not None and (numbers != known or schema.table_id != read_table_id(state)):
+        _save_numbers(session, numbers, schema.table_id)
 
 
 def clear_columns(session: TableSession, state: TableState) -> None:
-    """Deletes the stored source numbers of a table's columns, after a snapshot without rows.
+    """Deletes the stored source numbers of a table and its columns, after a snapshot without rows.
 
     No event then shows the current columns of the source's table.
     """
     if read_numbers(state) is not None:
-        _save_numbers(session, {})
+        _save_numbers(session, {}, None)
 
 
-def _save_numbers(session: TableSession, numbers: ColumnNumbers) -> None:
-    set_properties("ingest.columns", session.spark(), session.model.log, {SOURCE_COLUMNS: encode_numbers(numbers)})
+def _save_numbers(session: TableSession, numbers: ColumnNumbers, table_id: str | None) -> None:
+    values = {SOURCE_COLUMNS: encode_numbers(numbers), SOURCE_TABLE: table_id or ""}
+    set_properties("ingest.columns", session.spark(), session.model.log, values)
 
 
 def read_numbers(state: TableState) -> ColumnNumbers | None:
     return decode_numbers(state.log.properties.get(SOURCE_COLUMNS)) if state.log else None
+
+
+def read_table_id(state: TableState) -> str | None:
+    """Returns the number of the table in the source from which the newest events came; None if it is not known."""
+    return (state.log.properties.get(SOURCE_TABLE) or None) if state.log else None
+
+
+def check_table_id(known: str | None, schema: SourceSchema, table: FollowedTable) -> None:
+    """Raises RecreatedTable if events come from another table of the source than the one with the number `known`."""
+    if known is not None and schema.table_id is not None and schema.table_id != known:
+        raise _build_recreated_error(table)
 
 
 def find_column_change(known: ColumnNumbers, schema: SourceSchema, table: FollowedTable) -> ColumnChange:
@@ -197,10 +210,7 @@ def _compare_by_numbers(known: ColumnNumbers, schema: SourceSchema, table: Follo
     names = {number: name for name, number in known.items()}
     newest = max(number for number in names if number is not None)
     if all(column.number is not None and column.number > newest for column in schema.columns):
-        raise RecreatedTable(
-            f"{table}: it was dropped and made again in the source, or another table got its name.",
-            fix="wait until ingestion has loaded it again, which begins within about a minute",
-        )
+        raise _build_recreated_error(table)
     renamed: dict[str, str] = {}
     added: dict[str, OlderRows] = {}
     for column in schema.columns:
@@ -249,6 +259,13 @@ def _has_name(name: str, names: ColumnNumbers) -> bool:
 def _require_older_rows(column: SourceColumn) -> OlderRows:
     assert column.older_rows is not None
     return column.older_rows
+
+
+def _build_recreated_error(table: FollowedTable) -> RecreatedTable:
+    return RecreatedTable(
+        f"{table}: it was dropped and made again in the source, or another table got its name.",
+        fix="wait until ingestion has loaded it again, which begins within about a minute",
+    )
 
 
 def build_unfollowed_columns_error(table: FollowedTable, what: str) -> UnfollowedColumns:

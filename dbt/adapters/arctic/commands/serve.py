@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from arctic_runtime.service.service import Service
     from arctic_runtime.spark.engine.session_pool import SessionPool
     from arctic_runtime.thresholds import Thresholds
-    from dbt.adapters.arctic.project.live_project import LiveProject
 
 NAME = "serve"
 PARTS = ("ingest", "upkeep", "http")
@@ -82,12 +82,14 @@ def perform_command(options: argparse.Namespace) -> Answer:
     reporters: list[Callable[[Report], None]] = [] if is_json else [build_reporter(options.json, once=False)]
     if output is not None:
         PROCESS.report = logs.log_message
-        output.mask_secrets(_list_secrets(settings, project))
+        output.mask_secrets(_list_secrets(settings, project.sources))
 
     show = _show_nothing if is_json or options.json else LineWriter(_print_line).write_line
 
     def list_ingestions() -> Sequence[SourceIngestion]:
         sources = () if "ingest" in options.without else project.sources
+        if output is not None:  # an edit of the project may have changed a password
+            output.mask_secrets(_list_secrets(settings, sources))
         return [SourceIngestion(source, reader, pool, service, show) for source in sources]
 
     with ExitStack() as parts:
@@ -139,10 +141,10 @@ def _serve_http(
         yield
 
 
-def _list_secrets(settings: ServeSettings, project: LiveProject) -> list[str]:
+def _list_secrets(settings: ServeSettings, sources: Iterable[IngestSource]) -> list[str]:
     """Returns the secrets of the settings and sources, which must not appear in logs, not even in error messages."""
-    secrets = [settings.http.get("token"), *(source.connection.get("password") for source in project.sources)]
-    return [str(secret) for secret in secrets if secret]
+    token = settings.http.get("token")
+    return [*([str(token)] if token else []), *(text for source in sources for text in source.list_secrets(os.environ))]
 
 
 def _check_installed() -> None:

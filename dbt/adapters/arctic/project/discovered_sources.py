@@ -57,7 +57,6 @@ def build_source_at(url: str, password_env: str | None) -> IngestSource:
 
 def write_source_yaml(source: IngestSource, tables: Sequence[CatalogTable]) -> list[str]:
     """Returns the lines of YAML for a source with these tables; tables that it already declares keep their settings."""
-    ingest = {"connector": source.connector, **source.connection}
     return [
         "sources:",
         f"  - name: {_write_scalar(source.name)}",
@@ -66,7 +65,11 @@ def write_source_yaml(source: IngestSource, tables: Sequence[CatalogTable]) -> l
         "      meta:",
         "        arctic:",
         "          ingest:",
-        *(f"            {line}" for key, value in ingest.items() for line in _write_setting(source, key, value)),
+        *(
+            f"            {line}"
+            for key, value in source.chosen_settings.items()
+            for line in _write_setting(source, key, value)
+        ),
         "    tables:",
         *(f"      {line}" for line in _write_tables(source, tables)),
     ]
@@ -98,6 +101,8 @@ def _write_tables(source: IngestSource, tables: Sequence[CatalogTable]) -> Itera
         name = known.name if known else name
         settings = _build_settings(source, table, name, known)
         yield f"- name: {_write_scalar(name)}{_write_key_comment(table, settings)}"
+        if known and known.table.name != name:
+            yield f"  identifier: {_write_scalar(known.table.name)}"
         if settings:
             yield f"  config: {{meta: {{arctic: {_write_scalar(settings)}}}}}"
 
@@ -117,6 +122,8 @@ def _build_settings(
     settings = dict(known.settings) if known else {}
     if known and known.renames:
         settings["columns"] = dict(known.renames)
+    if known and known.schema_changes != source.schema_changes:
+        settings["schema_changes"] = known.schema_changes
     if table.schema != source.table_schema:
         settings["source_table"] = table.full_name
     elif table.name != (known.table.name if known else name):

@@ -216,7 +216,13 @@ class LiveProject:
 
     def list_sources(self) -> Sequence[ProjectSource]:
         return [
-            ProjectSource(source.name, describe_connection(source), tuple(table.table for table in source.tables))
+            ProjectSource(
+                source.name,
+                describe_connection(source),
+                tuple(table.table for table in source.tables),
+                {table.table: table.source_name for table in source.tables},
+                source.dead_letter_table,
+            )
             for source in self.sources
         ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -91,13 +91,25 @@ def list_landing_tables(manifest: Any) -> tuple[Model, ...]:
     return tuple(landing_models)
 
 
-def _list_included(source: IngestSource, reader: CatalogReader) -> tuple[IngestedTable, ...]:
-    """Returns the tables that a source ingests by `include` rather than by declaration, from its stored progress."""
+def _read_progress(source: IngestSource, reader: CatalogReader) -> Progress:
+    """Reads the stored progress of a source; an empty one if the source was never ingested."""
     dead_letter_table = source.dead_letter_table
-    if not source.include or dead_letter_table.name not in reader.list_relations(dead_letter_table.schema):
-        return ()
-    progress = Progress.decode(reader.load_table(dead_letter_table.schema, dead_letter_table.name).properties)
-    return source.list_included_tables(progress.tables or ())
+    if dead_letter_table.name not in reader.list_relations(dead_letter_table.schema):
+        return Progress()
+    return Progress.decode(reader.load_table(dead_letter_table.schema, dead_letter_table.name).properties)
+
+
+def _list_keyed(source: IngestSource, reader: CatalogReader) -> Iterator[tuple[IngestedTable, tuple[str, ...]]]:
+    """Yields the tables of a source that exist, or whose first load waits or is under way, with their keys.
+
+    Besides the declared tables these are those that are ingested by `include`, also while they wait.
+    """
+    progress = _read_progress(source, reader)
+    included = source.list_included_tables({*(progress.tables or ()), *progress.left, *progress.waits})
+    for table in (*source.tables, *included):
+        key = observe_key(reader, table.table)
+        if key is not None or table.source_name in {*progress.waits, *progress.loading}:
+            yield table, table.key if key is None else key
 
 
 def _build_declared(node: Any) -> DeclaredTable:
@@ -113,14 +125,16 @@ def _read_arctic_settings(meta: Any) -> Mapping[str, Any]:
 
 
 def list_ingested_models(sources: Iterable[IngestSource], reader: CatalogReader) -> tuple[Model, ...]:
-    """Returns the existing tables of sources as models, with the primary keys that the catalog stores."""
-    tables = [(source, table) for source in sources for table in (*source.tables, *_list_included(source, reader))]
-    if not tables:
+    """Returns the tables of sources as models, with the primary keys that the catalog stores.
+
+    These are the tables that exist, and those whose first load waits or is under way.
+    """
+    keyed = [(source, table, key) for source in sources for table, key in _list_keyed(source, reader)]
+    if not keyed:
         return ()
     # Imported here, since it is much code that a project without ingested sources does not need.
     from arctic_runtime.ingest.connectors import get_position_parser
 
-    keyed = [(source, table, observe_key(reader, table.table)) for source, table in tables]
     origins = {
         source.name: ChangeSource(
             source.name,
@@ -129,8 +143,6 @@ def list_ingested_models(sources: Iterable[IngestSource], reader: CatalogReader)
             source.connector in PORTS,
             get_position_parser(source.connector),
         )
-        for source, _ in tables
+        for source, _, _ in keyed
     }
-    return tuple(
-        replace(table.to_model(key), source=origins[source.name]) for source, table, key in keyed if key is not None
-    )
+    return tuple(replace(table.to_model(key), source=origins[source.name]) for source, table, key in keyed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -49,6 +51,24 @@ def test_all_tables_of_a_database_are_listed_by_names_that_lead_to_them() -> Non
     }
     assert next(table for table in again.tables if table.name == "orders").settings == {"sort_key": ["day"]}
     assert "      - name: 'Old: items'  # primary key: a, b" in lines
+
+
+def test_settings_that_a_user_has_chosen_are_kept() -> None:
+    chosen = {"trigger": "5s", "dead_letters": "any", "schema_changes": "evolve", "include": ["sales.*"]}
+    declared = [
+        DeclaredTable("orders", "Orders", "ods", "lake", {"source_table": "orders", "schema_changes": "freeze"}, ()),
+        DeclaredTable("log", "log", "ods", "lake", {"primary_key": None, "columns": {"_at": "at"}}, ()),
+    ]
+    source = read_source("shop", {**CONNECTION, **chosen, "table_schema": "sales"}, declared)
+    tables = [CatalogTable("sales", "orders", ("id",)), CatalogTable("sales", "log")]
+    document = read(write_source_yaml(source, tables))
+    written = [
+        DeclaredTable(table["name"], table.get("identifier", table["name"]), "ods", "lake", _arctic(table), ())
+        for table in document["tables"]
+    ]
+    again = read_source("shop", document["config"]["meta"]["arctic"]["ingest"], written)
+    assert replace(again, tables=()) == replace(source, tables=())
+    assert sorted(again.tables, key=attrgetter("name")) == sorted(source.tables, key=attrgetter("name"))
 
 
 def _arctic(table: dict[str, Any]) -> dict[str, Any]:

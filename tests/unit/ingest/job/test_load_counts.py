@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 from arctic_runtime.ingest.job.load_counts import LoadCounts
 from arctic_runtime.model.sources.ingestion import LoadProgress, Progress
@@ -30,6 +30,24 @@ def test_a_load_that_restarts_is_counted_from_its_begin() -> None:
     counts.restart_load(["a"])
     counts.add_rows({"a": 3}, is_snapshot=True)
     assert counts.loading == {"a": LoadProgress(3)}
+
+
+def test_a_load_stands_still_if_it_waits_for_rows_and_not_while_it_writes_some() -> None:
+    times = [NOON]
+    counts = LoadCounts(lambda: times[-1])
+    assert counts.find_stall(150) is None
+    counts.begin_load(["a", "b"], {}, Progress())
+    times.append(NOON + timedelta(seconds=150))
+    assert counts.find_stall(150) is None
+    times.append(NOON + timedelta(seconds=151))
+    assert counts.find_stall(150) == NOON
+    counts.begin_batch()
+    assert counts.find_stall(150) is None
+    counts.add_rows({"a": 3}, is_snapshot=True)
+    times.append(NOON + timedelta(seconds=400))
+    assert counts.find_stall(150) == NOON + timedelta(seconds=151)
+    counts.end_load(["a", "b"])
+    assert counts.find_stall(150) is None
 
 
 def test_a_table_shows_the_source_as_before_until_its_load_ends() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,9 +35,9 @@ class Source:
         self.is_closed = True
 
 
-def watch(source: Any) -> list[tuple[str, str]]:
+def watch(source: Any, find_stall: Callable[[], str] = str) -> list[tuple[str, str]]:
     noted: list[tuple[str, str]] = []
-    with watch_source(source, lambda error, last: noted.append((error, last))):
+    with watch_source(source, lambda error, last: noted.append((error, last)), find_stall):
         assert source.is_over.wait(10)
     return noted
 
@@ -56,6 +57,17 @@ def test_each_failed_probe_is_noted_and_the_next_answer(answers: list[str], note
     assert source.is_closed
 
 
+def test_a_source_that_answers_and_sends_nothing_is_noted_until_it_sends() -> None:
+    stalls = iter(["no row", "no row", ""])
+    source = Source(["", "", "away", ""])
+    assert watch(source, lambda: next(stalls, "")) == [
+        ("no row", ""),
+        ("no row", "no row"),
+        ("away", "no row"),
+        ("", "away"),
+    ]
+
+
 def test_a_source_without_probes_is_not_watched() -> None:
-    with watch_source(object(), lambda *_: pytest.fail("nothing was asked")):  # type: ignore[arg-type]
+    with watch_source(object(), lambda *_: pytest.fail("nothing was asked"), str):  # type: ignore[arg-type]
         pass

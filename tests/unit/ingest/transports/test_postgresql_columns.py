@@ -104,6 +104,10 @@ def test_a_value_that_older_rows_may_not_have_is_unknown_for_a_reason(column: di
 
 
 def test_rows_of_the_catalog_are_read_by_their_places() -> None:
-    row = ("3", "a", "f", "f", "t", "t", "t", "[1]", "int4", "b", "t")
-    read = TableColumn(3, "a", "int4", False, False, True, True, True, "[1]", is_enum=False, is_array=True)
+    row = ("3", "a", "f", "f", "t", "t", "t", "[1]", "int4", "b", "t", "16384")
+    read = TableColumn(
+        3, "a", "int4", False, False, True, True, True, "[1]", is_enum=False, is_array=True, table_id="16384"
+    )
     assert read_columns([row]) == [read]
+    for is_chosen in (True, False):
+        assert number_columns([SourceColumn("a", "string")], [read], is_chosen).table_id == "16384"

@@ -18,7 +18,9 @@ from arctic_runtime.service.telemetry import logs
 from dbt.adapters.arctic.commands.signals import stop_on_signals
 output = JsonOutput()
 output.mask_secrets(["hunter2"])
+output.mask_secrets(["edited-later"])
 print("printed", "hunter2")
+print("printed then", "edited-later")
 print("two\\nlines", file=sys.stderr)
 sys.stderr.write("half "); sys.stderr.write("of a line"); sys.stderr.flush()
 warnings.warn("old", FutureWarning)
@@ -59,6 +61,7 @@ def test_everything_that_is_printed_is_a_line_of_json_on_the_standard_error() ->
     shown = [(line["logger"], line["level"], line["message"]) for line in lines]
     for expected in (
         ("stdout", "info", "printed ***"),
+        ("stdout", "info", "printed then ***"),
         ("stderr", "error", "two\nlines"),
         ("stderr", "error", "half of a line"),
         ("py4j.early", "warning", "early 1"),

@@ -55,9 +55,9 @@ def list_definitions(history: str, schema: str, table: str) -> list[Definition]:
     defined_columns: list[Definition] = []
     numbers = 0
     for ddl, change in _list_changes(history, schema, table):
-        before: Definition = defined_columns[-1] if defined_columns else {}
-        columns = [] if change["type"] == "DROP" else change["table"]["columns"]
         statement = _parse_statement(ddl)
+        before: Definition = defined_columns[-1] if defined_columns and not statement.is_new else {}
+        columns = [] if change["type"] == "DROP" else change["table"]["columns"]
         earlier_columns = {
             statement.renamed.get(name, name): column_definition for name, column_definition in before.items()
         }
@@ -105,13 +105,14 @@ class _Statement:
     """The tokens of a DDL statement; `renamed` maps old column names to new ones.
 
     `moves` is whether the statement may change or rename columns; True if it can't be parsed. `is_alter` is whether it
-    is an ALTER.
+    is an ALTER, and `is_new` whether it replaces the table by a new one, CREATE OR REPLACE.
     """
 
     tokens: Sequence[Token]
     renamed: Mapping[str, str]
     moves: bool
     is_alter: bool
+    is_new: bool = False
 
 
 def _parse_statement(ddl: str) -> _Statement:
@@ -121,7 +122,13 @@ def _parse_statement(ddl: str) -> _Statement:
         return _Statement((), {}, True, False)
     words = [get_word(token) for token in tokens]
     renamed = dict(pair for place in range(len(tokens)) if (pair := _parse_rename(tokens[place:])) is not None)
-    return _Statement(tokens, renamed, bool({"CHANGE", "RENAME"}.intersection(words)), words[:1] == ["ALTER"])
+    return _Statement(
+        tokens,
+        renamed,
+        bool({"CHANGE", "RENAME"}.intersection(words)),
+        words[:1] == ["ALTER"],
+        words[:3] == ["CREATE", "OR", "REPLACE"],
+    )
 
 
 def _parse_rename(tokens: Sequence[Token]) -> tuple[str, str] | None:

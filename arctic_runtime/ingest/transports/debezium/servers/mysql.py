@@ -11,10 +11,11 @@ from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.event_format import UNKNOWN_IN_OLDER_ROWS, NumberedColumns, SourceColumn
 from arctic_runtime.ingest.transports.debezium.column_defaults import NO_MYSQL_DEFAULTS
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
-from arctic_runtime.ingest.transports.debezium.java_errors import list_causes
+from arctic_runtime.ingest.transports.debezium.java_errors import describe_parser_error, list_causes
 from arctic_runtime.ingest.transports.debezium.java_methods import insert_code
 from arctic_runtime.ingest.transports.debezium.jvm import load_java_class
 from arctic_runtime.ingest.transports.debezium.mariadb_support import MARIADB_SUPPORT
+from arctic_runtime.ingest.transports.debezium.mysql_statements import READABLE_STATEMENTS
 from arctic_runtime.ingest.transports.debezium.mysql_values import EXACT_VALUES
 from arctic_runtime.ingest.transports.debezium.position import Position, Source
 from arctic_runtime.ingest.transports.debezium.servers.binlog_order import (
@@ -66,8 +67,7 @@ _KEY = """
 select column_name from information_schema.key_column_usage
 where constraint_name = 'PRIMARY' and table_schema = ? and table_name = ? order by ordinal_position
 """
-_EXPECTED = re.compile(r" expecting \{[^}]*\}+")
-"""Pattern of the part of a DDL parser's error message that lists the expected words, which is removed."""
+_MAKE_TEXT = "make them binary(16) or char columns, or leave the table out; then `arctic ingest --resync TABLE`"
 
 _CATALOG = """
 select t.table_schema, t.table_name, k.column_name from information_schema.tables t
@@ -87,6 +87,10 @@ _UNREAD = (
 _RESYNC = "`arctic ingest --resync` reads the tables again and writes what differs"
 
 
+MYSQL_CODE = (*MARIADB_SUPPORT, *EXACT_VALUES, *NO_MYSQL_DEFAULTS, *READABLE_STATEMENTS)
+"""All code for classes of Debezium that read MySQL and MariaDB."""
+
+
 class MySQL:
     """The SourceServer for MySQL and MariaDB."""
 
@@ -96,13 +100,12 @@ class MySQL:
     def __init__(self, connection: DebeziumConnection, thresholds: DebeziumThresholds) -> None:
         self._connection = connection
         self._database = SourceDatabase(connection, thresholds.heap_bytes)
-        insert_code((*MARIADB_SUPPORT, *EXACT_VALUES, *NO_MYSQL_DEFAULTS))
+        insert_code(MYSQL_CODE)
 
     def check_server(self, position: Position | None) -> None:
         is_snapshot = position is None or position.is_snapshot
         self._check_settings()
         self._check_rights((*_RIGHTS, *_RIGHTS_OF_SNAPSHOTS) if is_snapshot else _RIGHTS)
-        self._check_columns()
         if position is None or position.is_snapshot:
             check_tables(self._connection, self._database)
         else:
@@ -147,9 +150,18 @@ class MySQL:
     def estimate_rows(self) -> Mapping[str, int]:
         return {str(table): int(rows or 0) for table, rows in self._database.fetch_rows(_ESTIMATES)}
 
-    def find_unreadable(self, tables: Collection[str]) -> Mapping[str, str]:  # noqa: ARG002 - the interface
-        """Returns no tables: `check_server` finds what can't be read."""
-        return {}
+    def find_unreadable(self, tables: Collection[str]) -> Mapping[str, str]:
+        """Maps tables with columns of types that only MariaDB has to the error, as Debezium's parser stops at these."""
+        columns: dict[str, list[str]] = {}
+        for table, column, kind in self._database.fetch_rows(_MARIADB_TYPES):
+            if str(table) in tables:
+                columns.setdefault(str(table), []).append(f"{table}.{column} ({kind})")
+        return {
+            table: str(
+                self._build_error(f"columns of types that only MariaDB has can't be read: {', '.join(own)}", _MAKE_TEXT)
+            )
+            for table, own in columns.items()
+        }
 
     def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
         return tuple(str(row[0]) for row in self._database.fetch_rows(_KEY, (schema, table)))
@@ -173,7 +185,7 @@ class MySQL:
             return self._database.build_lost_error(reason)
         unread = [cause for cause in list_causes(error) if hasattr(cause, "getErrors")]
         if unread:
-            what = _EXPECTED.sub("", "; ".join(str(java_error.getMessage()) for java_error in unread[0].getErrors()))
+            what = describe_parser_error(unread[0])
             return self._build_error("Debezium can't read a statement of the server's log", _UNREAD, what)
         return self._database.to_source_error(error)
 
@@ -211,22 +223,6 @@ class MySQL:
             raise self._build_error(
                 f"user {self._connection.user} lacks the right {rights}",
                 f"`grant {rights} on *.* to {get_account(self._database)}`",
-            )
-
-    def _check_columns(self) -> None:
-        """Raises SourceError if tables that are read have columns with types that only MariaDB has.
-
-        Debezium's parser for MySQL stops at the definitions of such tables.
-        """
-        unknown = [
-            f"{table}.{column} ({kind})"
-            for table, column, kind in self._database.fetch_rows(_MARIADB_TYPES)
-            if self._connection.is_read(str(table))
-        ]
-        if unknown:
-            raise self._build_error(
-                f"columns of types that only MariaDB has can't be read: {', '.join(unknown)}",
-                "make them binary(16) or char columns, or leave their tables out",
             )
 
     def _check_log(self, position: Position) -> None:

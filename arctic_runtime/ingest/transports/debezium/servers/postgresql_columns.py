@@ -52,7 +52,7 @@ select a.attnum, a.attname, a.attisdropped, a.attgenerated <> '',
       extract(hour from m.value::interval), extract(minute from m.value::interval),
       rtrim(rtrim(to_char(extract(second from m.value::interval), 'FM90.000000'), '0'), '.'))
     else m.value end,
-  coalesce(e.typname, b.typname), coalesce(e.typtype, b.typtype), b.typcategory = 'A'
+  coalesce(e.typname, b.typname), coalesce(e.typtype, b.typtype), b.typcategory = 'A', a.attrelid
 from pg_attribute a
 join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace
 left join bases on bases.number = a.attnum and bases.base = 0
@@ -75,7 +75,7 @@ class TableColumn:
 
     `kind` is its type, or that of the elements `is_array` says it has, and `is_enum` whether that is an enumeration.
     If `has_value`, `value` is the text of its value in rows that are older than the column. `is_listed` is whether the
-    publication has a list of columns for the table.
+    publication has a list of columns for the table. `table_id` is the number of the table.
     """
 
     number: int
@@ -89,6 +89,7 @@ class TableColumn:
     value: str | None = None
     is_enum: bool = False
     is_array: bool = False
+    table_id: str | None = None
 
 
 def read_columns(rows: Sequence[Row]) -> list[TableColumn]:
@@ -106,8 +107,9 @@ def read_columns(rows: Sequence[Row]) -> list[TableColumn]:
             value=value,
             is_enum=group == "e",
             is_array=array == "t",
+            table_id=table_id,
         )
-        for number, name, dropped, generated, listed, default, missing, value, kind, group, array in rows
+        for number, name, dropped, generated, listed, default, missing, value, kind, group, array, table_id in rows
     ]
 
 
@@ -118,14 +120,15 @@ def number_columns(columns: Sequence[SourceColumn], table: Sequence[TableColumn]
     columns are identified by their positions, since the events may be older than the table's current definition;
     otherwise by their names. `is_chosen` is whether the user's properties leave columns out of the events.
     """
+    table_id = table[0].table_id if table else None
     if is_chosen or any(column.is_generated or column.is_listed for column in table):
-        return NumberedColumns(_match_by_name(columns, table, has_all_columns=False))
+        return NumberedColumns(_match_by_name(columns, table, has_all_columns=False), table_id=table_id)
     catalog = tuple(CatalogColumn(one.number, _get_older_rows_value(one), one.is_dropped) for one in table)
     is_prefix = len(columns) < len(table) and not any(column.is_dropped for column in table)
     if is_prefix or len(columns) == len(table):
         pairs = zip(columns, table, strict=False)
-        return NumberedColumns(tuple(_with_number(column, own) for column, own in pairs), catalog)
-    return NumberedColumns(_match_by_name(columns, table, has_all_columns=True), catalog)
+        return NumberedColumns(tuple(_with_number(column, own) for column, own in pairs), catalog, table_id)
+    return NumberedColumns(_match_by_name(columns, table, has_all_columns=True), catalog, table_id)
 
 
 def _match_by_name(

@@ -229,7 +229,8 @@ class EngineRun:
         if events.schema.has_key is None:
             table_schema = replace(table_schema, key=self._server.get_primary_key(schema, source["table"]))
         known = self._server.list_columns(schema, source["table"], table_schema.columns, self.read_history())
-        return _ReadTable(table, replace(table_schema, columns=known.columns, catalog=known.catalog))
+        numbered = replace(table_schema, columns=known.columns, catalog=known.catalog, table_id=known.table_id)
+        return _ReadTable(table, numbered)
 
 
 def _build_empty(table: str, schema: RecordSchema, start: Position) -> StreamEvents:

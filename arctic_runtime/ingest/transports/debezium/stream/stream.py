@@ -18,7 +18,7 @@ from arctic_runtime.ingest.transports.debezium.stream.joining import join_due_ta
 from arctic_runtime.ingest.transports.debezium.stream.reading import Reading
 from arctic_runtime.ingest.transports.debezium.stream.receipts import Receipts
 from arctic_runtime.ingest.transports.debezium.stream.run import EngineRun, start_run
-from arctic_runtime.ingest.transports.debezium.stream.unreadable import find_unreadable_value
+from arctic_runtime.ingest.transports.debezium.stream.unreadable import find_unreadable_table
 from arctic_runtime.ingest.transports.transport import Batch
 from arctic_runtime.thresholds import DebeziumThresholds
 
@@ -181,7 +181,7 @@ class DebeziumStream:
         try:
             return self._run.take_records()
         except EngineEnded as ended:
-            unreadable = find_unreadable_value(self.connection, ended.cause)
+            unreadable = find_unreadable_table(self.connection, ended.cause)
             self._drop_connection(unreadable or self.server.explain_failure(ended.cause, str(ended)))
         except ConnectionLost as lost:  # if the server was asked for columns
             self._drop_connection(lost)

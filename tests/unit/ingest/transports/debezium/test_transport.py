@@ -137,6 +137,22 @@ def test_columns_are_read_of_tables_that_are_and_unless_excluded(column: str, is
     assert connection.is_column_read(*column.rsplit(".", 1)) is is_read  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize(
+    ("column", "is_read"),
+    [
+        ("public.a.id", True),
+        ("public.a.ID", True),
+        ("public.a.code123", True),
+        ("public.a.code12345", False),
+        ("public.a.secret", False),
+        ("sales.b.id", False),
+    ],
+)
+def test_columns_that_a_list_does_not_include_are_not_read(column: str, is_read: bool) -> None:
+    connection = replace(CONNECTION, properties={"column.include.list": r"public\.a\.id, public\.a\.code\d{1\,3}"})
+    assert connection.is_column_read(*column.rsplit(".", 1)) is is_read  # type: ignore[call-arg]
+
+
 def events(table: str, *columns: str) -> StreamEvents:
     schema = SourceSchema(tuple(SourceColumn(name, "int") for name in columns))
     return StreamEvents(table, schema, pa.table({"payload": [f"{table}{len(columns)}"]}))

@@ -19,6 +19,7 @@ from arctic_runtime.ingest.writing.schema.source_columns import (
     ColumnChange,
     FollowedTable,
     RecreatedTable,
+    check_table_id,
     choose_column_numbers,
     decode_numbers,
     encode_numbers,
@@ -139,6 +140,15 @@ def test_a_table_with_none_of_its_columns_was_made_again(new: SourceSchema) -> N
     with pytest.raises(RecreatedTable, match="it was dropped and made again in the source") as raised:
         find_column_change(KNOWN, new, TABLE)
     assert raised.value.fix == "wait until ingestion has loaded it again, which begins within about a minute"
+
+
+def test_a_table_with_another_number_was_made_again_though_its_columns_are_the_same() -> None:
+    made_again = replace(schema(id=1, a=2), table_id="7")
+    with pytest.raises(RecreatedTable, match="it was dropped and made again in the source"):
+        check_table_id("6", made_again, TABLE)
+    for known in ("7", None):
+        check_table_id(known, made_again, TABLE)
+    check_table_id("6", schema(id=1, a=2), TABLE)
 
 
 def test_a_table_of_which_a_column_stays_was_not_made_again() -> None:

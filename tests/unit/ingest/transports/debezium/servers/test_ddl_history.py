@@ -75,6 +75,10 @@ def test_a_column_that_is_recreated_gets_another_number() -> None:
     assert list_definitions("\n".join(lines), "h", "other") == []
 
 
+def test_columns_of_a_table_that_is_replaced_get_other_numbers() -> None:
+    assert numbers(after("create or replace table t (id int)", {"id": INT})) == {"id": 4}
+
+
 def test_a_default_that_changes_later_is_not_that_of_older_rows() -> None:
     lines = [
         line("create table t", FIRST),
