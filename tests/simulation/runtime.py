@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -37,11 +38,11 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
 from arctic_runtime.operations.inspect import Status
 from arctic_runtime.plan.refresh.decide import Decision
-from arctic_runtime.plan.refresh.increment import Upstreams
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.java.java_errors import SPARK
+from arctic_runtime.spark.refresh.attempt import RefreshAttempt
 from arctic_runtime.spark.refresh.prepare import prepare_tables
-from arctic_runtime.spark.refresh.run import Refresh
+from arctic_runtime.spark.refresh.run import Refresh, build_summary
 from arctic_runtime.spark.tables import steps, views
 from arctic_runtime.spark.tables.context import Appended, Context
 from tests.simulation import spark as modelled
@@ -119,7 +120,8 @@ class Pool:
 class SimulatedRefresh(Refresh):
     """A run of a model whose rows DuckDB computes. It is not rebased: if another run commits first, it plans again."""
 
-    def _commit_run(self, context: Context, decision: Decision, upstreams: Upstreams) -> Appended:
+    def _publish_rows(self, attempt: RefreshAttempt) -> Appended:
+        context, decision, upstreams = attempt.context, attempt.decision, attempt.upstreams
         missing = [name for name, state in upstreams.states.items() if state is None]
         if missing:
             raise modelled.SparkRefused("org.apache.spark.sql.AnalysisException", f"table not found: {missing}")
@@ -132,7 +134,7 @@ class SimulatedRefresh(Refresh):
         compute = compute_from_events if self.model.config.input == "changes" else ENGINE.compute
         rows = compute(lake, self.model, decision, old)
         step = AppendChanges(self.model.table.changes, changes.head.snapshot, decision.mode, decision.reason)
-        summary = self._build_summary(context, decision, upstreams).with_entries_from(self._recorded)
+        summary = build_summary(replace(attempt, context=context)).with_entries_from(attempt.recorded)
         return modelled.publish_changes(ChangeSet(step, rows, shape, summary), context)  # type: ignore[arg-type]
 
 

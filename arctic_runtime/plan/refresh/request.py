@@ -28,3 +28,6 @@ class Request:
 
     The run is then incremental at any cost, because an incremental run reads fixed versions.
     """
+
+    refused_state: str | None = None
+    """Hash of the aggregate state that an earlier try could not keep."""

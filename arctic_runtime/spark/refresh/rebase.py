@@ -14,8 +14,8 @@ from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.plan.refresh.rebase import Rebase, plan_rebase
 from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.refresh.attempt import Computed, PreparedAttempt
 from arctic_runtime.spark.refresh.compute import compute_changes
-from arctic_runtime.spark.refresh.inputs import Computed, RefreshInputs
 from arctic_runtime.spark.refresh.query_inputs import QueryInputs
 from arctic_runtime.spark.tables.append import publish_changes
 from arctic_runtime.spark.tables.context import Appended, Context
@@ -31,13 +31,13 @@ BECAUSE = "another run committed meanwhile; rows of the keys that both had event
 class RebaseAttempt:
     """An attempt before whose commit another run has committed; publishes its change rows on top of that commit.
 
-    `inputs` and `changes` are the inputs and the change set of the attempt. `times` is the number of rebases after
+    `changes` is the change set of `attempt`. `times` is the number of rebases after
     which the run starts again.
     """
 
     planner: RefreshPlanner
     table: TableSession
-    inputs: RefreshInputs
+    attempt: PreparedAttempt
     changes: ChangeSet
     times: int
 
@@ -46,10 +46,10 @@ class RebaseAttempt:
 
         Returns None if that is impossible, so that the run has to start again; then nothing is changed.
         """
-        then, state = self.inputs.context.state.changes, self.table.observe_state()
+        then, state = self.attempt.context.state.changes, self.table.observe_state()
         if then is None or state.changes is None or not self.times:
             return None
-        plan = plan_rebase(self.table.model, then, state.changes, self.inputs.decision, self.changes.summary)
+        plan = plan_rebase(self.table.model, then, state.changes, self.attempt.decision, self.changes.summary)
         if plan is None:
             return None
         inputs = QueryInputs(self.table.model, self.planner.observe_upstreams())
@@ -68,24 +68,24 @@ class RebaseAttempt:
 
         Their columns are named as `match_key` expects.
         """
-        events = inputs.run_query(self.inputs.spark, plan.theirs, "theirs")
+        events = inputs.run_query(self.attempt.spark, plan.theirs, "theirs")
         keys = events.select(*as_key(self.table.model.config.primary_key)).distinct().persist()
         try:
             yield keys
         finally:
             keys.unpersist()
 
-    def _recompute_rest(self, plan: Rebase, inputs: QueryInputs, context: Context, keys: DataFrame) -> RefreshInputs:
+    def _recompute_rest(self, plan: Rebase, inputs: QueryInputs, context: Context, keys: DataFrame) -> PreparedAttempt:
         """Returns the inputs from which the rows of `keys` are computed again.
 
         These inputs are the events of `keys` that no other run has applied, and the state of the table in `context`.
         """
         key = self.table.model.config.primary_key
-        events = inputs.run_query(self.inputs.spark, plan.left)
+        events = inputs.run_query(self.attempt.spark, plan.left)
         query = events.join(keys, match_key(events, key), "left_semi")
-        decision = replace(self.inputs.decision, windows=plan.left)
-        background = self.inputs.background
-        return RefreshInputs(context, decision, query, self.inputs.shape, inputs.upstreams, background)
+        decision = replace(self.attempt.decision, windows=plan.left)
+        upstreams = inputs.upstreams
+        return replace(self.attempt, context=context, decision=decision, query=query, upstreams=upstreams, _cached=[])
 
     def _build_on_top(
         self, now: ChangeTableState, rows: DataFrame, computed: Computed, keys: DataFrame, plan: Rebase
@@ -111,9 +111,9 @@ class RebaseAttempt:
 
         None counts as the earlier one.
         """
-        own, kind = self.changes.summary.high_watermark, self.inputs.shape.sequence_type
+        own, kind = self.changes.summary.high_watermark, self.attempt.shape.sequence_type
         if own is None or watermark is None or own == watermark:
             return own if watermark is None else watermark
         later = F.greatest(marks.read_latest(own, kind), marks.read_latest(watermark, kind))
-        (row,) = self.inputs.spark.range(1).select(marks.write_sequence_text(later, kind).alias("later")).collect()
+        (row,) = self.attempt.spark.range(1).select(marks.write_sequence_text(later, kind).alias("later")).collect()
         return str(row["later"])

@@ -16,8 +16,8 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.model.properties import GIVEN_UP
 from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.spark.changes.diff import diff_states
+from arctic_runtime.spark.refresh.attempt import Computed
 from arctic_runtime.spark.refresh.from_query.compute import QueryComputation
-from arctic_runtime.spark.refresh.inputs import Computed
 from arctic_runtime.spark.refresh.run import Refresh
 from tests.spark.warehouse import Warehouse
 
@@ -40,8 +40,8 @@ def in_a_task(expression: str) -> Fault:
     """Fails while the change rows are written to their branch."""
 
     def fail(computation: QueryComputation) -> Computed:
-        rows = computation.inputs.query.withColumn("city", F.expr(expression))
-        return Computed(diff_states(rows, None, computation.inputs.shape))
+        rows = computation.attempt.query.withColumn("city", F.expr(expression))
+        return Computed(diff_states(rows, None, computation.attempt.shape))
 
     return fail
 

@@ -13,22 +13,22 @@ from arctic_runtime.spark.events.profile import check_profile, profile_events
 from arctic_runtime.spark.events.retract import check_retractions
 from arctic_runtime.spark.events.rules import choose_rules
 from arctic_runtime.spark.events.truncate import drop_truncated, is_truncation, spread_truncations
+from arctic_runtime.spark.refresh.attempt import Computed, PreparedAttempt
 from arctic_runtime.spark.refresh.from_events.net_rows import compute_net_rows
 from arctic_runtime.spark.refresh.from_events.version_rows import compute_version_rows
 from arctic_runtime.spark.refresh.from_events.window import EventWindow
-from arctic_runtime.spark.refresh.inputs import Computed, RefreshInputs
 
 
-def compute_from_events(inputs: RefreshInputs) -> Computed:
+def compute_from_events(attempt: PreparedAttempt) -> Computed:
     """Checks the events that the query returns, and computes the change rows by which these events change stored rows.
 
     Raises DataError or ConfigError if the events are not valid, such as for a null in the key.
     """
-    model, state, shape = inputs.model, inputs.context.state, inputs.shape
-    last = None if inputs.decision.mode in ("create", "full") else find_last_run(state.changes)
+    model, state, shape = attempt.model, attempt.context.state, attempt.shape
+    last = None if attempt.decision.mode in ("create", "full") else find_last_run(state.changes)
     declared = (last.declared if last else None) or Declared()
     truncated = last.truncated if last else None
-    events = drop_declared(model, inputs.query, shape, declared)
+    events = drop_declared(model, attempt.query, shape, declared)
     events = drop_truncated(model, events, shape.sequence_type, truncated)
     profile = profile_events(model, events, shape, last)
     check_profile(model, events, profile)
@@ -36,10 +36,10 @@ def compute_from_events(inputs: RefreshInputs) -> Computed:
     check_retractions(model, events, profile.retracted, profile.unknown_before, is_delete(model, events))
     if profile.truncations:
         truncated = profile.truncated
-        events = inputs.cache(spread_truncations(model, events, _list_keys_to_empty(inputs, events)))
+        events = attempt.cache(spread_truncations(model, events, _list_keys_to_empty(attempt, events)))
         profile = profile_events(model, events, shape, last)
     compute = compute_version_rows if model.config.has_history else compute_net_rows
-    rows = compute(inputs, EventWindow(events, profile, last))
+    rows = compute(attempt, EventWindow(events, profile, last))
     is_ordered = model.config.sequence_by is not None
     summary = RunSummary(
         high_watermark=profile.high_watermark if is_ordered else None,
@@ -53,11 +53,11 @@ def compute_from_events(inputs: RefreshInputs) -> Computed:
     return Computed(rows, summary, is_gathered, keys=profile.events)
 
 
-def _list_keys_to_empty(inputs: RefreshInputs, events: DataFrame) -> DataFrame:
+def _list_keys_to_empty(attempt: PreparedAttempt, events: DataFrame) -> DataFrame:
     """Returns the keys that a truncation, an event that empties the table, may delete.
 
     These are the keys of all stored rows, and of the other events that the run reads.
     """
-    made = inputs.select_key(events.where(~is_truncation(inputs.model, events)))
-    old = inputs.read_rows()
-    return made if old is None else made.unionAll(inputs.select_key(old))
+    made = attempt.select_key(events.where(~is_truncation(attempt.model, events)))
+    old = attempt.read_rows()
+    return made if old is None else made.unionAll(attempt.select_key(old))

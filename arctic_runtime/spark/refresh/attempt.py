@@ -1,18 +1,20 @@
-"""The inputs from which one attempt of a run computes change rows, and the result of the computation."""
+"""One attempt of a run, as frozen values: as it was planned, as it was prepared, and what it has computed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 from pyspark.sql import DataFrame, SparkSession
+from typing_extensions import Self
 
-from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.model.run_summary import RunSummary, find_last_run
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh.decide import Decision
-from arctic_runtime.plan.refresh.increment import Upstreams
+from arctic_runtime.plan.refresh.increment import Upstreams, remove_join_hints
+from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.rows.bounds import EVERYWHERE, lookup_keys
@@ -49,41 +51,27 @@ class Computed:
     """Estimated number of keys that are looked up in the table while the rows are written; 0 if it is not known."""
 
 
-@dataclass(frozen=True)
-class RefreshInputs:
-    """The inputs from which one attempt of a run computes change rows."""
+@dataclass(frozen=True, kw_only=True)
+class RefreshAttempt:
+    """One attempt of a run, as it was planned. Each step of the run returns a new attempt."""
 
     context: Context
     """The Spark session, the model, and the state of its tables, with which steps are performed."""
 
-    decision: Decision
-    """The run's mode, its windows of upstream versions, and its incremental plan."""
-
-    query: DataFrame
-    """The rows that the query returns over the windows of the decision."""
-
-    shape: Shape
-    """The columns, the key and the constraints of the change rows."""
-
     upstreams: Upstreams
     """The observed states of the tables and views that the query reads."""
 
-    background: Parallel
-    """Threads for Spark actions that must end before the change rows are published."""
+    decision: Decision
+    """The run's mode, its windows of upstream versions, and its incremental plan."""
 
-    schema_only: bool = False
-    """True if the run writes no rows, only the columns of the tables."""
+    request: Request
+    """The request for the run, with facts from earlier attempts."""
 
-    has_join_hints: bool = True
-    """True if plans contain hints that tell Spark which side of a join to broadcast."""
+    recorded: RunSummary = field(default_factory=RunSummary)
+    """Entries for the summary of the attempt's commit, which later runs read."""
 
     is_parser_confirmed: bool = False
     """True if Spark understands the query as our parser does, so that the unique keys which our analysis found hold."""
-
-    record_for_later_runs: Callable[[RunSummary], None] = lambda _: None
-    """Stores entries for the summary of the run's commit; they are kept even if the computation fails afterwards."""
-
-    _cached: list[DataFrame] = field(default_factory=list)
 
     @property
     def model(self) -> Model:
@@ -96,6 +84,44 @@ class RefreshInputs:
     @property
     def thresholds(self) -> Thresholds:
         return self.context.thresholds
+
+    @property
+    def last_run(self) -> RunSummary:
+        """The summary of the newest run of the model; empty before the first run."""
+        return find_last_run(self.context.state.changes) or RunSummary()
+
+    @property
+    def is_incremental(self) -> bool:
+        return self.decision.increment is not None
+
+    def record_entries(self, entries: RunSummary) -> Self:
+        """Returns the attempt with `entries` added to what later runs read."""
+        return replace(self, recorded=self.recorded.with_entries_from(entries))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedAttempt(RefreshAttempt):
+    """One attempt of a run whose tables are ready for the rows of the query: the input of the computation."""
+
+    query: DataFrame
+    """The rows that the query returns over the windows of the decision."""
+
+    shape: Shape
+    """The columns, the key and the constraints of the change rows."""
+
+    background: Parallel
+    """Threads for Spark actions that must end before the change rows are published."""
+
+    has_join_hints: bool = True
+    """True if plans contain hints that tell Spark which side of a join to broadcast."""
+
+    _cached: list[DataFrame] = field(default_factory=list)
+
+    def remove_join_hints(self) -> PreparedAttempt:
+        """Returns the attempt for another computation, in which Spark itself chooses how to join."""
+        increment = None if self.decision.increment is None else remove_join_hints(self.decision.increment)
+        decision = replace(self.decision, increment=increment)
+        return replace(self, decision=decision, has_join_hints=False, background=_open_background(self.context))
 
     @contextmanager
     def caching(self) -> Iterator[None]:
@@ -143,3 +169,13 @@ class RefreshInputs:
     def find_source_keys(self, keys: DataFrame, count: int) -> Keys:
         """Prepares `keys` for lookups in the upstreams; `count` is their number."""
         return self.find_keys(keys, count, sum(state.rows for state in self.upstreams.states.values() if state))
+
+
+def prepare_attempt(attempt: RefreshAttempt, query: DataFrame, shape: Shape) -> PreparedAttempt:
+    """Returns the attempt with the query's rows and the shape of change rows, for which its tables are ready."""
+    parts = {part.name: getattr(attempt, part.name) for part in fields(attempt)}
+    return PreparedAttempt(**parts, query=query, shape=shape, background=_open_background(attempt.context))
+
+
+def _open_background(context: Context) -> Parallel:
+    return Parallel(context.spark, context.thresholds.engine)
