@@ -182,7 +182,7 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class Failure:
+class EngineFailure:
     """Classification of an error of Spark or pyiceberg: the kind of failure, and the error's message.
 
     `locked`: the catalog's database was locked. `conflict`: another writer committed first. `refused`: the user has no
@@ -202,7 +202,7 @@ class Engine:
     """
 
     errors: tuple[type[Exception], ...] = ()
-    failure_of: Callable[[Exception], Failure | None] = lambda _: None
+    failure_of: Callable[[Exception], EngineFailure | None] = lambda _: None
     unlock: str = "see who holds catalog.db open (for instance with fuser), and let it finish or end it"
     thresholds: CommitThresholds = field(default_factory=CommitThresholds)
 
@@ -241,7 +241,7 @@ def _explain_unwritable(what: str) -> Iterator[None]:
             raise refusal from error
         if error.errno not in _UNWRITABLE:
             raise
-        raise _explain_failure(Failure("unwritable", str(error)), what) from error
+        raise _explain_failure(EngineFailure("unwritable", str(error)), what) from error
 
 
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
@@ -288,7 +288,7 @@ def _perform_once(action: Callable[[], T], what: str, engine: Engine) -> T:
         raise _explain_failure(failure, what) from error
 
 
-def _explain_failure(failure: Failure, what: str) -> CommitConflict | CatalogError:
+def _explain_failure(failure: EngineFailure, what: str) -> CommitConflict | CatalogError:
     match failure.kind:
         case "locked":
             return CommitConflict(

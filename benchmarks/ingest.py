@@ -13,7 +13,7 @@ from typing import Any
 
 from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.job.ingestion import Ingestion
-from arctic_runtime.ingest.job.reports import BatchReport, Listeners
+from arctic_runtime.ingest.job.reports import BatchReport, JobListeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.model.names import TableName
 from benchmarks.lake import NAMESPACE, Lake, lake
@@ -173,4 +173,4 @@ def _ingest(
 def ingest(bench: Lake, source: IngestSource, report: Callable[[BatchReport], None] = lambda _: None) -> None:
     """Ingests what a source has now."""
     way = connect(source, bench.reader, bench.spark.newSession)
-    Ingestion(source, way, bench.reader, bench.spark.newSession, Listeners(report)).run(once=True)
+    Ingestion(source, way, bench.reader, bench.spark.newSession, JobListeners(report)).run(once=True)

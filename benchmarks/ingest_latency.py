@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.job.ingestion import Ingestion
-from arctic_runtime.ingest.job.reports import BatchReport, Listeners
+from arctic_runtime.ingest.job.reports import BatchReport, JobListeners
 from arctic_runtime.model.names import TableName
 from arctic_runtime.spark.engine.statement import quote_name as quoted
 from benchmarks import memory
@@ -79,7 +79,7 @@ def _ingested(bench: Lake, source: Any) -> Iterator[None]:
             loaded.set()
 
     way = connect(source, bench.reader, bench.spark.newSession)
-    job = Ingestion(source, way, bench.reader, bench.spark.newSession, Listeners(report))
+    job = Ingestion(source, way, bench.reader, bench.spark.newSession, JobListeners(report))
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(job.run, False)
         try:

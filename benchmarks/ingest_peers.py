@@ -30,7 +30,7 @@ from pyiceberg.types import (
 
 from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.job.ingestion import Ingestion
-from arctic_runtime.ingest.job.reports import BatchReport, Listeners
+from arctic_runtime.ingest.job.reports import BatchReport, JobListeners
 from arctic_runtime.thresholds import SHIPPED
 from benchmarks.ingest import DDL, postgresql_source, values
 from benchmarks.lake import NAMESPACE, Lake, lake
@@ -186,7 +186,9 @@ def _by_us(bench: Lake, load: _Load) -> tuple[float, Any]:
 
     for name in ("a", "a__changes", "a__base", source.dead_letter_table.name):
         bench.spark.sql(f"drop {'view' if name == 'a' else 'table'} if exists lake.{NAMESPACE}.{name}")
-    job = Ingestion(source, replace(way, transport=transport), bench.reader, bench.spark.newSession, Listeners(report))
+    job = Ingestion(
+        source, replace(way, transport=transport), bench.reader, bench.spark.newSession, JobListeners(report)
+    )
     return _timed(bench, load, clock, lambda: job.run(False), job.stop, _OURS)
 
 

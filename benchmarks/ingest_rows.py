@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import functions as F
 
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
-from arctic_runtime.ingest.writing.keyed import ChangeRows, KeyedTable
+from arctic_runtime.ingest.writing.keyed import KeyedChanges, KeyedTable
 from arctic_runtime.ingest.writing.source_position import CommitNote, SourcePosition
 from arctic_runtime.model.names import TableName
 from arctic_runtime.spark.changes.diff import diff_states
@@ -79,7 +79,7 @@ def _fill(bench: Lake, rows: int) -> None:
     )
     storage = KeyedTable(session)
     context, shape = storage.prepare_commit(session.observe_state(), list_frame_columns(loaded))
-    changes = ChangeRows(diff_states(loaded, None, shape, keyed=True), shape)
+    changes = KeyedChanges(diff_states(loaded, None, shape, keyed=True), shape)
     storage.publish_changes(context, changes, CommitNote(SourcePosition(_INITIAL)))
 
 

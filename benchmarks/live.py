@@ -13,7 +13,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.profile import Profile
-from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.listeners import RefreshListeners
 from arctic_runtime.service.refreshing.follower import Follower
 from arctic_runtime.service.refreshing.refresh_task import RefreshWorkers, Report
 from arctic_runtime.service.refreshing.refresher import Refresher
@@ -41,7 +41,7 @@ def measure() -> list[Measurement]:
                 failed.append(report)
 
         workers = RefreshWorkers(Refresher(reader, pool, lambda _: ()), 2)
-        with Follower(SharedState(reader), workers, Listeners(report=report)) as follower:
+        with Follower(SharedState(reader), workers, RefreshListeners(report=report)) as follower:
             follower.follow_models(models := list(_models()))
             follower.run_once()
             follower.run_once()

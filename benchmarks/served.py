@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from arctic_runtime.catalog.service_table import ServiceTable
-from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.listeners import RefreshListeners
 from arctic_runtime.service.refreshing.refresh_task import Report
 from arctic_runtime.service.service import Service
-from arctic_runtime.service.warehouse import Warehouse
+from arctic_runtime.service.warehouse import ServiceWarehouse
 from arctic_runtime.spark.engine.session_pool import get_pool
 from dbt.adapters.arctic.project.live_project import LiveProject
 from dbt.adapters.arctic.project.loaded_project import Location
@@ -52,8 +52,8 @@ def project_in(folder: Path) -> LiveProject:
 def served(project: LiveProject) -> Iterator[None]:
     """A service follows the project for as long as this lasts; what fails is printed."""
     loaded, reader = project.loaded, project.reader
-    warehouse = Warehouse(reader, get_pool(loaded.profile), ServiceTable("dws", reader))
-    service = Service(project, warehouse, listeners=Listeners(print, _print_failure))
+    warehouse = ServiceWarehouse(reader, get_pool(loaded.profile), ServiceTable("dws", reader))
+    service = Service(project, warehouse, listeners=RefreshListeners(print, _print_failure))
     running = threading.Thread(target=service.run_service)
     running.start()
     try:

@@ -9,10 +9,10 @@ from sqlglot import exp
 
 from arctic_runtime.audit.audited_model import AuditedModel
 from arctic_runtime.audit.comparison import (
+    CauseRule,
     ComparedColumn,
     Comparison,
     Kind,
-    Rule,
     differs_in,
     is_kind,
     refer_to_query,
@@ -65,7 +65,7 @@ CAUSES: Mapping[str, Cause] = {cause.code: cause for cause in _CAUSES}
 PENDING = "pending"
 
 
-def list_rules(model: AuditedModel, comparison: Comparison, evidence: Evidence) -> tuple[Rule, ...]:
+def list_rules(model: AuditedModel, comparison: Comparison, evidence: Evidence) -> tuple[CauseRule, ...]:
     """Lists the rules for the causes of a model's differences, in the order in which they are tried."""
     return (
         *_list_column_rules(model, comparison, evidence),
@@ -75,7 +75,7 @@ def list_rules(model: AuditedModel, comparison: Comparison, evidence: Evidence) 
     )
 
 
-def _list_column_rules(model: AuditedModel, comparison: Comparison, evidence: Evidence) -> Iterator[Rule]:
+def _list_column_rules(model: AuditedModel, comparison: Comparison, evidence: Evidence) -> Iterator[CauseRule]:
     """Yields rules that recognise a cause by the columns in which a stale row differs.
 
     A stale row has a key that both query and table have, with other values.
@@ -97,9 +97,9 @@ def _list_column_rules(model: AuditedModel, comparison: Comparison, evidence: Ev
     for cause, are in tests:
         condition = differ_only(are)
         if condition is not None:
-            yield Rule(cause, condition)
+            yield CauseRule(cause, condition)
     if any(one.kind == "known_keys" for one in evidence.filters):
-        yield Rule("known_keys", is_kind("stale"))
+        yield CauseRule("known_keys", is_kind("stale"))
 
 
 def _is_kept(model: AuditedModel, column: str) -> bool:
@@ -115,7 +115,7 @@ def find_compared_column(comparison: Comparison, one: IncrementalFilter) -> int 
     return next((names.index(name) for name in one.columns if name in names), None)
 
 
-def _list_filter_rules(comparison: Comparison, one: IncrementalFilter) -> Iterator[Rule]:
+def _list_filter_rules(comparison: Comparison, one: IncrementalFilter) -> Iterator[CauseRule]:
     """Yields rules for rows that the incremental filter `one` leaves out, judged by the value that it compares.
 
     Only filters that compare a column of the result with a mark or a moving time have such rules.
@@ -131,14 +131,14 @@ def _list_filter_rules(comparison: Comparison, one: IncrementalFilter) -> Iterat
         if part == place:
             part.replace(value.copy())
             break
-    yield Rule("null_time", exp.and_(is_kind("lost"), value.is_(exp.null())))
+    yield CauseRule("null_time", exp.and_(is_kind("lost"), value.is_(exp.null())))
     missed = exp.not_(exp.paren(passes))
     if one.kind == "look_back":
-        yield Rule("window", exp.and_(_is_missed(), missed))
+        yield CauseRule("window", exp.and_(_is_missed(), missed))
         return
     if index in comparison.values:
-        yield Rule("silent", exp.and_(is_kind("stale"), missed.copy(), exp.not_(differs_in(index))))
-    yield Rule("late", exp.and_(_is_missed(), missed))
+        yield CauseRule("silent", exp.and_(is_kind("stale"), missed.copy(), exp.not_(differs_in(index))))
+    yield CauseRule("late", exp.and_(_is_missed(), missed))
 
 
 def _is_missed() -> exp.Expr:
@@ -146,25 +146,25 @@ def _is_missed() -> exp.Expr:
     return exp.or_(is_kind("lost"), is_kind("stale"))
 
 
-def _list_fallbacks(comparison: Comparison, evidence: Evidence) -> Iterator[Rule]:
+def _list_fallbacks(comparison: Comparison, evidence: Evidence) -> Iterator[CauseRule]:
     """Yields rules that suspect a filter only because it exists, for rows that no more exact rule explains."""
     if any(one.kind == "look_back" and find_compared_column(comparison, one) is None for one in evidence.filters):
-        yield Rule("window", _is_missed())
+        yield CauseRule("window", _is_missed())
     if any(one.kind != "known_keys" for one in evidence.filters):
-        yield Rule("filtered", _is_missed())
+        yield CauseRule("filtered", _is_missed())
 
 
-def _list_write_rules(model: AuditedModel, comparison: Comparison) -> Iterator[Rule]:
+def _list_write_rules(model: AuditedModel, comparison: Comparison) -> Iterator[CauseRule]:
     """Yields rules for causes that lie in the way in which dbt writes rows: merge by a key, or append."""
     nulls = [refer_to_table(index).is_(exp.null()) for index in comparison.keys]
     appends = not model.has_unique_key and model.strategy in ("append", "merge")
     if comparison.is_keyed and model.has_unique_key:
-        yield Rule("null_key", exp.and_(is_kind("doubled"), exp.or_(*nulls)))
-        yield Rule("not_merged", is_kind("doubled"))
+        yield CauseRule("null_key", exp.and_(is_kind("doubled"), exp.or_(*nulls)))
+        yield CauseRule("not_merged", is_kind("doubled"))
     if appends:
-        yield Rule("appended", is_kind("doubled"))
-        yield Rule("appended_change", is_kind("stale"))
-    yield Rule("deleted", is_kind("left over"))
+        yield CauseRule("appended", is_kind("doubled"))
+        yield CauseRule("appended_change", is_kind("stale"))
+    yield CauseRule("deleted", is_kind("left over"))
 
 
 KINDS: Mapping[Kind, str] = {

@@ -33,7 +33,7 @@ class ComparedColumn:
 
 
 @dataclass(frozen=True)
-class Rule:
+class CauseRule:
     """The condition under which a difference gets the cause of code `cause`; the first rule that holds decides."""
 
     cause: str
@@ -86,7 +86,7 @@ def is_kind(kind: Kind) -> exp.Expr:
     return exp.column("kind").eq(exp.Literal.string(kind))
 
 
-def build_differences(comparison: Comparison, rules: Sequence[Rule]) -> exp.Select:
+def build_differences(comparison: Comparison, rules: Sequence[CauseRule]) -> exp.Select:
     """Builds the query that returns one row for each key with a difference; without a key, for each distinct row.
 
     Its columns are: `kind`; `cause`; `row_count`, the number of wrong rows; `q0`… and `t0`…, the values of query and
@@ -180,12 +180,12 @@ def _judge_pairs(comparison: Comparison) -> exp.Select:
     return exp.select("*", exp.alias_(kind, "kind"), exp.alias_(rows, "row_count"), *shown).from_("pairs")
 
 
-def _choose_cause(comparison: Comparison, rules: Sequence[Rule]) -> exp.Expr:
+def _choose_cause(comparison: Comparison, rules: Sequence[CauseRule]) -> exp.Expr:
     """Builds the expression of a difference's cause: `pending`, else `inherited`, else by the first rule that holds."""
-    first = [Rule("pending", _is_pending(comparison))] if comparison.has_next else []
-    first += [Rule("inherited", _is_inherited(comparison))] if comparison.has_own else []
+    first = [CauseRule("pending", _is_pending(comparison))] if comparison.has_next else []
+    first += [CauseRule("inherited", _is_inherited(comparison))] if comparison.has_own else []
     cause = exp.case()
-    for rule in (*first, *rules, Rule("unknown", exp.true())):
+    for rule in (*first, *rules, CauseRule("unknown", exp.true())):
         cause = cause.when(rule.condition, exp.Literal.string(rule.cause))
     return cause
 

@@ -20,7 +20,7 @@ from arctic_runtime.ivm.frontend.reads import UNSTABLE, get_clock_word, list_fun
 
 
 @dataclass(frozen=True)
-class Origin:
+class TracedTables:
     """The origin of a column: the tables from which its values come, by their names with dots.
 
     `is_known` is False if a part of the column could not be traced. `is_volatile` is True if the values depend on the
@@ -31,13 +31,13 @@ class Origin:
     is_known: bool = True
     is_volatile: bool = False
 
-    def merge_origin(self, other: Origin) -> Origin:
-        return Origin(
+    def merge_origin(self, other: TracedTables) -> TracedTables:
+        return TracedTables(
             self.tables | other.tables, self.is_known and other.is_known, self.is_volatile or other.is_volatile
         )
 
 
-UNKNOWN = Origin(is_known=False)
+UNKNOWN = TracedTables(is_known=False)
 
 
 def parse_scopes(sql: str) -> list[Scope]:
@@ -59,7 +59,7 @@ def name_table(table: exp.Table) -> str:
     return ".".join(part.name for part in table.parts)
 
 
-def trace_column(scope: Scope, column: str) -> Origin:
+def trace_column(scope: Scope, column: str) -> TracedTables:
     """Traces the output column `column` of a scope, a name in lower case, to the tables from which its values come."""
     if isinstance(scope.expression, exp.SetOperation):
         return _merge_origins(trace_column(part, own) for part, own in _name_in_parts(scope, column))
@@ -72,14 +72,14 @@ def trace_column(scope: Scope, column: str) -> Origin:
     return _trace_star(scope, select, column)
 
 
-def trace_expression(scope: Scope, expression: exp.Expr) -> Origin:
+def trace_expression(scope: Scope, expression: exp.Expr) -> TracedTables:
     """Traces an expression of a scope to the tables from which its columns come.
 
     The origin is not known if the expression contains a subquery.
     """
     columns = find_all_in_scope(expression, exp.Column)
-    own = Origin(is_volatile=is_volatile(expression), is_known=expression.find(exp.Query) is None)
-    return reduce(Origin.merge_origin, (_trace_reference(scope, column) for column in columns), own)
+    own = TracedTables(is_volatile=is_volatile(expression), is_known=expression.find(exp.Query) is None)
+    return reduce(TracedTables.merge_origin, (_trace_reference(scope, column) for column in columns), own)
 
 
 def is_volatile(expression: exp.Expr) -> bool:
@@ -131,7 +131,7 @@ def has_column(source: exp.Expr | Scope, column: str) -> bool | None:
     return True if True in answers else (None if None in answers else False)
 
 
-def _trace_star(scope: Scope, select: exp.Select, column: str) -> Origin:
+def _trace_star(scope: Scope, select: exp.Select, column: str) -> TracedTables:
     """Traces an output column that the select list has by a star, such as `*`, `t.*` or `* REPLACE (…)`."""
     stars = [projection for projection in select.expressions if projection.is_star]
     for star in stars:
@@ -145,7 +145,7 @@ def _trace_star(scope: Scope, select: exp.Select, column: str) -> Origin:
     return _trace_one_of([sources[name] for name in names if name in sources], column)
 
 
-def _trace_reference(scope: Scope, column: exp.Column) -> Origin:
+def _trace_reference(scope: Scope, column: exp.Column) -> TracedTables:
     return _trace_one_of(_list_sources(scope, column), column.name)
 
 
@@ -157,7 +157,7 @@ def _list_sources(scope: Scope, column: exp.Column) -> list[exp.Expr | Scope]:
     return list(sources.values())
 
 
-def _trace_one_of(sources: list[exp.Expr | Scope], column: str) -> Origin:
+def _trace_one_of(sources: list[exp.Expr | Scope], column: str) -> TracedTables:
     """Traces a column in the one of `sources` that has it; the origin is unknown if none or several may have it."""
     certain = [source for source in sources if has_column(source, column)]
     possible = certain or [source for source in sources if has_column(source, column) is not False]
@@ -166,7 +166,7 @@ def _trace_one_of(sources: list[exp.Expr | Scope], column: str) -> Origin:
     (source,) = possible
     if isinstance(source, Scope):
         return trace_column(source, column)
-    return Origin(frozenset({name_table(source)})) if isinstance(source, exp.Table) else UNKNOWN
+    return TracedTables(frozenset({name_table(source)})) if isinstance(source, exp.Table) else UNKNOWN
 
 
 def _list_union_parts(scope: Scope) -> list[Scope]:
@@ -190,8 +190,8 @@ def _list_select_names(scope: Scope) -> list[str]:
     return list(scope.expression.named_selects) if isinstance(scope.expression, exp.Query) else []
 
 
-def _merge_origins(origins: Iterable[Origin]) -> Origin:
-    return reduce(Origin.merge_origin, origins, Origin())
+def _merge_origins(origins: Iterable[TracedTables]) -> TracedTables:
+    return reduce(TracedTables.merge_origin, origins, TracedTables())
 
 
 def walk_sources(scope: Scope) -> Iterator[Scope]:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from arctic_runtime.catalog_kinds.missing_rights import to_rights_error
 from arctic_runtime.catalog_kinds.object_stores import describe_store, find_store
-from arctic_runtime.effects import Engine, Failure, perform_effect, wait_for_lock
+from arctic_runtime.effects import Engine, EngineFailure, perform_effect, wait_for_lock
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.profile import Profile, mask_secrets, mask_text
 
@@ -59,7 +59,10 @@ class CatalogCalls:
         file = self._profile.sqlite_file
         unlock = f"see who holds the file, for instance with `fuser -v {file}`, and let it finish or end it"
         return Engine(
-            (CatalogLocked,), lambda error: Failure("locked", str(error)), unlock, self._profile.thresholds.commits
+            (CatalogLocked,),
+            lambda error: EngineFailure("locked", str(error)),
+            unlock,
+            self._profile.thresholds.commits,
         )
 
     def _run_explained(self, what: str, action: Callable[[], T]) -> T:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.source import IngestSource
-from arctic_runtime.ingest.transports.connector import Connection, Connector, Session, describe_address
+from arctic_runtime.ingest.transports.connector import Connector, Session, SourceConnection, describe_address
 from arctic_runtime.ingest.transports.debezium.connectors import MARIADB, MYSQL, POSTGRESQL
 from arctic_runtime.ingest.transports.files.connector import FILES
 from arctic_runtime.ingest.transports.kafka.connector import KAFKA
@@ -40,7 +40,7 @@ def with_jars(profile: Profile, sources: Iterable[IngestSource]) -> Profile:
     return profile
 
 
-def connect(source: IngestSource, reader: CatalogReader, session: Session) -> Connection:
+def connect(source: IngestSource, reader: CatalogReader, session: Session) -> SourceConnection:
     """Creates the connection of a source, which opens one session for each of its threads.
 
     Raises ConfigError for an unknown connector or for wrong settings.

@@ -283,7 +283,7 @@ class DeclaredTable:
 
 
 @dataclass(frozen=True)
-class Origin:
+class SourceOrigin:
     """The origin of an ingested table: its name in the source, and the name of the source's dead letter table."""
 
     dead_letters: TableName

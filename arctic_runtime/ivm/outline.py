@@ -15,13 +15,13 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SetOperation,
     SpoolScan,
     UnionAll,
-    Window,
+    WindowColumns,
     list_children,
 )
 from arctic_runtime.ivm.frontend.clock_functions import show_clock
@@ -34,7 +34,7 @@ def draw_outline(node: Node, changed: Collection[TableName], depth: int = 0) -> 
 
     Sources in `changed` are marked. `depth` is the indentation of the first line, in steps of two spaces.
     """
-    if isinstance(node, Project):
+    if isinstance(node, Projection):
         yield from draw_outline(node.child, changed, depth)
         return
     yield "  " * depth + _label_node(node, changed)
@@ -54,7 +54,7 @@ def _label_node(node: Node, changed: Collection[TableName]) -> str:  # noqa: C90
             return f"{kind} join{f' on {_format_expression(on)}' if on is not None else ''}"
         case Aggregate(keys=keys):
             return f"group by {_format_names(keys)}" if keys else "aggregate of all rows"
-        case Window(partition=partition):
+        case WindowColumns(partition=partition):
             return f"window partitioned by {_format_names(partition)}" if partition else "window over all rows"
         case Explode():
             return "explode"
@@ -68,7 +68,7 @@ def _label_node(node: Node, changed: Collection[TableName]) -> str:  # noqa: C90
             return name
         case OneRow():
             return "one row"
-        case Project():
+        case Projection():
             return "select"
         case _:
             assert_never(node)

@@ -17,14 +17,14 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SetOperation,
     Side,
     SpoolScan,
     UnionAll,
-    Window,
+    WindowColumns,
     list_columns,
     list_image_fields,
 )
@@ -57,7 +57,7 @@ def build_query(node: Node) -> exp.Query:  # noqa: C901 - one case per operator
             return _build_select(build_column(part) for part in names).from_(_build_table(name), copy=False)
         case OneRow():
             return _build_select(())
-        case Project(child=child, expressions=expressions):
+        case Projection(child=child, expressions=expressions):
             return _build_select(_alias_value(value, name) for name, value in expressions).from_(
                 _build_input(child, "t"), copy=False
             )
@@ -77,7 +77,7 @@ def build_query(node: Node) -> exp.Query:  # noqa: C901 - one case per operator
                 .from_(_build_input(child, "t"), copy=False)
                 .group_by(*(build_column(key) for key in keys), copy=False)
             )
-        case Window(child=child, expressions=expressions):
+        case WindowColumns(child=child, expressions=expressions):
             selected = [
                 *(build_column(name) for name in list_columns(child)),
                 *(_alias_value(value, name) for name, value in expressions),

@@ -24,7 +24,7 @@ from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import list_used_columns, unwrap_parens
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, refuse_on_error
-from arctic_runtime.ivm.algebra.tree import Aggregate, Filter, Join, Node, Project, Scan
+from arctic_runtime.ivm.algebra.tree import Aggregate, Filter, Join, Node, Projection, Scan
 from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
 from arctic_runtime.model.columns import is_same_name
 from arctic_runtime.model.names import TableName
@@ -70,9 +70,9 @@ def _refuse_test(because: str) -> NotMaintained:
 
 def _find_single_test(tree: Node, relations: Mapping[TableName, Relation]) -> RowTest:
     """Returns the test of a query over one table; raises NotMaintained if it has other operators than are known."""
-    above: list[Filter | Project] = []
+    above: list[Filter | Projection] = []
     node: Node = tree
-    while isinstance(node, Filter | Project):
+    while isinstance(node, Filter | Projection):
         above.append(node)
         node = node.child
     if isinstance(node, Scan):
@@ -88,11 +88,11 @@ def _find_single_test(tree: Node, relations: Mapping[TableName, Relation]) -> Ro
     return RowTest(table, "newest")
 
 
-def _check_decided_by_keys(above: Iterable[Filter | Project], keys: Collection[str]) -> None:
+def _check_decided_by_keys(above: Iterable[Filter | Projection], keys: Collection[str]) -> None:
     """Raises NotMaintained unless the keys of groups alone decide which groups the operators `above` them return."""
     known = set(keys)
     for node in above:
-        if isinstance(node, Project):
+        if isinstance(node, Projection):
             known = {name for name, value in node.expressions if known.issuperset(list_used_columns(value))}
         elif not known.issuperset(list_used_columns(node.condition)):
             raise _refuse_test("the test counts or sums rows of groups that are not rows of one key")
@@ -105,8 +105,8 @@ def _trace_columns(tree: Node, names: Iterable[str]) -> tuple[Scan, dict[str, st
     """
     traced = {name: name for name in names}
     node = tree
-    while isinstance(node, Filter | Project):
-        if isinstance(node, Project):
+    while isinstance(node, Filter | Projection):
+        if isinstance(node, Projection):
             made = dict(node.expressions)
             values = {name: unwrap_parens(made[at]) for name, at in traced.items() if at in made}
             traced = {name: value.name for name, value in values.items() if isinstance(value, exp.Column)}
@@ -127,7 +127,7 @@ def _check_key(scan: Scan, relations: Mapping[TableName, Relation]) -> TableName
 def _find_referential_test(tree: Node, relations: Mapping[TableName, Relation]) -> RowTest | None:
     """Returns the test of a query for rows without a partner in another table; None for any other query."""
     node = tree
-    while isinstance(node, Project):
+    while isinstance(node, Projection):
         node = node.child
     if not isinstance(node, Filter) or not isinstance(node.child, Join):
         return None
@@ -159,6 +159,6 @@ def _get_null_column(condition: exp.Expr) -> str | None:
 
 
 def _has_filter(tree: Node) -> bool:
-    while isinstance(tree, Project):
+    while isinstance(tree, Projection):
         tree = tree.child
     return isinstance(tree, Filter)

@@ -42,7 +42,7 @@ class Consumer:
 
 
 @dataclass(frozen=True)
-class Ingestion:
+class IngestionStatus:
     """Progress of an ingested table; values that are not known are an empty text or None.
 
     Positions are those in the source's log of changes.
@@ -133,7 +133,7 @@ class Status:
     savepoints: Mapping[str, str] = field(default_factory=dict)
     """Version of each savepoint, by its name."""
 
-    ingestion: Ingestion | None = None
+    ingestion: IngestionStatus | None = None
     """Progress of ingestion; None for tables that models compute."""
 
     has_key: bool = True
@@ -225,7 +225,7 @@ def _read_table_status(reader: CatalogReader, model: Model, log: ChangeTableStat
     )
 
 
-def _read_ingestion(reader: CatalogReader, model: Model, log: ChangeTableState | None) -> Ingestion | None:
+def _read_ingestion(reader: CatalogReader, model: Model, log: ChangeTableState | None) -> IngestionStatus | None:
     """Reads the progress of an ingested table; None for other tables. `log` is None for a table that does not exist."""
     if model.source is None or model.ingested_from is None:
         return None
@@ -239,7 +239,7 @@ def _read_ingestion(reader: CatalogReader, model: Model, log: ChangeTableState |
     load = source_progress.progress.loading.get(model.ingested_from)
     parse = model.source.parse_position
     cut = find_version_at(commits, progress.position or "", parse)
-    return Ingestion(
+    return IngestionStatus(
         source=model.source.name,
         table=model.ingested_from,
         position=(last.position if last else None) or "",
@@ -302,7 +302,7 @@ def describe_status(
     ]
 
 
-def _describe_ingestion(ingestion: Ingestion, parse_position: ParsePosition) -> list[str]:
+def _describe_ingestion(ingestion: IngestionStatus, parse_position: ParsePosition) -> list[str]:
     newest = f"newest change of {ingestion.changed_at}, " if ingestion.changed_at else ""
     lag = "" if ingestion.lag_seconds is None else f"{ingestion.lag_seconds:,.0f} s behind, "
     own, all_tables = (

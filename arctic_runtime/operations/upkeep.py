@@ -40,7 +40,7 @@ class Maintained:
 
 
 @dataclass(frozen=True)
-class Done:
+class UpkeepResult:
     """Result of one upkeep operation: lines for people, and the number of bytes that it rewrote."""
 
     lines: tuple[str, ...]
@@ -73,7 +73,9 @@ def find_due_upkeep(table: Maintained, reader: CatalogReader, now: float) -> lis
     return due_jobs
 
 
-def perform_upkeep(table: Maintained, operation: UpkeepOperation, context: OperationContext, most_bytes: float) -> Done:
+def perform_upkeep(
+    table: Maintained, operation: UpkeepOperation, context: OperationContext, most_bytes: float
+) -> UpkeepResult:
     """Performs the upkeep `operation` on a table.
 
     A compaction stops before a step with which it would rewrite more than `most_bytes` bytes in total. Raises
@@ -84,9 +86,9 @@ def perform_upkeep(table: Maintained, operation: UpkeepOperation, context: Opera
             from arctic_runtime.spark.maintenance.compaction import compact_table
 
             done = compact_table(context.open_table(table.model), "auto", context.progress, most_bytes)
-            return Done(tuple(f"done: {describe_compaction(step)}" for step in done.steps), done.bytes)
+            return UpkeepResult(tuple(f"done: {describe_compaction(step)}" for step in done.steps), done.bytes)
         case "expire":
-            return Done(tuple(_expire_table(table, context)))
+            return UpkeepResult(tuple(_expire_table(table, context)))
         case _:
             assert_never(operation)
 

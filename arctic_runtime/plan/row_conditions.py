@@ -104,24 +104,24 @@ def _pass_not_empty(arguments: Arguments) -> str:
 
 
 @dataclass(frozen=True)
-class _KnownTest:
+class _RowTest:
     """A test of single rows: the arguments that it may have, and the function that builds its condition."""
 
     arguments: frozenset[str]
     build: Callable[[Arguments], str]
 
 
-_KNOWN_TESTS: Mapping[str, _KnownTest] = {
-    "macro.dbt.test_not_null": _KnownTest(frozenset({"column_name"}), _pass_not_null),
-    "macro.dbt.test_accepted_values": _KnownTest(frozenset({"column_name", "values", "quote"}), _pass_accepted_values),
-    "macro.dbt_utils.test_expression_is_true": _KnownTest(frozenset({"column_name", "expression"}), _pass_expression),
-    "macro.dbt_utils.test_accepted_range": _KnownTest(
+_KNOWN_TESTS: Mapping[str, _RowTest] = {
+    "macro.dbt.test_not_null": _RowTest(frozenset({"column_name"}), _pass_not_null),
+    "macro.dbt.test_accepted_values": _RowTest(frozenset({"column_name", "values", "quote"}), _pass_accepted_values),
+    "macro.dbt_utils.test_expression_is_true": _RowTest(frozenset({"column_name", "expression"}), _pass_expression),
+    "macro.dbt_utils.test_accepted_range": _RowTest(
         frozenset({"column_name", "min_value", "max_value", "inclusive"}), _pass_range
     ),
-    "macro.dbt_utils.test_not_accepted_values": _KnownTest(
+    "macro.dbt_utils.test_not_accepted_values": _RowTest(
         frozenset({"column_name", "values", "quote"}), _pass_not_accepted_values
     ),
-    "macro.dbt_utils.test_not_empty_string": _KnownTest(frozenset({"column_name", "trim_whitespace"}), _pass_not_empty),
+    "macro.dbt_utils.test_not_empty_string": _RowTest(frozenset({"column_name", "trim_whitespace"}), _pass_not_empty),
 }
 
 KNOWN_TESTS = tuple(_KNOWN_TESTS)

@@ -13,7 +13,7 @@ def _keep_untraced(refresh: RefreshModel) -> RefreshModel:
 
 
 @dataclass(frozen=True)
-class Listeners:
+class RefreshListeners:
     """Callbacks that a follower, which refreshes models, calls.
 
     `say` is called with lines for people, and `report` with the result of each model in a pass over models. `end` gets

@@ -9,13 +9,13 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.service.project_source import ProjectSource
-from arctic_runtime.service.refreshing.refresh_task import Done, Task
+from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.table_docs import TableDocs
 
 
-class Project(Protocol):
+class ServedProject(Protocol):
     """The project that a service keeps fresh; its models may change while the service runs."""
 
     @property
@@ -39,7 +39,7 @@ class Project(Protocol):
     def list_followed(self) -> Sequence[FollowedModel]:
         """Returns the arctic models that the service refreshes when their upstreams change."""
 
-    def refresh_model(self, task: Task) -> Done:
+    def refresh_model(self, task: Task) -> RefreshResult:
         """Refreshes a model in the calling thread; raises the errors of `RefreshModel`."""
 
     # Models that dbt runs, and tests

@@ -19,12 +19,12 @@ from arctic_runtime.plan.maintenance.upkeep import UpkeepBudget
 from arctic_runtime.service.activity import Activity
 from arctic_runtime.service.history import TableHistory
 from arctic_runtime.service.leadership import Leadership
-from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.listeners import RefreshListeners
 from arctic_runtime.service.parts import Parts
-from arctic_runtime.service.project import Project
+from arctic_runtime.service.project import ServedProject
 from arctic_runtime.service.refreshing.follower import Follower
 from arctic_runtime.service.refreshing.model_records import compute_look_pause, compute_source_pause
-from arctic_runtime.service.refreshing.refresh_task import Done, RefreshWorkers, Report, Task
+from arctic_runtime.service.refreshing.refresh_task import RefreshResult, RefreshWorkers, Report, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.data_tests import DataTests
 from arctic_runtime.service.schedules.timetable import Timetable
@@ -34,7 +34,7 @@ from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.service.user_requests import UserRequests
 from arctic_runtime.service.view.live_warehouse import LiveWarehouse
 from arctic_runtime.service.view.overviews import to_part_name
-from arctic_runtime.service.warehouse import Warehouse
+from arctic_runtime.service.warehouse import ServiceWarehouse
 from arctic_runtime.spark.engine.messages import get_error_details, get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
@@ -62,10 +62,10 @@ class Service:
 
     def __init__(
         self,
-        project: Project,
-        warehouse: Warehouse,
+        project: ServedProject,
+        warehouse: ServiceWarehouse,
         work: ServiceWork | None = None,
-        listeners: Listeners | None = None,
+        listeners: RefreshListeners | None = None,
         version: str = "",
     ) -> None:
         reader = warehouse.reader
@@ -73,7 +73,7 @@ class Service:
         self._project = project
         self._table = warehouse.service_table
         self._work = work or ServiceWork()
-        self._listeners = listeners or Listeners()
+        self._listeners = listeners or RefreshListeners()
         times = LeaseTimes(limits.lease_seconds, limits.lease_renewal_seconds, reader.thresholds.commits.attempts)
         self._lease = Lease(self._table, times)
         self._shared = SharedState(reader, self._listeners.say, project.name, version)
@@ -258,7 +258,7 @@ class Service:
                 remove()
         self.activity.end_ingestion(name)
 
-    def _refresh_model(self, task: Task) -> Done:
+    def _refresh_model(self, task: Task) -> RefreshResult:
         self.activity.begin_refresh(task)
         does_upkeep = self._work.upkeep is None or self._upkeep.is_overdue(task.followed.table)
         return self._project.refresh_model(replace(task, with_upkeep=does_upkeep))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.names import TableName
 from arctic_runtime.operations.operation import OperationContext
-from arctic_runtime.operations.upkeep import Done, Maintained, find_due_upkeep, perform_upkeep
+from arctic_runtime.operations.upkeep import Maintained, UpkeepResult, find_due_upkeep, perform_upkeep
 from arctic_runtime.plan.maintenance.upkeep import (
     Allowance,
     DueUpkeep,
@@ -214,7 +214,7 @@ class UpkeepRunner:
             with self._lock:
                 self._running.pop(due.table, None)
 
-    def _perform_job(self, table: Maintained, due: DueUpkeep, number: str) -> Done:
+    def _perform_job(self, table: Maintained, due: DueUpkeep, number: str) -> UpkeepResult:
         with lend_session(self._sessions) as take:
 
             def open_session() -> SparkSession:

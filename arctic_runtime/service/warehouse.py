@@ -10,7 +10,7 @@ from arctic_runtime.spark.engine.session_pool import SessionPool
 
 
 @dataclass(frozen=True)
-class Warehouse:
+class ServiceWarehouse:
     """The catalog reader, a pool of Spark sessions, and the table in which services store their own state."""
 
     reader: CatalogReader

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.job.ingestion import Ingestion
-from arctic_runtime.ingest.job.reports import BatchReport
-from arctic_runtime.ingest.job.reports import Listeners as JobListeners
+from arctic_runtime.ingest.job.reports import BatchReport, JobListeners
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.listeners import RefreshListeners
 from arctic_runtime.service.refreshing.follower import Follower
 from arctic_runtime.service.refreshing.refresh_task import RefreshWorkers, Report
 from arctic_runtime.service.shared_state import SharedState
@@ -60,7 +59,7 @@ class Pipeline:
         self._job = self._ingestion(project)
         self._reports: dict[TableName, Report] = {}
         workers = RefreshWorkers(project.refresh_model, project.threads, project.prepare_thread)
-        self._follower = Follower(SharedState(project.reader), workers, Listeners(_warn, self._note))
+        self._follower = Follower(SharedState(project.reader), workers, RefreshListeners(_warn, self._note))
         self._follower.follow_models(project.list_followed())
         self._stopped = threading.Event()
         self._workers: list[Worker] = []

@@ -14,7 +14,7 @@ from dbt.tests.util import run_dbt
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import EFFECTS, set_failpoint
-from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.listeners import RefreshListeners
 from arctic_runtime.service.refreshing.follower import Follower
 from arctic_runtime.service.refreshing.refresh_task import RefreshWorkers, Report
 from arctic_runtime.service.shared_state import SharedState
@@ -258,7 +258,7 @@ class TestPublishBuild:
         assert live.list_tested_tables() == ()
         reports: list[Report] = []
         workers = RefreshWorkers(live.refresh_model, 2, live.prepare_thread)
-        with Follower(SharedState(live.reader), workers, Listeners(warnings.append, reports.append)) as follower:
+        with Follower(SharedState(live.reader), workers, RefreshListeners(warnings.append, reports.append)) as follower:
             follower.follow_models(live.list_followed())
             follower.run_once()
             assert [report.status for report in reports] == ["refreshed", "refreshed"]
@@ -271,7 +271,7 @@ class TestPublishBuild:
             assert self.rows(project, "orders") == [(1, "a", 10), (2, "b", 20)]
         self.sql(project, "update lake.{schema}.raw_orders set amount = 5 where id = 3")
         reports.clear()
-        with Follower(SharedState(live.reader), workers, Listeners(warnings.append, reports.append)) as follower:
+        with Follower(SharedState(live.reader), workers, RefreshListeners(warnings.append, reports.append)) as follower:
             follower.follow_models(live.list_followed())
             follower.run_once()
             assert [report.status for report in reports] == ["refreshed", "refreshed"]

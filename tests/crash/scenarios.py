@@ -37,7 +37,7 @@ from arctic_runtime.ingest.formats.event_format import NULL_IN_OLDER_ROWS, Older
 from arctic_runtime.ingest.formats.rows import build_rows_format
 from arctic_runtime.ingest.job.ingestion import Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
-from arctic_runtime.ingest.transports.connector import Connection
+from arctic_runtime.ingest.transports.connector import SourceConnection
 from arctic_runtime.ingest.transports.files.listing import Folder
 from arctic_runtime.ingest.transports.files.log import FileTable
 from arctic_runtime.ingest.transports.files.transport import Files
@@ -668,7 +668,7 @@ def ingestion_of_files() -> Scenario:
         spark, limits = lake.environment.new_session, often.reader.thresholds.transports
         log = FileTable(lake.table("shop__files"), often.reader, spark)
         files = Files(Folder(str(folder(lake))), {"orders": "*"}, log, spark, limits)
-        Ingestion(source, Connection(files, build_rows_format()), often.reader, spark).run(once=True)
+        Ingestion(source, SourceConnection(files, build_rows_format()), often.reader, spark).run(once=True)
         assert lake.spark.table(lake.sql_name("orders")).count() == 3
 
     log = ("ingest.create_file_log", "ingest.append_file_log", "ingest.rewrite_file_log")

@@ -18,7 +18,7 @@ from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.dead_letters.replay import replay_dead_letters
 from arctic_runtime.ingest.formats.debezium import UNAVAILABLE
 from arctic_runtime.ingest.job.ingestion import Ingestion
-from arctic_runtime.ingest.job.reports import BatchReport, Listeners
+from arctic_runtime.ingest.job.reports import BatchReport, JobListeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from tests.ingest.kafka_server import KafkaServer
 from tests.ingest.test_kafka import dying
@@ -91,7 +91,9 @@ def ingest(lake: Warehouse, source: IngestSource) -> list[BatchReport]:
     lake = lake.under(ingest={"lease_seconds": 0}, transports={"answer_seconds": 5})
     reports: list[BatchReport] = []
     connection = connect(source, lake.reader, lake.environment.new_session)
-    Ingestion(source, connection, lake.reader, lake.environment.new_session, Listeners(reports.append)).run(once=True)
+    Ingestion(source, connection, lake.reader, lake.environment.new_session, JobListeners(reports.append)).run(
+        once=True
+    )
     return reports
 
 

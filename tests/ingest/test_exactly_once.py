@@ -18,7 +18,7 @@ from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import DataError, SourceError
 from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.job.ingestion import Ingestion
-from arctic_runtime.ingest.job.reports import BatchReport, Listeners
+from arctic_runtime.ingest.job.reports import BatchReport, JobListeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.spark.refresh.restore import restore_version
 from tests.ingest.servers import MariaDBServer, PostgreSQLServer
@@ -124,7 +124,7 @@ def ingest(
     under = lake.under(ingest={"lease_seconds": 0}, **thresholds)
     connection = connect(source, under.reader, lake.environment.new_session)
     reports: list[BatchReport] = []
-    job = Ingestion(source, connection, under.reader, lake.environment.new_session, Listeners(reports.append))
+    job = Ingestion(source, connection, under.reader, lake.environment.new_session, JobListeners(reports.append))
     job.run(once=True, tables=tables)
     return reports
 

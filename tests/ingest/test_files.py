@@ -15,9 +15,9 @@ from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.registry import make_format
 from arctic_runtime.ingest.job.ingestion import Ingestion
-from arctic_runtime.ingest.job.reports import BatchReport, Listeners
+from arctic_runtime.ingest.job.reports import BatchReport, JobListeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
-from arctic_runtime.ingest.transports.connector import Connection
+from arctic_runtime.ingest.transports.connector import SourceConnection
 from arctic_runtime.ingest.transports.files.listing import Folder
 from arctic_runtime.ingest.transports.files.log import FileTable
 from arctic_runtime.ingest.transports.files.transport import Files
@@ -168,7 +168,11 @@ def ingest(lake: Warehouse, folder: Path) -> list[BatchReport]:
     files = Files(Folder(str(folder)), {"orders": "*"}, log, lake.environment.new_session, LIMITS)
     form = make_format("rows", {"operation": "op"})
     Ingestion(
-        shop(lake), Connection(files, form), lake.reader, lake.environment.new_session, Listeners(reports.append)
+        shop(lake),
+        SourceConnection(files, form),
+        lake.reader,
+        lake.environment.new_session,
+        JobListeners(reports.append),
     ).run(once=True)
     return reports
 

@@ -14,7 +14,7 @@ from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.formats.registry import make_format
 from arctic_runtime.ingest.job.ingestion import Ingestion
-from arctic_runtime.ingest.job.reports import BatchReport, Listeners
+from arctic_runtime.ingest.job.reports import BatchReport, JobListeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.kafka.connection import KafkaConnection
 from arctic_runtime.ingest.transports.kafka.offsets import decode_offsets
@@ -255,7 +255,7 @@ def ingest(
     lake = lake.under(ingest={"lease_seconds": 0}, transports={"batch_events": most})
     connection = connect(source, lake.reader, lake.environment.new_session)
     reports: list[BatchReport] = []
-    job = Ingestion(source, connection, lake.reader, lake.environment.new_session, Listeners(reports.append))
+    job = Ingestion(source, connection, lake.reader, lake.environment.new_session, JobListeners(reports.append))
     job.run(once=True)
     return reports
 

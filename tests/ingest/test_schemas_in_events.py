@@ -15,7 +15,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.registry import make_format
 from arctic_runtime.ingest.job.ingestion import Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
-from arctic_runtime.ingest.transports.connector import Connection
+from arctic_runtime.ingest.transports.connector import SourceConnection
 from arctic_runtime.ingest.transports.files.listing import Folder
 from arctic_runtime.ingest.transports.files.transport import Files
 from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD
@@ -46,9 +46,9 @@ def ingest(lake: Warehouse, folder: Path, name: str, log: Noted | None = None, *
     files = Files(
         Folder(str(folder)), {"orders": "*"}, log or Noted(), lake.environment.new_session, TransportThresholds()
     )
-    Ingestion(source, Connection(files, make_format(name, options)), lake.reader, lake.environment.new_session).run(
-        once=True
-    )
+    Ingestion(
+        source, SourceConnection(files, make_format(name, options)), lake.reader, lake.environment.new_session
+    ).run(once=True)
 
 
 def orders(lake: Warehouse, *columns: str) -> set[tuple[Any, ...]]:
@@ -153,7 +153,7 @@ def test_debezium_events_with_their_schema_become_rows(lake: Warehouse, tmp_path
     source = IngestSource("shop", "files", {}, (table,), lake.table("shop__dead_letters"))
     files = Files(Folder(str(tmp_path)), {"orders": "*"}, Noted(), lake.environment.new_session, TransportThresholds())
     form = make_format("debezium", {"with_schema": True})
-    Ingestion(source, Connection(files, form), lake.reader, lake.environment.new_session).run(once=True)
+    Ingestion(source, SourceConnection(files, form), lake.reader, lake.environment.new_session).run(once=True)
     assert {(row[0], str(row[1]), row[2]) for row in orders(lake, "id", "price", "n")} == {
         (1, "-123.45", None),
         (2, "None", 3),

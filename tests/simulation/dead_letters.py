@@ -20,7 +20,7 @@ from arctic_runtime.ingest.dead_letters.replay import Replayed, TableReplay, rep
 from arctic_runtime.ingest.dead_letters.table import DeadLetterTable
 from arctic_runtime.ingest.dead_letters.window import CommitKind, CommitWindow, find_commit_window, list_commit_kinds
 from arctic_runtime.ingest.source import IngestSource
-from arctic_runtime.ingest.writing.keyed import ChangeRows, KeyedTable
+from arctic_runtime.ingest.writing.keyed import KeyedChanges, KeyedTable
 from arctic_runtime.ingest.writing.source_position import CommitNote, read_position
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
@@ -179,7 +179,7 @@ def _apply(storage: KeyedTable, letters: Sequence[Letter], done: Replayed) -> di
         arrivals: dict[Row, int] = {(letter.payload.key,): letter.number for letter in applied}
         folded = mark_rows(diff_rows(old, fold_events(old, events), arrivals), arrivals, (event.id for event in events))
         note = CommitNote(read_position(state), "REPLAYED")
-        counts, _ = storage.publish_changes(context, ChangeRows(folded, shape), note)  # type: ignore[arg-type]
+        counts, _ = storage.publish_changes(context, KeyedChanges(folded, shape), note)  # type: ignore[arg-type]
         done.rows.update({action: count for action, count in counts.items() if count})
     return outcomes
 

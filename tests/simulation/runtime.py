@@ -23,7 +23,7 @@ from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.ingest.dead_letters import table as dead_letter_table
 from arctic_runtime.ingest.writing import keyed, table_writer
-from arctic_runtime.ingest.writing.keyed import ChangeRows, KeyedTable
+from arctic_runtime.ingest.writing.keyed import KeyedChanges, KeyedTable
 from arctic_runtime.ingest.writing.records import EventPart, TableResult, WriteMode
 from arctic_runtime.ingest.writing.source_position import CommitNote, SourcePosition, SourceTimes, read_position
 from arctic_runtime.ingest.writing.table_target import TableTarget
@@ -213,7 +213,7 @@ class SimulatedPipeline:
         assert self._part.position is not None
         end = SourcePosition(self._part.position)
         times = SourceTimes(time_of(round(newest * 1000)) if sound else None, self._mode.shown)
-        counts, _ = storage.publish_changes(context, ChangeRows(rows, shape), CommitNote(end, times=times))  # type: ignore[arg-type]
+        counts, _ = storage.publish_changes(context, KeyedChanges(rows, shape), CommitNote(end, times=times))  # type: ignore[arg-type]
         return TableResult(name, counts, len(read), len(sound), replayed, len(unfit), times.newest), end
 
 

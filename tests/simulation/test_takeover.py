@@ -19,7 +19,7 @@ import pytest
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.job.ingestion import Ingestion
 from arctic_runtime.ingest.source import IngestSource
-from arctic_runtime.ingest.transports.connector import Connection
+from arctic_runtime.ingest.transports.connector import SourceConnection
 from arctic_runtime.ingest.transports.debezium import transport as transport_module
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.position import Position
@@ -311,7 +311,7 @@ def build_ingestion(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Inge
     monkeypatch.setattr(database_kinds, "connect_server", lambda *_: Server(world))
     source = IngestSource("shop", "postgresql", {}, (), TableName("lake", "shop", "dead"), trigger_seconds=0)
     reader: Any = SimpleNamespace(thresholds=SHIPPED, create_namespace=lambda _: None)
-    connection = Connection(DebeziumTransport(CONNECTION), SimpleNamespace())  # type: ignore[arg-type]
+    connection = SourceConnection(DebeziumTransport(CONNECTION), SimpleNamespace())  # type: ignore[arg-type]
     ingestion: Any = Ingestion(source, connection, reader, SimpleNamespace)
     progress = Progress(BEGIN, tables=frozenset({"public.a"}))
     ingestion._dead_letters = dead = DeadLetters(world, source.dead_letter_table, progress)

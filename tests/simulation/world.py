@@ -22,23 +22,22 @@ from arctic_runtime.effects import EFFECTS, set_failpoint
 from arctic_runtime.errors import ArcticError, CatalogError
 from arctic_runtime.ingest.formats.rows import build_rows_format
 from arctic_runtime.ingest.job.ingestion import Ingestion
-from arctic_runtime.ingest.job.reports import BatchReport
-from arctic_runtime.ingest.job.reports import Listeners as JobListeners
+from arctic_runtime.ingest.job.reports import BatchReport, JobListeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
-from arctic_runtime.ingest.transports.connector import Connection
+from arctic_runtime.ingest.transports.connector import SourceConnection
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.ingestion import ChangeSource
 from arctic_runtime.model.table import Compaction, Model, ModelConfig, Retention
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.profile import Profile
-from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.listeners import RefreshListeners
 from arctic_runtime.service.project_source import ProjectSource
-from arctic_runtime.service.refreshing.refresh_task import Done, Task
+from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
 from arctic_runtime.service.refreshing.refresher import Refresher
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.service import Service, ServiceWork
-from arctic_runtime.service.warehouse import Warehouse
+from arctic_runtime.service.warehouse import ServiceWarehouse
 from arctic_runtime.thresholds import Thresholds
 from tests.simulation.builds import SimulatedBranch, run_build
 from tests.simulation.dead_letters import UNFIT, Letter, run_replay
@@ -176,7 +175,7 @@ class Project:
     def list_followed(self) -> Sequence[FollowedModel]:
         return [] if self._world.only_builds else self._world.list_followed()
 
-    def refresh_model(self, task: Task) -> Done:
+    def refresh_model(self, task: Task) -> RefreshResult:
         return self._refresh(task)
 
     def list_models(self) -> Sequence[Model]:
@@ -217,7 +216,7 @@ class SourceIngestion:
     def run_ingestion(self) -> None:
         plan = self.world.plan
         transport = Transport(self.world.source, plan.batch_size, plan.trigger_seconds, self.world.draw_replays)
-        connection = Connection(transport, self.world.form)  # type: ignore[arg-type]
+        connection = SourceConnection(transport, self.world.form)  # type: ignore[arg-type]
         listeners = JobListeners(self._report_batch)
         self._job = Ingestion(self.world.ingest_source, connection, self.reader, self.pool.take_session, listeners)  # type: ignore[arg-type]
         if not self._is_stopped:
@@ -561,10 +560,10 @@ class World:
         pool = Pool(self.lake)
         project = Project(self, reader, pool)
         table = ServiceTable("ods", reader)
-        warehouse = Warehouse(reader, pool, table)  # type: ignore[arg-type]
+        warehouse = ServiceWarehouse(reader, pool, table)  # type: ignore[arg-type]
         service: Service
         work = ServiceWork(ingestions=lambda: [SourceIngestion(self, reader, pool, service)])
-        listeners = Listeners(lambda line: self.note(f"{process.name}: {line}"), self._report)
+        listeners = RefreshListeners(lambda line: self.note(f"{process.name}: {line}"), self._report)
         service = Service(project, warehouse, work, listeners)
         self.live[number] = service
         try:

@@ -16,9 +16,9 @@ from arctic_runtime.ingest.formats.debezium import build_debezium_format
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 from arctic_runtime.ingest.job.batch_work import BatchWork
 from arctic_runtime.ingest.job.ingestion import Ingestion
-from arctic_runtime.ingest.job.reports import BatchReport, Listeners
+from arctic_runtime.ingest.job.reports import BatchReport, JobListeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
-from arctic_runtime.ingest.transports.connector import Connection
+from arctic_runtime.ingest.transports.connector import SourceConnection
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch, CatalogTable, TableEvents
 from tests.spark.warehouse import Warehouse
 
@@ -229,8 +229,8 @@ def ingestion_of(
 ) -> Ingestion:
     return Ingestion(
         source,
-        Connection(transport, build_debezium_format()),
+        SourceConnection(transport, build_debezium_format()),
         lake.reader,
         lake.environment.new_session,
-        Listeners(report, begin),
+        JobListeners(report, begin),
     )

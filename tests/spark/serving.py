@@ -12,16 +12,16 @@ from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
-from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.listeners import RefreshListeners
 from arctic_runtime.service.project_source import ProjectSource
-from arctic_runtime.service.refreshing.refresh_task import Done, Task
+from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
 from arctic_runtime.service.refreshing.refresher import Refresher
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.service import Service
 from arctic_runtime.service.table_docs import TableDocs
 from arctic_runtime.service.view.live_data import TableOverview
-from arctic_runtime.service.warehouse import Warehouse as ReachedWarehouse
+from arctic_runtime.service.warehouse import ServiceWarehouse as ReachedWarehouse
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from tests.spark.warehouse import Warehouse
 
@@ -66,7 +66,7 @@ class Project:
     def list_followed(self) -> Sequence[FollowedModel]:
         return [FollowedModel(model, model.table.name) for model in self.models]
 
-    def refresh_model(self, task: Task) -> Done:
+    def refresh_model(self, task: Task) -> RefreshResult:
         return self._refresh(task)
 
     def prepare_thread(self) -> None:
@@ -130,7 +130,7 @@ class Running:
 def running(project: Project) -> Running:
     """A service over a project, as another process would have it."""
     lake, said = project.lake, list[str]()
-    return Running(Service(project, to_warehouse(lake), listeners=Listeners(said.append)), said)
+    return Running(Service(project, to_warehouse(lake), listeners=RefreshListeners(said.append)), said)
 
 
 def to_warehouse(lake: Warehouse, schema: str | None = None) -> ReachedWarehouse:

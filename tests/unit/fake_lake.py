@@ -19,7 +19,7 @@ from typing import Any
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.branch import BranchCommit, BranchState, explain_refused_publish
 from arctic_runtime.model.columns import Column
-from arctic_runtime.model.files.expiry import Snapshot as KeptSnapshot
+from arctic_runtime.model.files.expiry import DatedSnapshot as KeptSnapshot
 from arctic_runtime.model.files.expiry import Snapshots, SnapshotUse
 from arctic_runtime.model.files.layout import format_layout
 from arctic_runtime.model.names import TableName, format_changes_view

@@ -20,7 +20,7 @@ from arctic_runtime.effects import (
     EFFECTS,
     VARIABLE,
     Engine,
-    Failure,
+    EngineFailure,
     FailureKind,
     parse_failpoints,
     perform_effect,
@@ -64,9 +64,9 @@ def engine(*kinds: FailureKind | None) -> Engine:
     """An engine whose errors mean one of these each, in turn."""
     left = list(kinds)
 
-    def failure_of(error: Exception) -> Failure | None:
+    def failure_of(error: Exception) -> EngineFailure | None:
         kind = left.pop(0)
-        return Failure(kind, str(error)) if kind else None
+        return EngineFailure(kind, str(error)) if kind else None
 
     return Engine((Broken,), failure_of, thresholds=CommitThresholds(lock_wait_seconds=0.05, lock_poll_seconds=0.01))
 

@@ -30,7 +30,7 @@ from arctic_runtime.model.baseline import read_baseline
 from arctic_runtime.model.branch import BranchState, list_abandoned_branches
 from arctic_runtime.model.clone import shares_files
 from arctic_runtime.model.columns import BEFORE, Column, parse_key
-from arctic_runtime.model.files.expiry import Snapshot as KeptSnapshot
+from arctic_runtime.model.files.expiry import DatedSnapshot as KeptSnapshot
 from arctic_runtime.model.files.expiry import Snapshots, read_trimmed_age
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import (

@@ -30,7 +30,7 @@ from arctic_runtime.ingest.writing.fold import (
     count_events,
     select_row_events,
 )
-from arctic_runtime.ingest.writing.keyed import ChangeRows, KeyedTable
+from arctic_runtime.ingest.writing.keyed import KeyedChanges, KeyedTable
 from arctic_runtime.ingest.writing.keyless import KeylessTable
 from arctic_runtime.ingest.writing.schema.source_columns import to_stored_columns
 from arctic_runtime.ingest.writing.source_position import CommitNote, read_position
@@ -102,7 +102,7 @@ def _publish_pieces(
     if not counts.rows:
         return Application(known, {})
     note = CommitNote(read_position(state), "REPLAYED")
-    made, _ = storage.publish_changes(context, ChangeRows(changes, shape), note)
+    made, _ = storage.publish_changes(context, KeyedChanges(changes, shape), note)
     return Application(known, {action: count for action, count in made.items() if count})
 
 

@@ -43,7 +43,7 @@ class AvroSchema:
     reader: str = ""
 
 
-class _Refused(Exception):
+class _UnusableSchema(Exception):
     """Raised for a schema that can't be used; the text says why."""
 
 
@@ -52,8 +52,10 @@ def parse_avro_schema(schema_id: int, text: str, where: str) -> AvroSchema:
     try:
         root = _Resolver().resolve_type(json.loads(text), "")
         writer = _PlainWriter().write_type(root)
-    except (_Refused, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = str(error) if isinstance(error, _Refused) else f"it is no schema of Avro ({type(error).__name__})"
+    except (_UnusableSchema, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = (
+            str(error) if isinstance(error, _UnusableSchema) else f"it is no schema of Avro ({type(error).__name__})"
+        )
         raise SourceError(
             f"The Avro schema {schema_id} can't be used.",
             where=where,
@@ -111,10 +113,10 @@ class _Resolver:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         for candidate in (full, name):
             if candidate in self._open:
-                raise _Refused(f"{candidate} contains itself")
+                raise _UnusableSchema(f"{candidate} contains itself")
             if candidate in self._known:
                 return self._known[candidate]
-        raise _Refused(f"it names the type {full}, and does not define it")
+        raise _UnusableSchema(f"it names the type {full}, and does not define it")
 
     def _define_named(self, written: AvroType, namespace: str) -> AvroType:
         name = str(written["name"])
@@ -159,7 +161,7 @@ def _check_definition(name: str, written: AvroType) -> None:
         case _:
             is_sound = all(isinstance(one["name"], str) for one in written["fields"])
     if not is_sound:
-        raise _Refused(f"{name} is not defined as Avro demands")
+        raise _UnusableSchema(f"{name} is not defined as Avro demands")
 
 
 def _check_twins(record: str, names: Sequence[str]) -> None:
@@ -167,7 +169,7 @@ def _check_twins(record: str, names: Sequence[str]) -> None:
     lower = [name.lower() for name in names]
     twins = sorted(name for name in names if lower.count(name.lower()) > 1)
     if twins:
-        raise _Refused(f"the fields {', '.join(twins)} of {record} differ only in case")
+        raise _UnusableSchema(f"the fields {', '.join(twins)} of {record} differ only in case")
 
 
 class _PlainWriter:
@@ -213,4 +215,4 @@ def _check_branches(branches: Sequence[AvroType]) -> None:
     names = [str(branch.get("name", branch["type"])).rpartition(".")[2].lower() for branch in branches]
     twins = sorted({name for name in names if names.count(name) > 1})
     if twins:
-        raise _Refused(f"a union has several types of the name {', '.join(twins)}")
+        raise _UnusableSchema(f"a union has several types of the name {', '.join(twins)}")

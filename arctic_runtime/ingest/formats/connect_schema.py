@@ -108,7 +108,7 @@ def _build_column(field: ConnectSchema, decimals: Encoding, wrong: list[str]) ->
             kind, element = _map_connect_type(_get_element_schema(field), decimals)
             return SourceColumn(name, f"array<{kind}>", "array", element=element)
         return SourceColumn(name, *_map_connect_type(field, decimals), padded_to=_get_width(field))
-    except _Refused as refused:
+    except _InexactType as refused:
         wrong.append(f"column {name}: {refused}")
         return SourceColumn(name, "string")
 
@@ -134,7 +134,7 @@ def _get_width(field: ConnectSchema) -> int | None:
     return None if length is None else (int(length) + 7) // 8
 
 
-class _Refused(Exception):
+class _InexactType(Exception):
     """Raised for a type without an exact Spark type; the text names the type and says why its values can't be kept."""
 
 
@@ -146,7 +146,7 @@ def _map_connect_type(schema: ConnectSchema, decimals: Encoding) -> MappedType:
     if rule is None:
         rule = _PLAIN.get(schema["type"])
     if rule is None:
-        raise _Refused(f"{_describe_schema(schema)} has no counterpart")
+        raise _InexactType(f"{_describe_schema(schema)} has no counterpart")
     return rule(schema) if callable(rule) else rule
 
 
@@ -156,7 +156,7 @@ def _map_decimal(schema: ConnectSchema, encoding: Encoding) -> MappedType:
     if (kind := _choose_decimal_type(digits, parameters.get("scale", "0"))) is not None:
         return kind, encoding
     if encoding != "plain":
-        raise _Refused(
+        raise _InexactType(
             f"{_describe_schema(schema)} has {digits or 'an unknown number of'} digits, "
             f"at most {MOST_DIGITS} are kept in a "
             "decimal, and its values are bytes; the converter option `decimal.format: NUMERIC`, or for Avro the "
@@ -192,7 +192,7 @@ def _map_text(schema: ConnectSchema) -> MappedType:
 def _map_bits_to_binary(schema: ConnectSchema) -> MappedType:
     source = _get_source_type(schema)
     if source == "VARBIT" or source.startswith("_"):
-        raise _Refused(f"values of {source.removeprefix('_').lower()} lose their length on the way")
+        raise _InexactType(f"values of {source.removeprefix('_').lower()} lose their length on the way")
     return "binary", "base64"
 
 
@@ -204,12 +204,12 @@ def _map_bytes(schema: ConnectSchema) -> MappedType:
     """
     source = _get_source_type(schema)
     if source and source.partition("(")[0] not in _BINARY:
-        raise _Refused(f"the database type {source.lower()} is not known to Debezium")
+        raise _InexactType(f"the database type {source.lower()} is not known to Debezium")
     return "binary", "base64"
 
 
 def _refuse_nested_array(schema: ConnectSchema) -> MappedType:
-    raise _Refused(f"{_describe_schema(schema)}: lists inside of lists are not supported")
+    raise _InexactType(f"{_describe_schema(schema)}: lists inside of lists are not supported")
 
 
 def _get_source_type(schema: ConnectSchema) -> str:

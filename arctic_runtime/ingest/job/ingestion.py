@@ -21,12 +21,12 @@ from arctic_runtime.ingest.job.background_load import BackgroundLoad, LoadListen
 from arctic_runtime.ingest.job.batch_writer import BatchWriter
 from arctic_runtime.ingest.job.load_counts import LoadCounts
 from arctic_runtime.ingest.job.merging import BaseMerges
-from arctic_runtime.ingest.job.reports import BatchReport, Listeners, Reporter
+from arctic_runtime.ingest.job.reports import BatchReport, JobListeners, Reporter
 from arctic_runtime.ingest.job.source_tables import SourceTables
 from arctic_runtime.ingest.job.source_watch import watch_source
 from arctic_runtime.ingest.job.states import Load, Snapshot, Stream, StreamState, find_next_state
 from arctic_runtime.ingest.source import IngestionEnded, IngestSource, TablesWait
-from arctic_runtime.ingest.transports.connector import Connection
+from arctic_runtime.ingest.transports.connector import SourceConnection
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
 from arctic_runtime.ingest.transports.transport import Batch, LoadsTables, TableGone, UnreadableTables
 from arctic_runtime.ingest.writing.records import TableResult, WriteMode
@@ -65,16 +65,16 @@ class Ingestion:
     def __init__(
         self,
         source: IngestSource,
-        connection: Connection,
+        connection: SourceConnection,
         reader: CatalogReader,
         session: Callable[[], SparkSession],
-        listeners: Listeners | None = None,
+        listeners: JobListeners | None = None,
     ) -> None:
         self.source = source
         self._transport = connection.transport
         self._parse_position = connection.parse_position
         self._reader = reader
-        self._reporter = Reporter(listeners or Listeners())
+        self._reporter = Reporter(listeners or JobListeners())
         open_session = ThreadSessions(session).open_session
         self._dead_letters = DeadLetterTable(source.dead_letter_table, reader, open_session)
         self._lease = SourceLease(source.dead_letter_table, reader, open_session)

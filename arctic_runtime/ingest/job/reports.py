@@ -44,7 +44,7 @@ class BatchReport:
 
 
 @dataclass(frozen=True)
-class Listeners:
+class JobListeners:
     """Callbacks of a job: `begin` before a batch with events is published, `report` after every batch.
 
     `answer` is called with a message when the source does not answer, perhaps during a batch, and with an empty one
@@ -59,7 +59,7 @@ class Listeners:
 class Reporter:
     """Calls the listeners of a job, one call at a time, from any thread."""
 
-    def __init__(self, listeners: Listeners) -> None:
+    def __init__(self, listeners: JobListeners) -> None:
         self._listeners = listeners
         self._pieces = {is_background: LoadPieces() for is_background in (False, True)}
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class Reporter:
     def announce_batch(
         self, batch: Batch, names: Mapping[str, TableName], count: int, is_background: bool = False
     ) -> None:
-        """Calls `Listeners.begin` for a batch that has events.
+        """Calls `JobListeners.begin` for a batch that has events.
 
         `names` has the arctic tables by their names in the source, and `count` is the number of tables of the batch's
         load.
@@ -78,11 +78,11 @@ class Reporter:
                 self._listeners.begin(to_batch_work(batch, names, piece, is_background))
 
     def report_batch(self, report: BatchReport) -> None:
-        """Calls `Listeners.report` for a batch that was published."""
+        """Calls `JobListeners.report` for a batch that was published."""
         with self._lock:
             self._listeners.report(report)
 
     def report_answer(self, message: str) -> None:
-        """Calls `Listeners.answer`."""
+        """Calls `JobListeners.answer`."""
         with self._lock:
             self._listeners.answer(message)

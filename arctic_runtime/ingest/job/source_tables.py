@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.ingest.dead_letters.table import DeadLetterTable
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
-from arctic_runtime.ingest.transports.connector import Connection
+from arctic_runtime.ingest.transports.connector import SourceConnection
 from arctic_runtime.ingest.transports.transport import LoadsTables
 from arctic_runtime.ingest.writing.table_target import TableTarget
 from arctic_runtime.ingest.writing.table_writer import TableWriter
@@ -27,7 +27,11 @@ class SourceTables:
     """
 
     def __init__(
-        self, source: IngestSource, connection: Connection, reader: CatalogReader, spark: Callable[[], SparkSession]
+        self,
+        source: IngestSource,
+        connection: SourceConnection,
+        reader: CatalogReader,
+        spark: Callable[[], SparkSession],
     ) -> None:
         self.writers: dict[str, TableWriter] = {}
         self.declared = frozenset(table.source_name for table in source.tables)

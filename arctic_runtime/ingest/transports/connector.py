@@ -32,7 +32,7 @@ def keep_messages(messages: DataFrame) -> DataFrame:
 
 
 @dataclass(frozen=True)
-class Connection:
+class SourceConnection:
     """The open configuration of a source: its transport, the format of its events, and the parser of its positions.
 
     `read_messages` makes events of the payloads of dead letters, which have the bytes of the source.
@@ -57,7 +57,7 @@ class Connector:
     required: tuple[str, ...]
     """Settings that the connector needs."""
 
-    connect: Callable[[IngestSource, CatalogReader, Session], Connection]
+    connect: Callable[[IngestSource, CatalogReader, Session], SourceConnection]
     """Creates the connection of a source."""
 
     describe: Callable[[IngestSource], str]

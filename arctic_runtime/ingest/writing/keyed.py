@@ -42,7 +42,7 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 @dataclass(frozen=True)
-class ChangeRows:
+class KeyedChanges:
     """Change rows of a table, with the table's columns and primary key (`shape`).
 
     `is_gathered` is whether the rows are already partitioned as `ChangeSet` requires.
@@ -87,7 +87,7 @@ class KeyedTable:
         save_columns(self.session, context.state, batch.schema)
         rows = change_rows(context, batch.events, batch.counts, shape, batch.kept)
         # Events were just partitioned by key, into as many partitions as their size needs.
-        changes = ChangeRows(rows, shape, is_gathered=batch.counts.truncated_at is None)
+        changes = KeyedChanges(rows, shape, is_gathered=batch.counts.truncated_at is None)
         return self.publish_changes(context, changes, CommitNote(batch.end, times=batch.times))[0]
 
     def publish_snapshot(
@@ -109,7 +109,7 @@ class KeyedTable:
         if schema is not None:
             save_columns(self.session, context.state, schema)
         old = read_current_rows(context.spark, self.session.model, context.state, context.thresholds.pruning)
-        changes = ChangeRows(diff_states(rows, old, shape, keyed=True), shape)
+        changes = KeyedChanges(diff_states(rows, old, shape, keyed=True), shape)
         return self.publish_changes(context, changes, note)[0]
 
     def fill_columns(
@@ -128,7 +128,7 @@ class KeyedTable:
         old = conform_frame(rows, shape.columns)  # The stored rows may lack added columns.
         new = replace_values(old, values)
         note = CommitNote(read_position(state), "SCHEMA_ONLY")
-        return self.publish_changes(context, ChangeRows(diff_states(new, old, shape, keyed=True), shape), note)[1]
+        return self.publish_changes(context, KeyedChanges(diff_states(new, old, shape, keyed=True), shape), note)[1]
 
     def prepare_commit(self, state: TableState, stored: tuple[Column, ...]) -> tuple[Context, Shape]:
         """Prepares the table for a commit of rows with the columns `stored`; returns the commit's context and shape."""
@@ -136,7 +136,7 @@ class KeyedTable:
         return prepare_tables(self.session, self.session.build_context(state), stored, "bigint")
 
     def publish_changes(
-        self, context: Context, changes: ChangeRows, note: CommitNote
+        self, context: Context, changes: KeyedChanges, note: CommitNote
     ) -> tuple[dict[str, int], TableState]:
         """Publishes change rows as the table's next commit.
 
@@ -163,7 +163,7 @@ class KeyedTable:
             return {}
         shape = build_shape(self.session.model, state, strip_change_columns(changes.columns))
         rows = diff_states(old.limit(0), old, shape, keyed=True)
-        return self.publish_changes(context, ChangeRows(rows, shape), note)[0]
+        return self.publish_changes(context, KeyedChanges(rows, shape), note)[0]
 
     def _check_position(self, state: TableState, expected: SourcePosition) -> None:
         """Raises CommitConflict if another writer committed, so that the table's source position is not `expected`."""

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import walk_parts
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Aggregate, Explode, Node, Project, Scan, Window, walk_tree
+from arctic_runtime.ivm.algebra.tree import Aggregate, Explode, Node, Projection, Scan, WindowColumns, walk_tree
 
 
 def check_collations(tree: Node, types: Mapping[str, str]) -> None:
@@ -38,7 +38,7 @@ def has_collation(part: exp.Expr) -> bool:
 
 def _list_values(node: Node) -> Iterable[exp.Expr]:
     match node:
-        case Project(expressions=named) | Window(expressions=named) | Aggregate(aggregates=named):
+        case Projection(expressions=named) | WindowColumns(expressions=named) | Aggregate(aggregates=named):
             return [value for _, value in named]
         case Explode(generator=generator):
             return [generator]

@@ -77,7 +77,7 @@ class OneRow:
 
 
 @dataclass(frozen=True)
-class Project:
+class Projection:
     """Computes each output column by a deterministic expression over one row of the child.
 
     `expressions` are pairs of a column name and an expression.
@@ -138,7 +138,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowColumns:
     """Rows of the child with further columns, each the value of a window function of SQL.
 
     All functions have the same PARTITION BY: `partition` are columns of the child; without any, all rows are one
@@ -197,12 +197,12 @@ Node = (
     Scan
     | SpoolScan
     | OneRow
-    | Project
+    | Projection
     | Filter
     | Join
     | SemiJoin
     | Aggregate
-    | Window
+    | WindowColumns
     | Explode
     | Distinct
     | UnionAll
@@ -231,7 +231,7 @@ def _compute_columns(node: Node) -> tuple[str, ...]:
             return names
         case OneRow():
             return ()
-        case Project(expressions=expressions):
+        case Projection(expressions=expressions):
             return tuple(name for name, _ in expressions)
         case Filter(child=child) | Distinct(child=child):
             return list_columns(child)
@@ -241,7 +241,7 @@ def _compute_columns(node: Node) -> tuple[str, ...]:
             return list_columns(left)
         case Aggregate(keys=keys, aggregates=aggregates):
             return (*keys, *(name for name, _ in aggregates))
-        case Window(child=child, expressions=expressions):
+        case WindowColumns(child=child, expressions=expressions):
             return (*list_columns(child), *(name for name, _ in expressions))
         case Explode(child=child, names=names):
             return (*list_columns(child), *names)
@@ -252,7 +252,7 @@ def _compute_columns(node: Node) -> tuple[str, ...]:
 def list_expressions(node: Node) -> list[exp.Expr]:
     """Lists the expressions that an operator itself evaluates over the columns of its inputs, conditions included."""
     match node:
-        case Project(expressions=named) | Window(expressions=named) | Aggregate(aggregates=named):
+        case Projection(expressions=named) | WindowColumns(expressions=named) | Aggregate(aggregates=named):
             return [value for _, value in named]
         case Filter(condition=condition):
             return [condition]

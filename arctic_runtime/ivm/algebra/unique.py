@@ -21,13 +21,13 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SetOperation,
     SpoolScan,
     UnionAll,
-    Window,
+    WindowColumns,
     list_columns,
 )
 
@@ -82,9 +82,9 @@ def _derive_keys(node: Node) -> Iterable[frozenset[str]]:  # noqa: C901 - one ca
         case Filter(child=child, condition=condition):
             fixed = list_constant_columns(condition)
             return (key - fixed for key in find_unique_keys(child))
-        case Window(child=child) | SemiJoin(left=child):
+        case WindowColumns(child=child) | SemiJoin(left=child):
             return find_unique_keys(child)
-        case Project():
+        case Projection():
             return _project_keys(node)
         case Join():
             return _join_keys(node)
@@ -111,7 +111,7 @@ def _is_copy_free(generator: exp.Expr) -> bool:
     return is_written and len({value.name for value in values}) == len(values)
 
 
-def _project_keys(node: Project) -> Iterable[frozenset[str]]:
+def _project_keys(node: Projection) -> Iterable[frozenset[str]]:
     """Yields the unique keys of a projection's input of which the projection keeps all columns, by the new names.
 
     In place of a key column, the projection may keep another column that always has the same value.
@@ -187,7 +187,7 @@ def _list_true_conditions(node: Node) -> Iterable[exp.Expr]:
             return (*split_conjuncts(on), *_list_true_conditions(left), *_list_true_conditions(right))
         case Join(kind="left", left=left):
             return _list_true_conditions(left)
-        case SemiJoin(left=child) | Window(child=child) | Explode(child=child) | Distinct(child=child):
+        case SemiJoin(left=child) | WindowColumns(child=child) | Explode(child=child) | Distinct(child=child):
             return _list_true_conditions(child)
         case _:
             return ()

@@ -20,7 +20,7 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import (
     Distinct,
     Node,
-    Project,
+    Projection,
     SetOperation,
     UnionAll,
     list_children,
@@ -33,13 +33,13 @@ from arctic_runtime.ivm.frontend.clauses.limits import derive_limited, has_limit
 from arctic_runtime.ivm.frontend.clauses.selects import build_shape
 from arctic_runtime.ivm.frontend.functions import parse_query
 from arctic_runtime.ivm.frontend.scope import (
-    Context,
     Cte,
     Derived,
     NameLookup,
     Names,
+    QueryContext,
     Relation,
-    Shape,
+    SelectShape,
     ViewText,
     project_shape,
 )
@@ -79,7 +79,7 @@ def analyse_query(
     queries. `catalog` and `schema` complete shorter names in `sql`; a `ViewText` has its own for its query.
     `declared` are functions, in lower case, that users define and declare as deterministic.
     """
-    context = Context(
+    context = QueryContext(
         relations={name.lower(): (name, relation) for name, relation in relations.items()},
         views={name.lower(): (name, _to_view_text(view)) for name, view in views.items()},
         names=Names(),
@@ -95,7 +95,7 @@ def analyse_query(
         raise NotMaintained("UNSUPPORTED", "the query is nested too deeply") from error
 
 
-def _build_analysis(sql: str, context: Context) -> Analysed:
+def _build_analysis(sql: str, context: QueryContext) -> Analysed:
     derived = _derive_query(parse_query(sql, context.declared), context, None)
     wanted = tuple(dict.fromkeys(made for _, made in derived.fields))
     tree = select_exactly(prune_columns(derived.node, set(wanted)), wanted)
@@ -108,7 +108,7 @@ def _to_view_text(view: str | ViewText) -> ViewText:
     return ViewText(view) if isinstance(view, str) else view
 
 
-def _derive_query(query: exp.Query, context: Context, outer: NameLookup | None) -> Derived:
+def _derive_query(query: exp.Query, context: QueryContext, outer: NameLookup | None) -> Derived:
     """Builds the tree of any query: a select, a set operation, or one of these in parentheses.
 
     `outer` resolves columns of the outer query if `query` is a subquery of an expression; otherwise it is None.
@@ -126,11 +126,11 @@ def _derive_query(query: exp.Query, context: Context, outer: NameLookup | None) 
     raise NotMaintained("UNSUPPORTED", f"{query.key.upper()} in place of a query")
 
 
-def _build_select_shape(select: exp.Select, context: Context, outer: NameLookup | None) -> Shape:
+def _build_select_shape(select: exp.Select, context: QueryContext, outer: NameLookup | None) -> SelectShape:
     return build_shape(select, _with_named(select, context), outer)
 
 
-def _with_named(query: exp.Query, context: Context) -> Context:
+def _with_named(query: exp.Query, context: QueryContext) -> QueryContext:
     """Returns `context` with the CTEs of a query added.
 
     Each CTE may read those before it, and hides outer CTEs of the same name.
@@ -146,7 +146,7 @@ def _with_named(query: exp.Query, context: Context) -> Context:
     return context
 
 
-def _set_operation(query: exp.SetOperation, context: Context) -> Derived:
+def _set_operation(query: exp.SetOperation, context: QueryContext) -> Derived:
     check_clause_args(query, _SET_PARTS)
     left, right = (_derive_query(part, context, None) for part in (query.this, query.expression))
     if len(left.fields) != len(right.fields):
@@ -189,7 +189,7 @@ def _cast_columns(derived: Derived, wanted: Sequence[str | None], names: Names) 
     if all(made == value.name for _, made, value in casts):
         return derived
     expressions = {made: value for _, made, value in casts}
-    return Derived(Project(derived.node, tuple(expressions.items())), tuple((name, made) for name, made, _ in casts))
+    return Derived(Projection(derived.node, tuple(expressions.items())), tuple((name, made) for name, made, _ in casts))
 
 
 def _merge_names(left: tuple[str, str], right: tuple[str, str], names: Names) -> str:
@@ -231,7 +231,7 @@ def _project_by_position(derived: Derived, names: Names) -> Node:
             )
         )
         seen.add(made)
-    return Project(derived.node, tuple(columns_out))
+    return Projection(derived.node, tuple(columns_out))
 
 
 def _check_columns_available(tree: Node) -> None:

@@ -16,13 +16,13 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SetOperation,
     SpoolScan,
     UnionAll,
-    Window,
+    WindowColumns,
 )
 from arctic_runtime.ivm.frontend.scope import Derived, Names
 
@@ -67,8 +67,8 @@ class _Renaming:
                 return replace(old, fields=made, key=None if key is None else self._rename_all(key))
             case SpoolScan() | OneRow():
                 return old
-            case Project(child=child, expressions=expressions):
-                return Project(self.rename_node(child), self._rename_named(expressions))
+            case Projection(child=child, expressions=expressions):
+                return Projection(self.rename_node(child), self._rename_named(expressions))
             case Filter(child=child, condition=condition):
                 return Filter(self.rename_node(child), self.rename_expression(condition))
             case Join(left=left, right=right, on=on) | SemiJoin(left=left, right=right, on=on):
@@ -76,8 +76,10 @@ class _Renaming:
                 return replace(old, left=self.rename_node(left), right=self.rename_node(right), on=both)
             case Aggregate(child=child, keys=keys, aggregates=aggregates):
                 return Aggregate(self.rename_node(child), self._rename_all(keys), self._rename_named(aggregates))
-            case Window(child=child, partition=partition, expressions=expressions):
-                return Window(self.rename_node(child), self._rename_all(partition), self._rename_named(expressions))
+            case WindowColumns(child=child, partition=partition, expressions=expressions):
+                return WindowColumns(
+                    self.rename_node(child), self._rename_all(partition), self._rename_named(expressions)
+                )
             case Explode(child=child, generator=generator, names=names):
                 return replace(
                     old,

@@ -13,7 +13,7 @@ from sqlglot import exp
 from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns, transform_expression, unwrap_parens
 from arctic_runtime.ivm.algebra.inferred_types import type_of
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Distinct, Node, Project, list_columns
+from arctic_runtime.ivm.algebra.tree import Distinct, Node, Projection, list_columns
 from arctic_runtime.model.columns import Column, is_same_name
 
 Field = tuple[str, str]
@@ -107,7 +107,7 @@ class Derived:
 
 
 @dataclass(frozen=True)
-class Shape:
+class SelectShape:
     """A select before its select list is applied."""
 
     node: Node
@@ -138,7 +138,7 @@ class Cte:
 
     query: exp.Query
     columns: tuple[str, ...]
-    context: Context
+    context: QueryContext
     derived: list[Derived] = field(default_factory=list)
     ordered: list[bool] = field(default_factory=list)
 
@@ -173,7 +173,7 @@ class Names:
 
 
 @dataclass(frozen=True)
-class Context:
+class QueryContext:
     """Tables, views and CTEs that a query may name, and state that the analysis of all its parts shares."""
 
     relations: Mapping[str, tuple[str, Relation]]
@@ -191,13 +191,13 @@ class Context:
     schema: str
     """Schema of names without one."""
 
-    derive: Callable[[exp.Query, Context, NameLookup | None], Derived]
+    derive: Callable[[exp.Query, QueryContext, NameLookup | None], Derived]
     """Function that analyses a query inside another one.
 
     It is a field, like `shape`, because the modules would otherwise import each other.
     """
 
-    shape: Callable[[exp.Select, Context, NameLookup | None], Shape]
+    shape: Callable[[exp.Select, QueryContext, NameLookup | None], SelectShape]
     """Function that analyses a select inside a query, up to its select list."""
 
     ctes: Mapping[str, Cte] = field(default_factory=dict)
@@ -319,7 +319,7 @@ def look_up_locally(rows: Rows, outer: NameLookup | None) -> NameLookup:
     return look_up
 
 
-def project_shape(shape: Shape, names: Names) -> Derived:
+def project_shape(shape: SelectShape, names: Names) -> Derived:
     """Builds the tree of a select by applying its select list and DISTINCT.
 
     Columns that the pending conditions read are kept as well, after those of the select list.
@@ -341,7 +341,7 @@ def project_shape(shape: Shape, names: Names) -> Derived:
     is_same = list(projection) == list(available) and all(
         isinstance(value, exp.Column) for value in projection.values()
     )
-    node = shape.node if is_same else Project(shape.node, tuple(projection.items()))
+    node = shape.node if is_same else Projection(shape.node, tuple(projection.items()))
     return Derived(Distinct(node) if shape.distinct else node, tuple(fields), shape.pending)
 
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import list_used_columns
 from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale, is_integer
-from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, Project, SemiJoin, list_children, map_children
+from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, Projection, SemiJoin, list_children, map_children
 from arctic_runtime.ivm.frontend.scope import Names
 
 _OTHER_NAMES = {
@@ -41,7 +41,7 @@ def mark_unlike(node: Node, names: Names) -> Node:
     if list_children(node):
         node = map_children(node, lambda child: mark_unlike(child, names))
     match node:
-        case Project(expressions=expressions):
+        case Projection(expressions=expressions):
             return replace(
                 node, expressions=tuple((name, mark_equalities(value, names)) for name, value in expressions)
             )

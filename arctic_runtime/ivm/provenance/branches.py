@@ -11,7 +11,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Filter,
     Join,
     Node,
-    Project,
+    Projection,
     SemiJoin,
     UnionAll,
     list_scans,
@@ -26,7 +26,7 @@ def keep_branches_of(node: Node, sources: Collection[TableName]) -> Node:
     The rows that are left are all rows of the tree that are made of rows of `sources`, and maybe others.
     """
     match node:
-        case Project(child=child) | Filter(child=child) | Distinct(child=child) | Explode(child=child):
+        case Projection(child=child) | Filter(child=child) | Distinct(child=child) | Explode(child=child):
             return replace(node, child=keep_branches_of(child, sources))
         case Join(kind="inner" | "left", left=left, right=right) | SemiJoin(left=left, right=right):
             return node if _has_source(right, sources) else replace(node, left=keep_branches_of(left, sources))

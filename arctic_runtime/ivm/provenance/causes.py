@@ -10,10 +10,10 @@ from arctic_runtime.ivm.algebra.tree import Node, SemiJoin, SpoolScan
 from arctic_runtime.ivm.provenance.contributing_rows import ContributingRows
 from arctic_runtime.ivm.provenance.restrictions import restrict_columns
 from arctic_runtime.ivm.provenance.source_rows import (
-    Engine,
     EvaluationFailed,
     LocalTables,
     Row,
+    RowEngine,
     TooManyRows,
     Unit,
 )
@@ -63,7 +63,7 @@ class Causes:
         return self.before != self.after
 
 
-def find_causes(engine: Engine, tree: Node, names: Sequence[str], key: Row, limits: Limits) -> Causes:
+def find_causes(engine: RowEngine, tree: Node, names: Sequence[str], key: Row, limits: Limits) -> Causes:
     """Finds the causes of the change of the rows of `tree` whose columns `names` have the values `key`."""
     tables = LocalTables.from_tree(engine, tree)
     reading = ContributingRows(tables)
@@ -85,7 +85,7 @@ def _select_key(tree: Node, names: Sequence[str]) -> Node:
     return SemiJoin("semi", tree, keys, on) if names else tree
 
 
-def find_contributors(engine: Engine, tree: Node, names: Sequence[str], key: Row) -> tuple[Unit, ...]:
+def find_contributors(engine: RowEngine, tree: Node, names: Sequence[str], key: Row) -> tuple[Unit, ...]:
     """Finds the changed units that the rows of `tree` whose columns `names` have the values `key` are computed from.
 
     Raises TooManyRows.

@@ -24,13 +24,13 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SetOperation,
     SpoolScan,
     UnionAll,
-    Window,
+    WindowColumns,
     list_columns,
     map_children,
 )
@@ -67,7 +67,7 @@ class ContributingRows:
                 self.tables.read(name, restrictions)
             case OneRow():
                 pass
-            case Project(child=child, expressions=expressions):
+            case Projection(child=child, expressions=expressions):
                 self.read(child, substitute_restrictions(restrictions, dict(expressions)))
             case Filter(child=child, condition=condition):
                 self.read(child, (*restrictions, *list_condition_restrictions(condition)))
@@ -77,7 +77,7 @@ class ContributingRows:
                 self.read(child, select_within(restrictions, list_columns(child)))
             case Aggregate(child=child, keys=keys):
                 self.read(child, select_within(restrictions, keys))
-            case Window():
+            case WindowColumns():
                 self._read_window(node, restrictions)
             case Join() | SemiJoin():
                 self._read_join(node, restrictions)
@@ -92,7 +92,7 @@ class ContributingRows:
             case _:
                 assert_never(node)
 
-    def _read_window(self, node: Window, restrictions: Restrictions) -> None:
+    def _read_window(self, node: WindowColumns, restrictions: Restrictions) -> None:
         """Reads whole partitions; first the restricted rows, if these are not whole partitions."""
         whole = select_within(restrictions, node.partition)
         own = select_within(restrictions, list_columns(node.child))
@@ -200,9 +200,9 @@ def _list_computed(node: Node) -> frozenset[str]:
         case Aggregate(child=child, keys=keys, aggregates=aggregates):
             below = _list_computed(child)
             return frozenset((*(key for key in keys if key in below), *(name for name, _ in aggregates)))
-        case Window(child=child, expressions=expressions):
+        case WindowColumns(child=child, expressions=expressions):
             return _list_computed(child).union(name for name, _ in expressions)
-        case Project(child=child, expressions=expressions):
+        case Projection(child=child, expressions=expressions):
             below = _list_computed(child)
             return frozenset(name for name, value in expressions if not below.isdisjoint(list_used_columns(value)))
         case Filter(child=child) | Distinct(child=child):

@@ -63,7 +63,7 @@ class EvaluationFailed(Exception):
     """Raised if an engine can't evaluate a tree, such as for a division by zero in a mixture of old and new rows."""
 
 
-class Engine(Protocol):
+class RowEngine(Protocol):
     """Reads rows of sources, and evaluates trees over local tables."""
 
     def read_images(self, scan: Scan, restrictions: Sequence[Restriction], identity: Sequence[str]) -> Images:
@@ -111,7 +111,7 @@ class LocalTables:
     `tree` is the tree with a `SpoolScan` in the place of each scan.
     """
 
-    engine: Engine
+    engine: RowEngine
     tree: Node
     scans: dict[str, Scan]
     numbers: dict[tuple[TableName, str], int] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class LocalTables:
     """Numbers of the units that have rows in each table; a table that was not read is missing."""
 
     @classmethod
-    def from_tree(cls, engine: Engine, tree: Node) -> LocalTables:
+    def from_tree(cls, engine: RowEngine, tree: Node) -> LocalTables:
         scans: dict[str, Scan] = {}
 
         def replace_scan(node: Node) -> Node:

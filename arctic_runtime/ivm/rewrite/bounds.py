@@ -11,7 +11,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Filter,
     Join,
     Node,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SpoolScan,
@@ -57,7 +57,7 @@ def _map_key_columns(node: Node, keys_name: str) -> dict[str, str]:
     match node:
         case SpoolScan(name=name, names=names) if name == keys_name:
             return {name: name for name in names}
-        case Project(child=child, expressions=expressions):
+        case Projection(child=child, expressions=expressions):
             below = _map_key_columns(child, keys_name)
             return {name: below[own] for name, own in map_plain_columns(expressions).items() if own in below}
         case _:

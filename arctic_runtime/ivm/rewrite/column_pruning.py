@@ -17,13 +17,13 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SetOperation,
     SpoolScan,
     UnionAll,
-    Window,
+    WindowColumns,
     list_columns,
 )
 
@@ -39,9 +39,9 @@ def prune_columns(node: Node, needed: Set[str]) -> Node:
             return replace(node, fields=tuple(part for part in fields if part[0] in wanted) or fields[:1])
         case SpoolScan() | OneRow():
             return node
-        case Project(child=child, expressions=expressions):
+        case Projection(child=child, expressions=expressions):
             needed_expressions = _select_needed(expressions, needed)
-            return Project(prune_columns(child, _list_columns_read(needed_expressions)), needed_expressions)
+            return Projection(prune_columns(child, _list_columns_read(needed_expressions)), needed_expressions)
         case Filter(child=child, condition=condition):
             return Filter(prune_columns(child, needed | set(list_used_columns(condition))), condition)
         case Join(left=left, right=right, on=on) | SemiJoin(left=left, right=right, on=on):
@@ -52,11 +52,11 @@ def prune_columns(node: Node, needed: Set[str]) -> Node:
             return Aggregate(
                 prune_columns(child, set(keys) | _list_columns_read(needed_expressions)), keys, needed_expressions
             )
-        case Window(child=child, partition=partition, expressions=expressions):
+        case WindowColumns(child=child, partition=partition, expressions=expressions):
             needed_parts = tuple(part for part in expressions if part[0] in needed)
             below = (needed | _list_columns_read(needed_parts)) & set(list_columns(child))
             return (
-                Window(prune_columns(child, below | set(partition)), partition, needed_parts)
+                WindowColumns(prune_columns(child, below | set(partition)), partition, needed_parts)
                 if needed_parts
                 else prune_columns(child, below)
             )
@@ -82,7 +82,7 @@ def select_exactly(node: Node, names: Sequence[str]) -> Node:
     """Projects the node to exactly the columns `names`, in this order."""
     if list_columns(node) == tuple(names):
         return node
-    return Project(node, tuple((name, build_column(name)) for name in names))
+    return Projection(node, tuple((name, build_column(name)) for name in names))
 
 
 def _prune_to_own(node: Node, needed: Set[str]) -> Node:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.conditions import list_equalities
-from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, Project, Scan, SemiJoin, list_columns, walk_tree
+from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, Projection, Scan, SemiJoin, list_columns, walk_tree
 from arctic_runtime.ivm.rewrite.column_pruning import prune_columns
 from arctic_runtime.model.columns import is_same_name
 from arctic_runtime.model.files.layout import NOT_BUCKETED, Placement
@@ -72,15 +72,15 @@ def _explain_shuffle(
 
 def _find_source_scan(node: Node) -> Scan | None:
     """Returns the scan below filters and projections; None if `node` has other operators."""
-    while isinstance(node, Filter | Project):
+    while isinstance(node, Filter | Projection):
         node = node.child
     return node if isinstance(node, Scan) else None
 
 
 def _find_source_column(node: Node, name: str) -> str | None:
     """Returns the column of the source table that `node` returns as `name`; None if `node` computes the column."""
-    while isinstance(node, Filter | Project):
-        if isinstance(node, Project):
+    while isinstance(node, Filter | Projection):
+        if isinstance(node, Projection):
             made = dict(node.expressions)[name]
             if not isinstance(made, exp.Column):
                 return None

@@ -16,13 +16,13 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SetOperation,
     SpoolScan,
     UnionAll,
-    Window,
+    WindowColumns,
     list_columns,
 )
 from arctic_runtime.ivm.rewrite.join_predicates import split_conjuncts
@@ -45,7 +45,7 @@ def find_never_null(node: Node, stored: Set[str]) -> frozenset[str]:  # noqa: C9
             return frozenset(list_columns(node)) & stored
         case SpoolScan() | OneRow():
             return frozenset()
-        case Project(child=child, expressions=expressions):
+        case Projection(child=child, expressions=expressions):
             return _find_never_null_values(expressions, find_in_child(child))
         case Filter(child=child, condition=condition) | SemiJoin(kind="semi", left=child, on=condition):
             return find_in_child(child) | (_find_required_not_null(condition) & set(list_columns(child)))
@@ -57,7 +57,7 @@ def find_never_null(node: Node, stored: Set[str]) -> frozenset[str]:  # noqa: C9
             return find_in_child(left) | find_in_child(right) | (_find_required_not_null(on) & set(list_columns(node)))
         case Aggregate(child=child, keys=keys, aggregates=aggregates):
             return (find_in_child(child) & set(keys)) | _find_never_null_values(aggregates, frozenset())
-        case Window(child=child, expressions=expressions):
+        case WindowColumns(child=child, expressions=expressions):
             return find_in_child(child) | _find_never_null_values(
                 [(name, value.this) for name, value in expressions], frozenset()
             )

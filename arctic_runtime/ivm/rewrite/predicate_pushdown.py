@@ -26,9 +26,9 @@ from arctic_runtime.ivm.algebra.tree import (
     Filter,
     Join,
     Node,
-    Project,
+    Projection,
     SemiJoin,
-    Window,
+    WindowColumns,
     list_columns,
     map_children,
 )
@@ -46,7 +46,7 @@ def _push_under(node: Node, conditions: _Conditions) -> Node:
     match node:
         case Filter(child=child, condition=condition):
             return _push_under(child, (*factor_conjuncts(condition), *conditions))
-        case Project(child=child, expressions=expressions):
+        case Projection(child=child, expressions=expressions):
             inner = tuple(substitute_columns(part, dict(expressions)) for part in conditions)
             return replace(node, child=_push_under(child, inner))
         case Distinct(child=child):
@@ -55,7 +55,7 @@ def _push_under(node: Node, conditions: _Conditions) -> Node:
             return _push_under_join(node, conditions)
         case SemiJoin():
             return _push_under_semi_join(node, conditions)
-        case Aggregate(child=child, keys=allowed) | Window(child=child, partition=allowed):
+        case Aggregate(child=child, keys=allowed) | WindowColumns(child=child, partition=allowed):
             return _push_under_part(node, child, allowed, conditions)
         case Explode(child=child):
             return _push_under_part(node, child, list_columns(child), conditions)
@@ -64,7 +64,7 @@ def _push_under(node: Node, conditions: _Conditions) -> Node:
 
 
 def _push_under_part(
-    node: Aggregate | Window | Explode, child: Node, allowed: Collection[str], conditions: _Conditions
+    node: Aggregate | WindowColumns | Explode, child: Node, allowed: Collection[str], conditions: _Conditions
 ) -> Node:
     below, rest = _split_by_columns(conditions, allowed)
     return _apply_filter(replace(node, child=_push_under(child, below)), rest)

@@ -31,13 +31,13 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SetOperation,
     SpoolScan,
     UnionAll,
-    Window,
+    WindowColumns,
     list_children,
     list_columns,
     list_scans,
@@ -101,7 +101,7 @@ class SemiJoinReducer:
 
     def _spool_scan(self, scan: Scan) -> Node:
         rows = SpoolScan(self.images[scan.image], tuple(dict.fromkeys(own for _, own in scan.fields)))
-        return Project(rows, tuple((made, build_column(own)) for made, own in scan.fields))
+        return Projection(rows, tuple((made, build_column(own)) for made, own in scan.fields))
 
     @property
     def full_scan(self) -> Scan:
@@ -261,11 +261,11 @@ class _LookupCollector:
                 self._note_lookup(node, restrictions)
             case SpoolScan() | OneRow():
                 pass
-            case Project(child=child, expressions=expressions):
+            case Projection(child=child, expressions=expressions):
                 self.visit_node(child, _rename_restrictions(restrictions, map_plain_columns(expressions)))
             case Filter(child=child) | Distinct(child=child):
                 self.visit_node(child, restrictions)
-            case Aggregate(child=child, keys=names) | Window(child=child, partition=names):
+            case Aggregate(child=child, keys=names) | WindowColumns(child=child, partition=names):
                 self.visit_node(child, _rename_restrictions(restrictions, {name: name for name in names}))
             case Explode(child=child):
                 self.visit_node(child, _rename_restrictions(restrictions, {name: name for name in list_columns(child)}))
@@ -357,7 +357,7 @@ class _LookupCollector:
                 return True
             case Filter() if is_membership_change(node):
                 return True
-            case Project() | Filter() | Distinct() | Explode() | Aggregate() | Window():
+            case Projection() | Filter() | Distinct() | Explode() | Aggregate() | WindowColumns():
                 return self.is_small(node.child)
             case Join(kind="full") | UnionAll():
                 return all(map(self.is_small, list_children(node)))
@@ -377,7 +377,7 @@ class _LookupCollector:
         The superset is that of a side of a join before the join, if the side is small and has the columns.
         """
         match node:
-            case Project(child=child, expressions=expressions) if set(names) <= set(map_plain_columns(expressions)):
+            case Projection(child=child, expressions=expressions) if set(names) <= set(map_plain_columns(expressions)):
                 inner = map_plain_columns(expressions)
                 below = self._select_superset(child, tuple(dict.fromkeys(inner[name] for name in names)))
                 return project_columns(below, [(name, build_column(inner[name])) for name in names])

@@ -21,14 +21,14 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SetOperation,
     Side,
     SpoolScan,
     UnionAll,
-    Window,
+    WindowColumns,
     list_children,
     list_columns,
     map_children,
@@ -118,7 +118,7 @@ class _Estimates:
                 return rows, self.estimate_counts(part)[1] if part else rows
             case OneRow() | Aggregate(keys=()):
                 return 1, 1
-            case Project() | Filter() | Distinct() | Aggregate() | Window():
+            case Projection() | Filter() | Distinct() | Aggregate() | WindowColumns():
                 return self.estimate_counts(node.child)
             case Explode() | Join(kind="full"):
                 return math.inf, math.inf
@@ -175,7 +175,7 @@ class _Estimates:
             case SpoolScan(name=spool):
                 part = self.statistics.reduced.get(spool)
                 return (part, name) if part else None
-            case Project(expressions=expressions):
+            case Projection(expressions=expressions):
                 below = map_plain_columns(expressions).get(name)
                 return self._find_origin(node.child, below) if below else None
             case UnionAll(inputs=inputs, names=names):

@@ -18,13 +18,13 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SetOperation,
     SpoolScan,
     UnionAll,
-    Window,
+    WindowColumns,
     is_timed,
     list_columns,
     walk_tree,
@@ -62,7 +62,7 @@ def has_only_existing(node: Node, names: Names, context: Inputs) -> bool:
     match node:
         case Scan() | SpoolScan() | OneRow():
             return True
-        case Project(child=child, expressions=expressions):
+        case Projection(child=child, expressions=expressions):
             read = (part for name, value in expressions if name in names for part in list_used_columns(value))
             return has_only_existing(child, tuple(dict.fromkeys(read)), context)
         case Filter(child=child, condition=condition):
@@ -70,7 +70,7 @@ def has_only_existing(node: Node, names: Names, context: Inputs) -> bool:
             return keeps_condition(node, names, context) and has_only_existing(child, needed, context)
         case Aggregate(child=child, keys=keys):
             return not set(names) <= set(keys) or has_only_existing(child, names, context)
-        case Window(child=child, partition=partition):
+        case WindowColumns(child=child, partition=partition):
             needed = tuple(dict.fromkeys((*names, *partition)))
             return not set(names) <= set(list_columns(child)) or has_only_existing(child, needed, context)
         case Distinct(child=child):

@@ -15,13 +15,13 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SetOperation,
     SpoolScan,
     UnionAll,
-    Window,
+    WindowColumns,
     list_columns,
 )
 
@@ -32,7 +32,7 @@ def find_free_columns(node: Node, names: Iterable[str]) -> frozenset[str]:
     match node:
         case Scan() | SpoolScan() | OneRow():
             return frozenset(list_columns(node))
-        case Project(child=child, expressions=expressions):
+        case Projection(child=child, expressions=expressions):
             needed = [part for name, value in expressions if name in asked for part in list_used_columns(value)]
             below = find_free_columns(child, needed)
             return frozenset(name for name, value in expressions if below.issuperset(list_used_columns(value)))
@@ -53,7 +53,7 @@ def find_free_columns(node: Node, names: Iterable[str]) -> frozenset[str]:
                 if asked <= set(keys)
                 else frozenset(list_columns(node))
             )
-        case Window():
+        case WindowColumns():
             return _find_free_in_window(node, asked)
         case UnionAll(inputs=inputs, names=own):
             return _find_free_in_all(inputs, own, asked)
@@ -63,7 +63,7 @@ def find_free_columns(node: Node, names: Iterable[str]) -> frozenset[str]:
             assert_never(node)
 
 
-def _find_free_in_window(node: Window, asked: frozenset[str]) -> frozenset[str]:
+def _find_free_in_window(node: WindowColumns, asked: frozenset[str]) -> frozenset[str]:
     if asked <= set(node.partition):
         return find_free_columns(node.child, asked).intersection(node.partition)
     if asked <= set(list_columns(node.child)):

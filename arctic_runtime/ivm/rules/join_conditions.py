@@ -15,7 +15,7 @@ from arctic_runtime.ivm.algebra.conditions import build_conjunction, list_hash_l
 from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns
 from arctic_runtime.ivm.algebra.failing import can_fail
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Join, Node, Project, SemiJoin, list_columns
+from arctic_runtime.ivm.algebra.tree import Join, Node, Projection, SemiJoin, list_columns
 from arctic_runtime.ivm.algebra.unique import has_single_row
 from arctic_runtime.ivm.rules.existing_rows import has_only_existing
 from arctic_runtime.ivm.rules.inputs import Inputs, has_changes
@@ -75,7 +75,7 @@ def _compute_below(value: exp.Expr, sides: list[tuple[Node, dict[str, exp.Expr]]
 
 def _add_computed(side: Node, made: dict[str, exp.Expr]) -> Node:
     own = ((name, build_column(name)) for name in list_columns(side))
-    return Project(side, (*own, *made.items())) if made else side
+    return Projection(side, (*own, *made.items())) if made else side
 
 
 def _check_link_remains(node: Join | SemiJoin, closed: list[exp.Expr], inputs: Inputs) -> None:

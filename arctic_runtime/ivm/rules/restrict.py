@@ -23,13 +23,13 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SetOperation,
     SpoolScan,
     UnionAll,
-    Window,
+    WindowColumns,
     list_columns,
     walk_tree,
 )
@@ -63,7 +63,7 @@ def restrict_to_keys(node: Node, names: tuple[str, ...], keys: Node, null_safe: 
 
 def has_blocking_operator(node: Node) -> bool:
     """Whether a tree has groups, window functions or set operations, which Spark computes for all input rows."""
-    return any(isinstance(part, Aggregate | Distinct | SetOperation | Window) for part in walk_tree(node))
+    return any(isinstance(part, Aggregate | Distinct | SetOperation | WindowColumns) for part in walk_tree(node))
 
 
 def _apply_restriction(node: Node, matches: _Matches, keys: Node) -> Node:
@@ -87,7 +87,7 @@ def _push_down_keys(node: Node, matches: _Matches, keys_node: Node) -> tuple[Nod
             return _semi_join_keys(node, _exclude_nulls(matches, key or ()), keys_node), True
         case SpoolScan() | OneRow():
             return node, False
-        case Project():
+        case Projection():
             return _push_below_project(node, matches, keys_node)
         case Filter(child=child) | Distinct(child=child):
             return replace(node, child=_apply_restriction(child, matches, keys_node)), True
@@ -95,7 +95,7 @@ def _push_down_keys(node: Node, matches: _Matches, keys_node: Node) -> tuple[Nod
             return _push_below_allowed(node, list_columns(child), matches, keys_node)
         case Aggregate(keys=keys):
             return _push_below_allowed(node, keys, matches, keys_node)
-        case Window():
+        case WindowColumns():
             return _push_below_window(node, matches, keys_node)
         case Join(kind="full"):
             return node, False
@@ -112,7 +112,7 @@ def _push_down_keys(node: Node, matches: _Matches, keys_node: Node) -> tuple[Nod
             assert_never(node)
 
 
-def _push_below_project(node: Project, matches: _Matches, keys: Node) -> tuple[Node, bool]:
+def _push_below_project(node: Projection, matches: _Matches, keys: Node) -> tuple[Node, bool]:
     """Restricts the input of a projection by its plain columns, or else by columns `coalesce(a, b)` over a full join.
 
     In the latter, `a` and `b` are join keys. Also returns whether this restricts the projection's result completely.
@@ -128,7 +128,7 @@ def _push_below_project(node: Project, matches: _Matches, keys: Node) -> tuple[N
     return replace(node, child=child), len(matches) == len(merged_matches or inner)
 
 
-def find_merged_columns(node: Project) -> dict[str, Equality]:
+def find_merged_columns(node: Projection) -> dict[str, Equality]:
     """Maps each column `coalesce(a, b)` of a projection of a full join to the join's equality of `a` and `b`."""
     join = _strip_filters(node.child)
     if not isinstance(join, Join) or join.kind != "full":
@@ -169,7 +169,7 @@ def _restrict_full_join(node: Node, matches: _Matches, both: Mapping[str, Equali
 
 
 def _push_below_allowed(
-    node: Explode | Aggregate | Window, allowed: Collection[str], matches: _Matches, keys: Node
+    node: Explode | Aggregate | WindowColumns, allowed: Collection[str], matches: _Matches, keys: Node
 ) -> tuple[Node, bool]:
     """Restricts the input of `node` by the columns `allowed`; also returns whether all `matches` are on such columns.
 
@@ -180,7 +180,7 @@ def _push_below_allowed(
     return replace(node, child=_restrict_if_any(node.child, inner, keys)), len(inner) == len(matches)
 
 
-def _push_below_window(node: Window, matches: _Matches, keys: Node) -> tuple[Node, bool]:
+def _push_below_window(node: WindowColumns, matches: _Matches, keys: Node) -> tuple[Node, bool]:
     """Restricts the input of a window operator to whole partitions; also returns whether all matches are applied.
 
     If no match is on a partition column, the partitions are those of the matching rows, and the input is read twice.

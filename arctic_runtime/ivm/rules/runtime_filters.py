@@ -23,13 +23,13 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SetOperation,
     SpoolScan,
     UnionAll,
-    Window,
+    WindowColumns,
     list_columns,
     list_sources,
     map_children,
@@ -107,12 +107,12 @@ def _list_filtered_sources(node: Node, name: str, useful: frozenset[TableName]) 
     match node:
         case Filter(child=Scan() as scan):
             return ((node, name),) if scan.source in useful and name in list_columns(scan) else ()
-        case Project(child=child, expressions=expressions):
+        case Projection(child=child, expressions=expressions):
             own = map_plain_columns(expressions)
             return _list_filtered_sources(child, own[name], useful) if name in own else ()
         case Filter(child=child) | Distinct(child=child):
             return _list_filtered_sources(child, name, useful)
-        case Aggregate(child=child) | Window(child=child) | Explode(child=child):
+        case Aggregate(child=child) | WindowColumns(child=child) | Explode(child=child):
             return _list_filtered_sources(child, name, useful) if name in list_columns(child) else ()
         case Join(kind="inner") | SemiJoin(kind="semi"):
             pairs = [

@@ -14,7 +14,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Filter,
     Image,
     Node,
-    Project,
+    Projection,
     Scan,
     UnionAll,
     is_timed,
@@ -66,21 +66,21 @@ def project_columns(node: Node, expressions: Sequence[tuple[str, exp.Expr]]) -> 
     is_same = all(isinstance(value, exp.Column) and value.name == name for name, value in expressions)
     if is_same and tuple(name for name, _ in expressions) == list_columns(node):
         return node
-    if isinstance(node, Project) and all(
+    if isinstance(node, Projection) and all(
         isinstance(value, exp.Column) or not list_used_columns(value) for _, value in expressions
     ):
         below = dict(node.expressions)
         folded = ((name, below[value.name] if isinstance(value, exp.Column) else value) for name, value in expressions)
-        return Project(node.child, tuple(folded))
-    return Project(node, tuple(expressions))
+        return Projection(node.child, tuple(folded))
+    return Projection(node, tuple(expressions))
 
 
 def to_zset(node: Node, weight: int) -> Node:
     """Adds the column MULTIPLICITY to a tree, with the value `weight` in every row."""
     sign = (MULTIPLICITY, exp.Literal.number(weight))
-    if isinstance(node, Project):
-        return Project(node.child, (*node.expressions, sign))
-    return Project(node, (*((name, build_column(name)) for name in list_columns(node)), sign))
+    if isinstance(node, Projection):
+        return Projection(node.child, (*node.expressions, sign))
+    return Projection(node, (*((name, build_column(name)) for name in list_columns(node)), sign))
 
 
 def add_multiplicity(names: Sequence[str]) -> tuple[str, ...]:

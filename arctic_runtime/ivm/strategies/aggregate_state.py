@@ -17,7 +17,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     SemiJoin,
     SpoolScan,
     list_columns,
@@ -196,7 +196,7 @@ def _find_changed_groups(node: Node, changed: frozenset[TableName]) -> Aggregate
     match node:
         case Aggregate() | Distinct():
             return node
-        case Project(child=child) | Filter(child=child):
+        case Projection(child=child) | Filter(child=child):
             return _find_changed_groups(child, changed)
         case Join(kind="inner", left=left, right=right):
             one, other = (left, right) if has_changed(left, changed) else (right, left)
@@ -250,7 +250,7 @@ def _plan_state(
     extremes = tuple(extreme for extreme, _ in state_columns.extremes.values())
     names = (ROWS, *(name for name, _ in state_columns.made.values()), *(extreme.name for extreme in extremes))
     kept_rows = SpoolScan(TOTALS, (*groups.keys, *names), groups.keys)
-    shown = Project(kept_rows, (*((key, build_column(key)) for key in groups.keys), *made))
+    shown = Projection(kept_rows, (*((key, build_column(key)) for key in groups.keys), *made))
     result = _replace_nodes(tree, {node: rename_columns(shown, list_columns(node)) for node in candidate.nodes})
     state = _build_state(to_zset(groups.child, 1), groups.keys, state_columns)
     return AggregateState(

@@ -26,13 +26,13 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SetOperation,
     SpoolScan,
     UnionAll,
-    Window,
+    WindowColumns,
     list_columns,
     list_scans,
     walk_tree,
@@ -53,7 +53,7 @@ class Choice:
     An example is the value that `first(x)` takes of a group.
     """
 
-    origin: Aggregate | Window
+    origin: Aggregate | WindowColumns
     """The operator that makes the choice."""
 
     call: str
@@ -162,13 +162,13 @@ def _keeps_all_rows(node: Node, origin: Node) -> bool:
     If so, the key of the result is a key of the operator's rows as well.
     """
     while node is not origin:
-        if isinstance(node, Project):
+        if isinstance(node, Projection):
             node = node.child
         elif isinstance(node, Join) and node.kind == "left":
             node = node.left
         else:
             return False
-    return isinstance(origin, Window)
+    return isinstance(origin, WindowColumns)
 
 
 def _get_function_name(value: exp.Expr) -> str:
@@ -193,7 +193,7 @@ class _Choices:
         match node:
             case Scan() | SpoolScan() | OneRow():
                 return ()
-            case Project():
+            case Projection():
                 return [_project_choice(choice, node) for choice in self.collect_from(node.child)]
             case Filter(child=child, condition=condition):
                 return [choice.mark_deciding(list_used_columns(condition)) for choice in self.collect_from(child)]
@@ -203,7 +203,7 @@ class _Choices:
                 return [_explode_choice(choice, node) for choice in self.collect_from(node.child)]
             case Aggregate():
                 return self._derive_aggregate(node)
-            case Window():
+            case WindowColumns():
                 return self._derive_window(node)
             case Join():
                 return self._derive_join(node)
@@ -233,7 +233,7 @@ class _Choices:
         answers = [(name, call, classify_aggregate(call, node, self.types)) for name, call in node.aggregates]
         yield from _list_own_choices(node, node.keys, answers)
 
-    def _derive_window(self, node: Window) -> Iterable[Choice]:
+    def _derive_window(self, node: WindowColumns) -> Iterable[Choice]:
         for choice in self.collect_from(node.child):
             yield choice
             is_all = choice.decides or not choice.names.isdisjoint(node.partition)
@@ -280,7 +280,7 @@ class _Choices:
 
 
 def _list_own_choices(
-    node: Aggregate | Window, keys: tuple[str, ...], answers: Iterable[tuple[str, exp.Expr, Answers]]
+    node: Aggregate | WindowColumns, keys: tuple[str, ...], answers: Iterable[tuple[str, exp.Expr, Answers]]
 ) -> Iterable[Choice]:
     """Yields the choices that an operator itself makes for each group or partition, which `keys` identify.
 
@@ -292,7 +292,7 @@ def _list_own_choices(
             yield Choice(node, _get_function_name(call), frozenset((name,)), unit, frozenset(keys), answer == "near")
 
 
-def _project_choice(choice: Choice, node: Project) -> Choice:
+def _project_choice(choice: Choice, node: Projection) -> Choice:
     names = {name for name, value in node.expressions if not choice.names.isdisjoint(list_used_columns(value))}
     own = map_plain_columns(node.expressions)
     unit = (frozenset(name for name, below in own.items() if below in part) for part in choice.unit)

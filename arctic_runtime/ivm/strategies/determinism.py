@@ -22,7 +22,7 @@ from arctic_runtime.ivm.algebra.collations import has_collation
 from arctic_runtime.ivm.algebra.exact_numbers import is_averaged_exactly, is_exact
 from arctic_runtime.ivm.algebra.expressions import walk_parts
 from arctic_runtime.ivm.algebra.inferred_types import type_of
-from arctic_runtime.ivm.algebra.tree import Aggregate, Node, Window, list_columns, list_expressions, walk_tree
+from arctic_runtime.ivm.algebra.tree import Aggregate, Node, WindowColumns, list_columns, list_expressions, walk_tree
 from arctic_runtime.ivm.algebra.unique import is_unique
 
 _RANKS = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)
@@ -49,7 +49,7 @@ def classify_aggregate(call: exp.Expr, node: Aggregate, types: Mapping[str, str]
     return _classify_set_aggregate(call, types)
 
 
-def classify_window(over: exp.Expr, node: Window, types: Mapping[str, str]) -> Answers:
+def classify_window(over: exp.Expr, node: WindowColumns, types: Mapping[str, str]) -> Answers:
     """Returns the number of results that a window function of `node` can have over the same rows: one, near or many.
 
     Ties in ORDER BY change the result of `row_number`, but not that of `rank`.
@@ -85,7 +85,7 @@ def _has_one_answer(node: Node, types: Mapping[str, str]) -> bool:
     match node:
         case Aggregate(aggregates=aggregates):
             return all(classify_aggregate(call, node, types) == "one" for _, call in aggregates)
-        case Window(expressions=expressions):
+        case WindowColumns(expressions=expressions):
             return all(classify_window(over, node, types) == "one" for _, over in expressions)
         case _:
             return True

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale
-from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Aggregate, Node, Project, UnionAll, list_columns, walk_tree
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Aggregate, Node, Projection, UnionAll, list_columns, walk_tree
 
 Values = Sequence[tuple[str, exp.Expr]]
 
@@ -77,7 +77,7 @@ def net_rows(rows: Node, keys: tuple[str, ...], sums: Values, values: Values) ->
     """
     if not any(isinstance(node, UnionAll) for node in walk_tree(rows)):
         return rows, sums, values
-    valued = Project(rows, (*((name, build_column(name)) for name in list_columns(rows)), *values))
+    valued = Projection(rows, (*((name, build_column(name)) for name in list_columns(rows)), *values))
     partial = tuple(
         (name, exp.Sum(this=value.copy())) for name, value in ((MULTIPLICITY, build_column(MULTIPLICITY)), *sums)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from arctic_runtime.ivm.algebra.tree import Aggregate, Join, Node, SemiJoin, Window, list_children
+from arctic_runtime.ivm.algebra.tree import Aggregate, Join, Node, SemiJoin, WindowColumns, list_children
 from arctic_runtime.ivm.algebra.unique import has_single_row, is_unique
 from arctic_runtime.ivm.frontend.clauses.limits import is_number_of_limit
 from arctic_runtime.ivm.rules.partners import has_link
@@ -38,9 +38,9 @@ def explain_full_invalidation(node: Node, changed: frozenset[TableName], types: 
     match node:
         case Aggregate(keys=()):
             return "an aggregate without groups has changed"
-        case Window(partition=(), expressions=((name, _), *_)) if is_number_of_limit(name):
+        case WindowColumns(partition=(), expressions=((name, _), *_)) if is_number_of_limit(name):
             return "rows below a LIMIT have changed, which no aggregate state tells"
-        case Window(partition=()):
+        case WindowColumns(partition=()):
             return "a window over all rows has changed, one without PARTITION BY"
         case SemiJoin(right=right) if has_single_row(node):
             is_open = has_changed(right, changed) and not is_deterministic(right, types)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Distinct, Filter, Join, Node, Project, Scan, SemiJoin, SpoolScan
+from arctic_runtime.ivm.algebra.tree import Distinct, Filter, Join, Node, Projection, Scan, SemiJoin, SpoolScan
 from arctic_runtime.ivm.algebra.unique import is_unique
 from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
 from arctic_runtime.ivm.rules.apply import derive_delta, derive_touched
@@ -137,4 +137,4 @@ def _refuse_everything(node: Node, changed: frozenset[TableName], types: Mapping
 def _is_linear(node: Node) -> bool:
     if isinstance(node, Join):
         return node.kind != "full"
-    return isinstance(node, Scan | Project | Filter | SemiJoin)
+    return isinstance(node, Scan | Projection | Filter | SemiJoin)

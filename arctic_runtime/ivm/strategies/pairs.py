@@ -15,11 +15,11 @@ from arctic_runtime.ivm.algebra.tree import (
     Filter,
     Join,
     Node,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SetOperation,
-    Window,
+    WindowColumns,
     list_columns,
     list_scans,
     walk_tree,
@@ -30,7 +30,7 @@ from arctic_runtime.ivm.rules.pairs import Paired
 from arctic_runtime.ivm.rules.terms import has_changed, select_columns
 from arctic_runtime.model.names import TableName
 
-_WHOLE = (Aggregate, Distinct, SetOperation, Window)
+_WHOLE = (Aggregate, Distinct, SetOperation, WindowColumns)
 """Operators that must read all input rows before they return a result row."""
 
 
@@ -88,7 +88,7 @@ class _Path:
         match node:
             case Scan():
                 return pair.scan_pairs(node)
-            case Project(child=child, expressions=expressions):
+            case Projection(child=child, expressions=expressions):
                 below = self.follow_node(child)
                 return below and pair.project_pairs(below, expressions)
             case Filter(child=child, condition=condition):

@@ -12,7 +12,7 @@ from arctic_runtime.model.version import Version
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class DatedSnapshot:
     """One snapshot of a table; `at_ms` is its commit time in milliseconds since 1970.
 
     For a snapshot of a base table, `merged` is the version of the change table up to which it is merged; None if its
@@ -30,10 +30,10 @@ class Snapshots:
     """All snapshots of a table, oldest first."""
 
     table: TableName
-    lineage: tuple[Snapshot, ...]
+    lineage: tuple[DatedSnapshot, ...]
     """Snapshots of the main branch."""
 
-    others: tuple[Snapshot, ...] = ()
+    others: tuple[DatedSnapshot, ...] = ()
     """Snapshots of other branches."""
 
     held: frozenset[int] = frozenset()
@@ -158,7 +158,7 @@ class LandingPlan:
     expire: ExpireSnapshots | None = None
     """Step that expires snapshots; None if there is nothing to expire."""
 
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[RetainedSnapshot, ...] = ()
     """Snapshots that are kept, with the reasons."""
 
     waits_for: tuple[str, ...] = ()
@@ -172,7 +172,7 @@ class LandingPlan:
 
 
 @dataclass(frozen=True)
-class Kept:
+class RetainedSnapshot:
     """A snapshot that expiry keeps, with the reason.
 
     All newer snapshots of the table are kept as well, unless `alone` is True.
@@ -194,7 +194,7 @@ class ExpiryPlan:
     """
 
     steps: tuple[ExpireSnapshots, ...]
-    kept: tuple[Kept, ...]
+    kept: tuple[RetainedSnapshot, ...]
     changelog_compaction: CompactChangelog | None = None
     ages: tuple[Age, ...] = ()
     waits_for: tuple[str, ...] = ()

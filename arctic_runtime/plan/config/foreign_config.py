@@ -10,7 +10,7 @@ from typing_extensions import assert_never
 
 from arctic_runtime.plan.config.config_readers import get_reader
 from arctic_runtime.plan.config.foreign_settings import FOREIGN_SETTINGS, SETTINGS_BY_NAME
-from arctic_runtime.plan.config.foreign_treatments import Followed, ForeignSetting, Ignored, Refused, Translated
+from arctic_runtime.plan.config.foreign_treatments import ForeignSetting, Ignored, MacroSetting, Refused, Translated
 
 ON_FOREIGN_CONFIG: Final = "on_foreign_config"
 """Configuration key for settings of other adapters that can't be honoured: `warn` or `error`."""
@@ -28,7 +28,7 @@ class Remark:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusedSetting:
     """A setting that can't be honoured: its value as the user wrote it, the reason, and the advised action (`fix`)."""
 
     setting: str
@@ -47,7 +47,7 @@ class TakenConfig:
 
     keys: Mapping[str, Any]
     remarks: tuple[Remark, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[RefusedSetting, ...] = ()
 
 
 def has_foreign_settings(names: Iterable[str]) -> bool:
@@ -63,7 +63,7 @@ def take_foreign_settings(config: Mapping[str, Any]) -> TakenConfig:
     """
     keys = {name: value for name, value in config.items() if name != ON_FOREIGN_CONFIG}
     remarks: list[Remark] = []
-    refusals: list[Refusal] = []
+    refusals: list[RefusedSetting] = []
     for setting in FOREIGN_SETTINGS:
         if setting.name in config:
             remark, refusal = _take_setting(setting, config, keys)
@@ -74,11 +74,11 @@ def take_foreign_settings(config: Mapping[str, Any]) -> TakenConfig:
 
 def _take_setting(
     setting: ForeignSetting, config: Mapping[str, Any], keys: dict[str, Any]
-) -> tuple[str | None, Refusal | None]:
+) -> tuple[str | None, RefusedSetting | None]:
     """Removes one setting from `keys`, or translates it to other keys there; returns a remark or a refusal, if any."""
     value, treatment = keys[setting.name], setting.choose_treatment(str(keys.get("materialized")))
     match treatment:
-        case Followed():
+        case MacroSetting():
             return None, None
         case Translated():
             translation = None if _is_empty(value) else treatment.translate(value, _omit_key(keys, setting.name))
@@ -92,7 +92,7 @@ def _take_setting(
             return _choose_remark(treatment, value), None
         case Refused():
             if treatment.applies(value, config):
-                return None, Refusal(setting.name, setting.adapters, value, treatment.because, treatment.fix)
+                return None, RefusedSetting(setting.name, setting.adapters, value, treatment.because, treatment.fix)
             del keys[setting.name]
             return _choose_remark(treatment.otherwise, value), None
     assert_never(treatment)

@@ -18,16 +18,16 @@ from arctic_runtime.plan.config.foreign_translations import (
     translate_properties,
 )
 from arctic_runtime.plan.config.foreign_treatments import (
-    Followed,
     ForeignSetting,
     Ignored,
+    MacroSetting,
     Refused,
     Translated,
     Treatment,
     is_set,
 )
 
-_FOLLOWED: Final = Followed()
+_FOLLOWED: Final = MacroSetting()
 _UNSORTED: Final = Ignored("tables of dbt's own materializations are not sorted")
 
 _FROM_QUERY: Final = "has no counterpart: a run makes the table what the query returns"
@@ -399,7 +399,7 @@ def _format_treatment(treatment: Treatment) -> str:
     match treatment:
         case Ignored():
             return f"ignored: {treatment.because}"
-        case Followed():
+        case MacroSetting():
             return "as dbt has it"
         case Translated():
             return f"becomes {treatment.meaning}"

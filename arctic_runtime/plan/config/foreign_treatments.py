@@ -23,7 +23,7 @@ class Ignored:
 
 
 @dataclass(frozen=True)
-class Followed:
+class MacroSetting:
     """Treatment of a setting that this adapter's own macros read: it is kept."""
 
 
@@ -67,7 +67,7 @@ class Refused:
     otherwise: Ignored | None = None
 
 
-Treatment = Ignored | Followed | Translated | Refused
+Treatment = Ignored | MacroSetting | Translated | Refused
 
 
 @dataclass(frozen=True)

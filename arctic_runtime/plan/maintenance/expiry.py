@@ -12,11 +12,11 @@ from dataclasses import replace
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.clone import describe_release
 from arctic_runtime.model.files.expiry import (
+    DatedSnapshot,
     DropTags,
     ExpireSnapshots,
     ExpiryPlan,
-    Kept,
-    Snapshot,
+    RetainedSnapshot,
     Snapshots,
     SnapshotUse,
 )
@@ -63,12 +63,12 @@ def plan_snapshot_expiry(
     idle = _list_idle_tags(state, use.tables, now_ms, thresholds.expiry)
     tags = (*idle, *_list_old_cuts(use.tables, now_ms - 1000 * age))
     steps: list[ExpireSnapshots] = []
-    kept_snapshots: list[Kept] = []
+    kept_snapshots: list[RetainedSnapshot] = []
     for table in _remove_tags(use.tables, tags):
         needed = [*_list_newest_need(table), *needs[str(table.table)](table)]
         if not table.can_expire:
             why = "its files may belong to another table too, and the catalog deletes them with the snapshots"
-            kept_snapshots += [Kept(table.table, snapshot.id, why) for snapshot in table.lineage[:1]]
+            kept_snapshots += [RetainedSnapshot(table.table, snapshot.id, why) for snapshot in table.lineage[:1]]
             continue
         cut = cut_of(needed)
         gone = list_expired_snapshots(table, cut, kept_from_ms)
@@ -219,7 +219,7 @@ def list_expired_snapshots(table: Snapshots, cut: int, older_than_ms: int) -> tu
     return tuple(snapshot_id for snapshot_id in expirable if snapshot_id not in table.held)
 
 
-def list_kept_snapshots(table: Snapshots, needs: Sequence[tuple[int, str]], cut: int) -> Iterator[Kept]:
+def list_kept_snapshots(table: Snapshots, needs: Sequence[tuple[int, str]], cut: int) -> Iterator[RetainedSnapshot]:
     """Lists the snapshots that are kept, with reasons: the first needed one, and older ones with a tag or branch.
 
     `cut` is the smallest sequence number in `needs`, from which on snapshots are needed.
@@ -227,10 +227,10 @@ def list_kept_snapshots(table: Snapshots, needs: Sequence[tuple[int, str]], cut:
     for sequence, reason in needs:
         if sequence == cut:
             cut_snapshot = next((snapshot.id for snapshot in table.lineage if snapshot.sequence >= cut), 0)
-            yield Kept(table.table, cut_snapshot, reason)
+            yield RetainedSnapshot(table.table, cut_snapshot, reason)
     for snapshot in (*table.lineage, *table.others):
         if snapshot.id in table.held and snapshot.sequence < cut:
-            yield Kept(table.table, snapshot.id, "a tag or a branch holds it", alone=True)
+            yield RetainedSnapshot(table.table, snapshot.id, "a tag or a branch holds it", alone=True)
 
 
 def _list_newest_need(table: Snapshots) -> Needs:
@@ -311,6 +311,8 @@ def _list_aggregate_state_needs(state: TableState, totals: Snapshots) -> Needs:
             yield snapshot.sequence, "it is the aggregate state of the newest version"
 
 
-def _find_newest_until(merged_snapshots: Sequence[tuple[Snapshot, Version]], offset: Version) -> Snapshot | None:
+def _find_newest_until(
+    merged_snapshots: Sequence[tuple[DatedSnapshot, Version]], offset: Version
+) -> DatedSnapshot | None:
     until = (snapshot for snapshot, merged in reversed(merged_snapshots) if merged.sequence <= offset.sequence)
     return next(until, None)

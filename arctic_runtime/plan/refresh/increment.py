@@ -12,7 +12,7 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained, refuse_on_error
 from arctic_runtime.ivm.algebra.tree import (
     Filter,
     Node,
-    Project,
+    Projection,
     Scan,
     SpoolScan,
     list_scans,
@@ -202,7 +202,7 @@ class Increment:
 
 def _find_filtered_scan(node: Node) -> Scan | None:
     """Returns the scan whose rows a tree only filters and projects; None for any other tree."""
-    while isinstance(node, Filter | Project):
+    while isinstance(node, Filter | Projection):
         node = node.child
     return node if isinstance(node, Scan) else None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.refreshing.model_graph import ModelGraph
 from arctic_runtime.service.refreshing.model_records import FollowedTables, Heads, Record
-from arctic_runtime.service.refreshing.refresh_pass import Candidate
+from arctic_runtime.service.refreshing.refresh_pass import RefreshCandidate
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ModelStatus:
 
 def list_candidates(
     graph: ModelGraph, models: Mapping[TableName, ModelStatus], heads: Heads, now: float
-) -> dict[TableName, Candidate]:
+) -> dict[TableName, RefreshCandidate]:
     """Determines for each model of a group whether it has news, is paused, or may be delayed at the time `now`.
 
     `heads` are the current metadata files of relations; `now` is a time of the follower's monotonic clock.
@@ -39,7 +39,7 @@ def list_candidates(
     has_lags = any(status.lag_seconds for status in models.values())
     pulled = _find_pulled_models(graph, models, now) if has_lags else set()
     return {
-        model: Candidate(
+        model: RefreshCandidate(
             status.record.find_news(status.tables, heads, now, status.lag_seconds),
             status.record.is_paused(now) or status.is_paused,
             model not in pulled and status.record.is_delayed(now, status.lag_seconds),

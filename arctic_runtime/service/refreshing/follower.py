@@ -17,13 +17,13 @@ from typing_extensions import Self
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.errors import ArcticError, CatalogError, CommitConflict, ConfigError, SparkEnded
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.listeners import Listeners
-from arctic_runtime.service.project import Project
+from arctic_runtime.service.listeners import RefreshListeners
+from arctic_runtime.service.project import ServedProject
 from arctic_runtime.service.refreshing.candidates import ModelStatus, list_candidates
 from arctic_runtime.service.refreshing.followed_models import FollowedModels
 from arctic_runtime.service.refreshing.model_records import Heads, Record, compute_look_pause, compute_retry_pause
-from arctic_runtime.service.refreshing.refresh_pass import Candidate, Ended, Pass, Start
-from arctic_runtime.service.refreshing.refresh_task import Done, RefreshWorkers, Report, Status, Task
+from arctic_runtime.service.refreshing.refresh_pass import Ended, Pass, RefreshCandidate, Start
+from arctic_runtime.service.refreshing.refresh_task import RefreshResult, RefreshWorkers, Report, Status, Task
 from arctic_runtime.service.refreshing.repeated_warnings import Repeats
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.shared_state import SharedState
@@ -72,11 +72,11 @@ class Follower:
         self,
         shared: SharedState,
         workers: RefreshWorkers,
-        listeners: Listeners | None = None,
+        listeners: RefreshListeners | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._shared = shared
-        self._listeners = listeners or Listeners()
+        self._listeners = listeners or RefreshListeners()
         self._refresh = self._listeners.trace(workers.refresh)
         self._clock = clock
         self._hurried: deque[TableName] = deque()
@@ -140,7 +140,7 @@ class Follower:
                 return
             heads = self._models.observe_heads()
 
-    def run_until_stopped(self, project: Project | None = None, use_models: UseModels = lambda _: None) -> None:
+    def run_until_stopped(self, project: ServedProject | None = None, use_models: UseModels = lambda _: None) -> None:
         """Follows the models until `stop_following` is called, and reloads `project`, if given, when its files change.
 
         `use_models` is called with the models of each reload. Raises SparkEnded if Spark has ended.
@@ -210,7 +210,7 @@ class Follower:
             if group not in self._passes:
                 self._begin_pass(group, heads, self._lags)
 
-    def _reload_project(self, project: Project, use_models: UseModels) -> None:
+    def _reload_project(self, project: ServedProject, use_models: UseModels) -> None:
         if not project.has_changed():
             return
         self._cut_short()
@@ -243,8 +243,8 @@ class Follower:
         return group, begun
 
     def _pin_sources(
-        self, group: int, candidates: Mapping[TableName, Candidate], lags: Mapping[TableName, float]
-    ) -> tuple[PinnedSnapshots, Mapping[TableName, Candidate]]:
+        self, group: int, candidates: Mapping[TableName, RefreshCandidate], lags: Mapping[TableName, float]
+    ) -> tuple[PinnedSnapshots, Mapping[TableName, RefreshCandidate]]:
         """Pins the sources of a pass; returns the pins and the candidates, among them models of newer sources.
 
         A source may have changed between the look that found the candidates and its pin. Then each model that reads it
@@ -260,7 +260,7 @@ class Follower:
 
     def _list_candidates(
         self, group: int, heads: Heads, lags: Mapping[TableName, float]
-    ) -> Mapping[TableName, Candidate]:
+    ) -> Mapping[TableName, RefreshCandidate]:
         followed = self._models
         statuses = {
             model: ModelStatus(
@@ -270,7 +270,7 @@ class Follower:
         }
         return list_candidates(followed.graph, statuses, heads, self._clock())
 
-    def _can_start(self, group: int, candidates: Mapping[TableName, Candidate]) -> bool:
+    def _can_start(self, group: int, candidates: Mapping[TableName, RefreshCandidate]) -> bool:
         """Whether a pass over a group with these candidates would refresh a model."""
         return bool(Pass(self._models.graph, self._models.groups[group], candidates).take_ready())
 
@@ -289,7 +289,7 @@ class Follower:
         """
         began, at = self._clock(), datetime.now(timezone.utc)
         seen: Heads = {}
-        done: Done | None = None
+        done: RefreshResult | None = None
         failure: Exception | None = None
         try:
             seen = self._models.select_heads_read(start.model, heads)
@@ -361,7 +361,7 @@ class Follower:
         self._submit_starts(end.group, begun.progress.take_ready())
         self._close_if_over(end.group, begun)
 
-    def _record_after(self, end: _End, done: Done, is_complete: bool) -> Record:
+    def _record_after(self, end: _End, done: RefreshResult, is_complete: bool) -> Record:
         record = self._records[end.start.model]
         renew_at = None if done.renewal_seconds is None else end.began + done.renewal_seconds
         if not end.start.has_news:
@@ -376,7 +376,7 @@ class Follower:
                 self._listeners.report(Report(followed, "skipped", datetime.now(timezone.utc), held_by=cause))
 
 
-def _get_status(done: Done | None, failure: Exception | None) -> Status:
+def _get_status(done: RefreshResult | None, failure: Exception | None) -> Status:
     if done is not None:
         return "refreshed" if done.refreshed.is_changed else "unchanged"
     return "conflict" if isinstance(failure, CommitConflict) else "failed"

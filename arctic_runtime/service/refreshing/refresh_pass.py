@@ -17,7 +17,7 @@ _Fate = Literal["running", "changed", "done", "waiting", "blocked"]
 
 
 @dataclass(frozen=True)
-class Candidate:
+class RefreshCandidate:
     """A model at the start of a pass; `news` says whether its upstreams have changed.
 
     `is_paused` is whether a failure or a user paused it, and `is_delayed` whether its target lag lets it wait.
@@ -49,7 +49,7 @@ class Pass:
     """
 
     def __init__(
-        self, graph: ModelGraph, models: Sequence[TableName], candidates: Mapping[TableName, Candidate]
+        self, graph: ModelGraph, models: Sequence[TableName], candidates: Mapping[TableName, RefreshCandidate]
     ) -> None:
         """Begins a pass over `models`, a group of the graph in its order; starts none of them.
 

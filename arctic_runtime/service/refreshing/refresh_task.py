@@ -35,7 +35,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Done:
+class RefreshResult:
     """Result of a successful refresh; `is_recomputed` is whether every run computes the model's query in full.
 
     `renewal_seconds` is the time after which the result may differ because the query reads the clock, else None.
@@ -46,7 +46,7 @@ class Done:
     renewal_seconds: float | None = None
 
 
-RefreshModel = Callable[[Task], Done]
+RefreshModel = Callable[[Task], RefreshResult]
 """Function that refreshes a model in the calling thread.
 
 Raises CommitConflict after a lost commit race, and any other error if the refresh fails.
@@ -80,7 +80,7 @@ class Report:
     seconds: float = 0.0
     """Duration of the refresh."""
 
-    done: Done | None = None
+    done: RefreshResult | None = None
     """Result of a successful refresh; None for other ones."""
 
     error: str = ""

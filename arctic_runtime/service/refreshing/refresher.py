@@ -12,7 +12,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.operations.refreshing import Readers, perform_refresh
 from arctic_runtime.plan.refresh.decide import COMPUTED_EACH_TIME, Decision
 from arctic_runtime.refresh_planner import PlannedRefresh, RefreshPlanner
-from arctic_runtime.service.refreshing.refresh_task import Done, Task
+from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
 from arctic_runtime.spark.engine.jobs import describe_jobs
 from arctic_runtime.spark.engine.session_pool import SessionPool, lend_session
 
@@ -28,14 +28,14 @@ class Refresher:
         self._pool = pool
         self._readers = readers
 
-    def __call__(self, task: Task) -> Done:
+    def __call__(self, task: Task) -> RefreshResult:
         planner = self.build_planner(task, task.followed.model)
         return self.perform_plan(task, planner, plan_task(task, planner))
 
     def build_planner(self, task: Task, model: Model) -> RefreshPlanner:
         return RefreshPlanner(model, self._reader, pins=task.pins)
 
-    def perform_plan(self, task: Task, planner: RefreshPlanner, planned: PlannedRefresh) -> Done:
+    def perform_plan(self, task: Task, planner: RefreshPlanner, planned: PlannedRefresh) -> RefreshResult:
         """Performs a planned refresh; if `task.with_upkeep`, performs the due upkeep of files afterwards."""
         with lend_session(self._pool) as take:
 
@@ -46,7 +46,7 @@ class Refresher:
 
             refreshed_outcome = perform_refresh(planner, planned, open_session, self._readers, task.with_upkeep)
         is_recomputed = planned.decision.reason in COMPUTED_EACH_TIME
-        return Done(refreshed_outcome, is_recomputed, self._count_seconds_to_renewal(planner, planned))
+        return RefreshResult(refreshed_outcome, is_recomputed, self._count_seconds_to_renewal(planner, planned))
 
     def _count_seconds_to_renewal(self, planner: RefreshPlanner, planned: PlannedRefresh) -> float | None:
         if not planned.upstreams.reads.clocks:

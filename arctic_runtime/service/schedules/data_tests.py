@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.project import Project
+from arctic_runtime.service.project import ServedProject
 from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.spark.engine.messages import get_error_details, get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
@@ -18,7 +18,7 @@ class DataTests:
     tests of all tables are run, since earlier failures must still be shown.
     """
 
-    def __init__(self, project: Project, shared: SharedState) -> None:
+    def __init__(self, project: ServedProject, shared: SharedState) -> None:
         self._project = project
         self._shared = shared
         self._poll_seconds = shared.reader.thresholds.service.poll_seconds

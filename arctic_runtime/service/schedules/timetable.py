@@ -11,7 +11,7 @@ from typing import Protocol
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.clock import SYSTEM_CLOCK, Clock
-from arctic_runtime.service.project import Project
+from arctic_runtime.service.project import ServedProject
 from arctic_runtime.service.refreshing.model_records import compute_retry_pause
 from arctic_runtime.service.schedules.cron_schedules import Scheduled, list_due_models, name_schedule_part, was_set_back
 from arctic_runtime.service.shared_state import SharedState
@@ -41,7 +41,7 @@ class Timetable:
 
     def __init__(
         self,
-        project: Project,
+        project: ServedProject,
         times: RunTimes,
         shared: SharedState,
         report_success: Callable[[TableName], None],

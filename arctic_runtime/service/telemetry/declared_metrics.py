@@ -31,7 +31,7 @@ _OF_SOURCE = ("source",)
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class ServiceSnapshot:
     """State of a service at one moment."""
 
     now: datetime
@@ -48,10 +48,10 @@ class Gauge:
     name: str
     labels: tuple[str, ...]
     meaning: str
-    read: Callable[[Snapshot], Iterable[Sample]]
+    read: Callable[[ServiceSnapshot], Iterable[Sample]]
 
 
-def _list_no_samples(_: Snapshot) -> Iterable[tuple[str, ...]]:
+def _list_no_samples(_: ServiceSnapshot) -> Iterable[tuple[str, ...]]:
     return ()
 
 
@@ -67,7 +67,7 @@ class Counter:
     labels: tuple[str, ...]
     meaning: str
     count: Callable[[Event], Iterable[Sample]]
-    expected: Callable[[Snapshot], Iterable[tuple[str, ...]]] = _list_no_samples
+    expected: Callable[[ServiceSnapshot], Iterable[tuple[str, ...]]] = _list_no_samples
 
 
 SECONDS_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
@@ -85,14 +85,14 @@ class Histogram:
     labels: tuple[str, ...]
     meaning: str
     observe: Callable[[Event], Iterable[Sample]]
-    expected: Callable[[Snapshot], Iterable[tuple[str, ...]]] = _list_no_samples
+    expected: Callable[[ServiceSnapshot], Iterable[tuple[str, ...]]] = _list_no_samples
     buckets: tuple[float, ...] = field(default=SECONDS_BUCKETS)
 
 
 # Gauges
 
 
-def _read_from_service(read: Callable[[Snapshot], float]) -> Callable[[Snapshot], Iterable[Sample]]:
+def _read_from_service(read: Callable[[ServiceSnapshot], float]) -> Callable[[ServiceSnapshot], Iterable[Sample]]:
     """Builds a gauge's `read` function that returns one value for the whole service."""
     return lambda snapshot: (((), read(snapshot)),)
 
@@ -103,13 +103,13 @@ def _get_label_names(overview: TableOverview) -> tuple[str, str]:
 
 def _read_from_tables(
     read: Callable[[TableOverview, datetime], float | None],
-) -> Callable[[Snapshot], Iterable[Sample]]:
+) -> Callable[[ServiceSnapshot], Iterable[Sample]]:
     """Builds a gauge's `read` function that returns a value for each table.
 
     Tables for which the argument `read` returns None are left out.
     """
 
-    def list_samples(snapshot: Snapshot) -> Iterator[Sample]:
+    def list_samples(snapshot: ServiceSnapshot) -> Iterator[Sample]:
         for overview in snapshot.tables:
             value = read(overview, snapshot.now)
             if value is not None:
@@ -118,7 +118,7 @@ def _read_from_tables(
     return list_samples
 
 
-def _read_from_built_tables(read: Callable[[TableOverview], float]) -> Callable[[Snapshot], Iterable[Sample]]:
+def _read_from_built_tables(read: Callable[[TableOverview], float]) -> Callable[[ServiceSnapshot], Iterable[Sample]]:
     """Builds a gauge's `read` function that returns a value for each table that exists and has a known version."""
     return _read_from_tables(
         lambda overview, _: None if overview.state == "missing" or not overview.version else read(overview)
@@ -141,19 +141,19 @@ def _to_timestamp(at: datetime | None) -> float | None:
     return None if at is None else at.timestamp()
 
 
-def _list_table_states(snapshot: Snapshot) -> Iterator[Sample]:
+def _list_table_states(snapshot: ServiceSnapshot) -> Iterator[Sample]:
     for overview, state in product(snapshot.tables, get_args(TableState)):
         yield (*_get_label_names(overview), state), float(overview.state == state)
 
 
-def _count_tables_by_state(snapshot: Snapshot) -> Iterator[Sample]:
+def _count_tables_by_state(snapshot: ServiceSnapshot) -> Iterator[Sample]:
     counts = Counts((overview.layer, overview.state) for overview in snapshot.tables)
     for layer, state in product(sorted({overview.layer for overview in snapshot.tables}), get_args(TableState)):
         yield (str(layer), state), float(counts[layer, state])
 
 
-def _read_from_readers(number: Literal["commits", "rows"]) -> Callable[[Snapshot], Iterable[Sample]]:
-    def list_samples(snapshot: Snapshot) -> Iterator[Sample]:
+def _read_from_readers(number: Literal["commits", "rows"]) -> Callable[[ServiceSnapshot], Iterable[Sample]]:
+    def list_samples(snapshot: ServiceSnapshot) -> Iterator[Sample]:
         for overview in snapshot.tables:
             for lag in overview.readers:
                 yield (*_get_label_names(overview), lag.model), float(lag.commits if number == "commits" else lag.rows)
@@ -163,8 +163,8 @@ def _read_from_readers(number: Literal["commits", "rows"]) -> Callable[[Snapshot
 
 def _read_from_ingested(
     read: Callable[[IngestionState, datetime], float | None],
-) -> Callable[[Snapshot], Iterable[Sample]]:
-    def list_samples(snapshot: Snapshot) -> Iterator[Sample]:
+) -> Callable[[ServiceSnapshot], Iterable[Sample]]:
+    def list_samples(snapshot: ServiceSnapshot) -> Iterator[Sample]:
         for overview in snapshot.tables:
             value = None if overview.ingestion is None else read(overview.ingestion, snapshot.now)
             if overview.ingestion is not None and value is not None:
@@ -173,17 +173,17 @@ def _read_from_ingested(
     return list_samples
 
 
-def _list_failing_ingestions(snapshot: Snapshot) -> Iterator[Sample]:
+def _list_failing_ingestions(snapshot: ServiceSnapshot) -> Iterator[Sample]:
     """Yields a sample for each ingested table, also for one that its source could not create yet."""
     for overview in snapshot.tables:
         if overview.source:
             yield (*_get_label_names(overview), overview.source), float(bool(overview.error))
 
 
-def _read_from_sources(read: Callable[[IngestionState], float]) -> Callable[[Snapshot], Iterable[Sample]]:
+def _read_from_sources(read: Callable[[IngestionState], float]) -> Callable[[ServiceSnapshot], Iterable[Sample]]:
     """Builds a gauge's `read` function that returns for each source the highest value of its tables."""
 
-    def list_samples(snapshot: Snapshot) -> Iterator[Sample]:
+    def list_samples(snapshot: ServiceSnapshot) -> Iterator[Sample]:
         values: dict[str, float] = {}
         for overview in (overview.ingestion for overview in snapshot.tables if overview.ingestion is not None):
             values[overview.source] = max(read(overview), values.get(overview.source, 0.0))
@@ -192,13 +192,13 @@ def _read_from_sources(read: Callable[[IngestionState], float]) -> Callable[[Sna
     return list_samples
 
 
-def _count_jobs_by_state(snapshot: Snapshot) -> Iterator[Sample]:
+def _count_jobs_by_state(snapshot: ServiceSnapshot) -> Iterator[Sample]:
     counts: Counts[tuple[str, str]] = Counts((job.kind, job.state) for job in snapshot.jobs)
     for kind, state in product(get_args(JobKind), ("waiting", "running")):
         yield (kind, state), float(counts[kind, state])
 
 
-def _find_longest_running(snapshot: Snapshot) -> Iterator[Sample]:
+def _find_longest_running(snapshot: ServiceSnapshot) -> Iterator[Sample]:
     for kind in get_args(JobKind):
         ages = [
             _compute_age(snapshot.now, job.began_at)
@@ -208,15 +208,15 @@ def _find_longest_running(snapshot: Snapshot) -> Iterator[Sample]:
         yield (kind,), max((age for age in ages if age is not None), default=0.0)
 
 
-def _sum_planned_upkeep(read: Callable[[Upkeep], float]) -> Callable[[Snapshot], Iterable[Sample]]:
-    def list_samples(snapshot: Snapshot) -> Iterator[Sample]:
+def _sum_planned_upkeep(read: Callable[[Upkeep], float]) -> Callable[[ServiceSnapshot], Iterable[Sample]]:
+    def list_samples(snapshot: ServiceSnapshot) -> Iterator[Sample]:
         for operation in ("compact", "expire"):
             yield (operation,), sum(read(upkeep) for upkeep in snapshot.upkeep if upkeep.operation == operation)
 
     return list_samples
 
 
-def _list_last_look(snapshot: Snapshot) -> Iterator[Sample]:
+def _list_last_look(snapshot: ServiceSnapshot) -> Iterator[Sample]:
     if snapshot.state.looked_at is not None:
         yield (), snapshot.state.looked_at.timestamp()
 
@@ -440,11 +440,11 @@ def _list_ingested_rows(batch: Mapping[str, Any]) -> Iterator[Sample]:
         yield from (((batch["source"], table, action), float(number)) for action, number in rows.items())
 
 
-def _list_sources(snapshot: Snapshot) -> Iterable[tuple[str, ...]]:
+def _list_sources(snapshot: ServiceSnapshot) -> Iterable[tuple[str, ...]]:
     return {(overview.ingestion.source,): None for overview in snapshot.tables if overview.ingestion is not None}
 
 
-def _list_models(snapshot: Snapshot) -> list[str]:
+def _list_models(snapshot: ServiceSnapshot) -> list[str]:
     return [str(overview.table) for overview in snapshot.tables if overview.kind == "model"]
 
 

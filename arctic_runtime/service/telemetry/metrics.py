@@ -21,7 +21,7 @@ from arctic_runtime.service.telemetry.declared_metrics import (
     MISSED,
     Counter,
     Histogram,
-    Snapshot,
+    ServiceSnapshot,
 )
 from arctic_runtime.service.view.event_log import Event
 from arctic_runtime.service.view.live_data import LiveService
@@ -63,7 +63,7 @@ class Tally:
             counts = self._counts[MISSED.name]
             counts[()] = counts.get((), 0.0) + count
 
-    def list_families(self, snapshot: Snapshot) -> Iterator[Metric]:
+    def list_families(self, snapshot: ServiceSnapshot) -> Iterator[Metric]:
         with self._counting:
             yield from [self._build_counter(counter, snapshot) for counter in (*COUNTERS, MISSED)]
             yield from [self._build_histogram(histogram, snapshot) for histogram in HISTOGRAMS]
@@ -78,13 +78,13 @@ class Tally:
             self._ended.popitem(last=False)
         return is_known
 
-    def _build_counter(self, counter: Counter, snapshot: Snapshot) -> Metric:
+    def _build_counter(self, counter: Counter, snapshot: ServiceSnapshot) -> Metric:
         family = CounterMetricFamily(counter.name, counter.meaning, labels=counter.labels)
         for labels, value in {**dict.fromkeys(counter.expected(snapshot), 0.0), **self._counts[counter.name]}.items():
             family.add_metric(labels, value)
         return family
 
-    def _build_histogram(self, histogram: Histogram, snapshot: Snapshot) -> Metric:
+    def _build_histogram(self, histogram: Histogram, snapshot: ServiceSnapshot) -> Metric:
         family = HistogramMetricFamily(histogram.name, histogram.meaning, labels=histogram.labels)
         expected = {labels: _Distribution(histogram.buckets) for labels in histogram.expected(snapshot)}
         for labels, distribution in {**expected, **self._observed[histogram.name]}.items():
@@ -121,7 +121,7 @@ class ServiceCollector:
 
     def collect(self) -> Iterator[Metric]:
         service = self._service
-        snapshot = Snapshot(
+        snapshot = ServiceSnapshot(
             self._clock(), service.get_state(), service.list_tables(), service.list_jobs(), service.list_upkeep()
         )
         for gauge in GAUGES:

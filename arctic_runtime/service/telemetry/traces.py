@@ -20,7 +20,7 @@ from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.effects import watch_effects
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.profile import mask_text
-from arctic_runtime.service.refreshing.refresh_task import Done, RefreshModel, Task
+from arctic_runtime.service.refreshing.refresh_task import RefreshModel, RefreshResult, Task
 
 SERVICE = "dbt-arctic"
 
@@ -59,7 +59,7 @@ class Traces:
     def trace_refresh(self, refresh: RefreshModel) -> RefreshModel:
         """Wraps `refresh` so that each call gets a span."""
 
-        def refresh_with_span(task: Task) -> Done:
+        def refresh_with_span(task: Task) -> RefreshResult:
             pass_span = self._get_pass_span(task.pins)
             table = str(task.followed.table)
             with self._tracer.start_as_current_span(
@@ -124,7 +124,7 @@ def _merge_resource(resource: Resource) -> Resource:
     return resource.merge(Resource.create())
 
 
-def _describe_span(span: Span, done: Done) -> None:
+def _describe_span(span: Span, done: RefreshResult) -> None:
     outcome = done.refreshed.outcome
     span.set_attributes({"dbt_arctic.mode": outcome.mode, "dbt_arctic.reason": outcome.reason})
     span.set_attributes({f"dbt_arctic.rows.{action}": count for action, count in outcome.rows.items() if count})

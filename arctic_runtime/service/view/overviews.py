@@ -13,7 +13,7 @@ from arctic_runtime.model.sources.freshness import Freshness, NoRefreshReason, O
 from arctic_runtime.model.sources.ingestion import Failure
 from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
 from arctic_runtime.model.table import Model
-from arctic_runtime.operations.inspect import Ingestion
+from arctic_runtime.operations.inspect import IngestionStatus
 from arctic_runtime.plan.freshness import FreshnessPlan, read_advice, read_first_line
 from arctic_runtime.service.project_source import ProjectSource
 from arctic_runtime.service.schedules.cron_schedules import Scheduled
@@ -326,7 +326,7 @@ def _is_loading(origin: OriginStatus, now: datetime) -> bool:
 
 
 def _build_ingestion_state(
-    ingestion: Ingestion, origin: OriginStatus, shown: Shown, parse_position: ParsePosition
+    ingestion: IngestionStatus, origin: OriginStatus, shown: Shown, parse_position: ParsePosition
 ) -> IngestionState:
     lag = None if origin.as_of is None else max(0.0, (shown.now - origin.as_of).total_seconds())
     error = origin.failure.message if origin.failure is not None else ""

@@ -19,7 +19,7 @@ from arctic_runtime.spark.tables.rows.frames import combine_any, format_examples
 
 
 @dataclass(frozen=True)
-class Profile:
+class EventProfile:
     """Counts of the events that a run reads, and their lowest and highest values of `sequence_by`.
 
     Such values are texts as `marks` writes them; None if there are no such events. An event is late if its value is
@@ -78,7 +78,7 @@ class Profile:
     """Highest value of `valid_time` of all events that this run and earlier ones read."""
 
 
-def profile_events(model: Model, events: DataFrame, shape: Shape, last: RunSummary | None) -> Profile:
+def profile_events(model: Model, events: DataFrame, shape: Shape, last: RunSummary | None) -> EventProfile:
     """Counts the events that a run reads, and those with flaws such as a null key, in one Spark job.
 
     `last` is the summary of the last run, whose high watermark decides which events may be late; None if there is none.
@@ -100,10 +100,10 @@ def profile_events(model: Model, events: DataFrame, shape: Shape, last: RunSumma
         *partial_columns.count_unknown(model, events),
         *earlier_events.count_needing_earlier(model, shape, last),
     ).collect()[0]
-    return Profile(**row.asDict())
+    return EventProfile(**row.asDict())
 
 
-def check_profile(model: Model, events: DataFrame, profile: Profile) -> None:
+def check_profile(model: Model, events: DataFrame, profile: EventProfile) -> None:
     """Raises DataError, with example rows, if events have a null in key or `sequence_by`, or name unknown columns."""
     if profile.null_keys:
         rows = events.where(_lacks_key(model, events)).limit(3).collect()

@@ -45,8 +45,8 @@ def scan_files(session: TableSession, keys: DataFrame, lookup: Keys) -> Scanned:
     assert changes.head is not None
     arrow = keys.toArrow()
     parts = [
-        _Part(model.table.changes, changes.head.snapshot, int(changes.properties.get(FORGOTTEN, 0))),
-        _Part(model.base, base.snapshot, 0),
+        _TableScan(model.table.changes, changes.head.snapshot, int(changes.properties.get(FORGOTTEN, 0))),
+        _TableScan(model.base, base.snapshot, 0),
     ]
     scanned = [_scan_part(session, state, part, arrow, lookup) for part in parts]
     removed = sum(scanned_part.removed for scanned_part in scanned)
@@ -61,7 +61,7 @@ def scan_files(session: TableSession, keys: DataFrame, lookup: Keys) -> Scanned:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _TableScan:
     """A table to scan at a snapshot; commits before the sequence number `since` must have no rows of forgotten keys."""
 
     table: TableName
@@ -69,7 +69,7 @@ class _Part:
     since: int
 
 
-def _scan_part(session: TableSession, state: TableState, part: _Part, keys: object, lookup: Keys) -> Scanned:
+def _scan_part(session: TableSession, state: TableState, part: _TableScan, keys: object, lookup: Keys) -> Scanned:
     files = DiskFiles(session.reader, part.table, session.model.config.entity_key)
     on_disk = files.on_disk()
     rows = {file.path: count for file in on_disk if (count := files.count_rows_under(file.path, keys))}
@@ -93,14 +93,14 @@ def _scan_part(session: TableSession, state: TableState, part: _Part, keys: obje
     return Scanned(len(on_disk), len(removed), tuple(left))
 
 
-def _count_live_rows(session: TableSession, part: _Part, lookup: Keys) -> tuple[int, int]:
+def _count_live_rows(session: TableSession, part: _TableScan, lookup: Keys) -> tuple[int, int]:
     """Counts the rows of `lookup` at the snapshot of `part`, and those of them from commits before `part.since`."""
     rows = lookup.select_rows(read_table(session.spark(), part.table, part.snapshot), session.model.config.entity_key)
     all_rows, older = rows.agg(F.count(F.lit(1)), F.count_if(F.col(COMMIT_ORDER) < part.since)).collect()[0]
     return all_rows, older
 
 
-def _remove_stray_files(part: _Part, files: DiskFiles, stray: Iterable[DiskFile]) -> list[str]:
+def _remove_stray_files(part: _TableScan, files: DiskFiles, stray: Iterable[DiskFile]) -> list[str]:
     """Removes the `stray` files, which belong to no snapshot, if they are older than the newest commit.
 
     The writers of such old files can't commit them any more. Returns the paths of the removed files.

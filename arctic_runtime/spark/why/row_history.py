@@ -70,7 +70,7 @@ class RowHistory:
         return all(row[self.spelled[name.lower()]] in values for name, values in self.wanted.items())
 
 
-class TableHistory:
+class RowHistoryReader:
     """Reads histories of the rows of an arctic model, at most `most` change rows each, and keeps them."""
 
     def __init__(self, reader: CatalogReader, state: SourceState) -> None:
@@ -82,7 +82,7 @@ class TableHistory:
         self._known: dict[str, RowHistory | None] = {}
 
     @classmethod
-    def open_history(cls, reader: CatalogReader, state: SourceState) -> TableHistory | None:
+    def open_history(cls, reader: CatalogReader, state: SourceState) -> RowHistoryReader | None:
         """Opens the history of a table; None if only Spark can read it, or not all of it is in the change table."""
         is_whole = not state.is_compacted and not state.may_have_deleted_rows and state.baseline is None
         is_plain = (

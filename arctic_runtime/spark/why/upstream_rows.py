@@ -40,7 +40,7 @@ from arctic_runtime.spark.tables.rows.frames import (
     to_column,
 )
 from arctic_runtime.spark.why.engine import FoundRows, ReadableSource
-from arctic_runtime.spark.why.row_history import RowHistory, TableHistory, Wanted
+from arctic_runtime.spark.why.row_history import RowHistory, RowHistoryReader, Wanted
 from arctic_runtime.thresholds import Thresholds
 
 Key = tuple[Any, ...]
@@ -68,9 +68,9 @@ class TraceableTable:
         return self.reader.thresholds
 
     @cached_property
-    def history(self) -> TableHistory | None:
+    def history(self) -> RowHistoryReader | None:
         """Reads rows and change rows without Spark; None if only Spark can read them."""
-        return TableHistory.open_history(self.reader, self.state)
+        return RowHistoryReader.open_history(self.reader, self.state)
 
     @cached_property
     def commits(self) -> dict[int, Commit]:

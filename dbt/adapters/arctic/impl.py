@@ -34,7 +34,7 @@ from arctic_runtime.catalog.database_catalog import RelationKind
 from arctic_runtime.catalog.reader import CatalogReader, ColumnInfo, RelationInfo, UnsupportedType
 from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import ArcticError, ConfigError
-from arctic_runtime.ingest.source import Origin
+from arctic_runtime.ingest.source import SourceOrigin
 from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, list_changes_read
 from arctic_runtime.model.properties import (
     CHANGES_VIEW,
@@ -793,7 +793,7 @@ class ArcticAdapter(SparkAdapter):
         properties = described.properties if described else {}
         return {key: value for key, value in properties.items() if key.startswith("arctic.")}
 
-    def _find_origin(self, source: BaseRelation) -> Origin | None:
+    def _find_origin(self, source: BaseRelation) -> SourceOrigin | None:
         """Returns the origin of the dbt source `source` if `arctic ingest` writes its table; None for other tables."""
         return self._ask_catalog(lambda: list_origins(self._sources)).get(maintenance.get_table_name(source))
 

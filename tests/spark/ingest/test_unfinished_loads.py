@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from arctic_runtime.ingest.job.reports import BatchReport
-from arctic_runtime.ingest.source import IngestSource, Origin
+from arctic_runtime.ingest.source import IngestSource, SourceOrigin
 from arctic_runtime.model.sources.freshness import Freshness
 from arctic_runtime.operations.inspect import observe_freshness, read_status
 from dbt.adapters.arctic.project.sources import list_ingested_models
@@ -44,7 +44,7 @@ class Watched:
         now = datetime.now(timezone.utc)
         freshness = observe_freshness(self.lake.reader, both, both, now)
         status = read_status(self.lake.reader, orders, both)
-        origin = Origin(self.source.dead_letter_table, "public.orders")
+        origin = SourceOrigin(self.source.dead_letter_table, "public.orders")
         self.dbt_times.append(find_last_loaded(self.lake.reader, orders.table, origin))
         self.seen.append((freshness[orders.table], freshness.get(totals.table), status.ingestion))
 

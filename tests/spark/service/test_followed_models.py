@@ -12,9 +12,9 @@ import pytest
 
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.model.table import Model
-from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.listeners import RefreshListeners
 from arctic_runtime.service.refreshing.follower import Follower
-from arctic_runtime.service.refreshing.refresh_task import Done, RefreshWorkers, Report, Task
+from arctic_runtime.service.refreshing.refresh_task import RefreshResult, RefreshWorkers, Report, Task
 from arctic_runtime.service.refreshing.refresher import Refresher
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.shared_state import SharedState
@@ -37,11 +37,11 @@ class Following:
     def __post_init__(self) -> None:
         refresh = Refresher(self.lake.reader, SessionPool(self.lake.environment.profile), lambda _: ())
 
-        def refreshed(task: Task) -> Done:
+        def refreshed(task: Task) -> RefreshResult:
             self.meanwhile(task)
             return refresh(task)
 
-        workers, listeners = RefreshWorkers(refreshed, 2), Listeners(report=self.reports.append)
+        workers, listeners = RefreshWorkers(refreshed, 2), RefreshListeners(report=self.reports.append)
         self.follower = Follower(SharedState(self.lake.reader), workers, listeners)
         self.follow(*self.models)
 

@@ -19,9 +19,9 @@ from arctic_runtime.audit.comparison import (
     OWN,
     QUERY,
     TABLE,
+    CauseRule,
     ComparedColumn,
     Comparison,
-    Rule,
     build_differences,
     count_groups,
     is_kind,
@@ -44,7 +44,9 @@ bags = st.lists(
 CONNECTION = duckdb.connect(config={"threads": 1})
 
 
-def differences(comparison: Comparison, rules: Sequence[Rule] = (), **relations: Iterable[Row]) -> list[dict[str, Any]]:
+def differences(
+    comparison: Comparison, rules: Sequence[CauseRule] = (), **relations: Iterable[Row]
+) -> list[dict[str, Any]]:
     for name, rows in relations.items():
         columns = list(zip(*rows, strict=True)) or [(), (), ()]
         CONNECTION.execute(
@@ -65,7 +67,7 @@ def differences(comparison: Comparison, rules: Sequence[Rule] = (), **relations:
 
 
 @cache
-def write_statements(comparison: Comparison, rules: tuple[Rule, ...]) -> tuple[str, str, str]:
+def write_statements(comparison: Comparison, rules: tuple[CauseRule, ...]) -> tuple[str, str, str]:
     queries = (build_differences(comparison, rules), count_groups(), sample_groups(comparison, 2))
     first, second, third = (query.sql(dialect="duckdb") for query in queries)
     return first, second, third
@@ -147,8 +149,8 @@ def test_sums_in_another_order_are_equal(stored: float | None, kinds: list[str])
 
 def test_the_first_rule_that_holds_is_the_cause() -> None:
     rules = [
-        Rule("late", exp.and_(is_kind("lost"), refer_to_query(2) < exp.Literal.number(1))),
-        Rule("filtered", is_kind("lost")),
+        CauseRule("late", exp.and_(is_kind("lost"), refer_to_query(2) < exp.Literal.number(1))),
+        CauseRule("filtered", is_kind("lost")),
     ]
     found = differences(Comparison(KEYED), rules, **{QUERY: [(1, "a", 0.5), (2, "a", 2.0)], TABLE: [(3, "a", 1.0)]})
     assert {row["q0"]: row["cause"] for row in found} == {1: "late", 2: "filtered", None: "unknown"}

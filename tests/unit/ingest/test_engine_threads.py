@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from arctic_runtime.ingest.transports.debezium.engine import Engine, EngineEnded
+from arctic_runtime.ingest.transports.debezium.engine import EmbeddedEngine, EngineEnded
 from arctic_runtime.thresholds import DebeziumThresholds
 
 
-def engine(state: str) -> Engine:
+def engine(state: str) -> EmbeddedEngine:
     """An engine without batches, whose thread of Java's is in a state."""
-    made = object.__new__(Engine)
+    made = object.__new__(EmbeddedEngine)
     made._thresholds = DebeziumThresholds(take_seconds=0.01)
     made._waiting, made._changed, made._closed, made._ended = deque(), threading.Condition(), False, None
     made._thread = SimpleNamespace(getState=lambda: state)

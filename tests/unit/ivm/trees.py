@@ -29,12 +29,12 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SetOperation,
     UnionAll,
-    Window,
+    WindowColumns,
     list_columns,
     list_scans,
     walk_tree,
@@ -272,7 +272,7 @@ class Trees:
             if how == "project":
                 names = {name: self._name() for name in (*key, *self.some(list_columns(node), 0, 3))}
                 made = [(self._name(), self._expression(node)) for _ in range(self.random.choice((0, 1)))]
-                node = Project(node, (*((name, build_column(own)) for own, name in names.items()), *made))
+                node = Projection(node, (*((name, build_column(own)) for own, name in names.items()), *made))
                 key = tuple(names[name] for name in key)
             elif how == "filter":
                 node = self._filter(node)
@@ -339,7 +339,7 @@ class Trees:
     def _scan(self) -> Node:
         if not self.linear and self.random.random() < 0.06:
             values = (exp.Literal.number(1), self.random.choice((exp.Literal.number(0), exp.null())))
-            return Project(OneRow(), tuple((self._name(), value) for value in values))
+            return Projection(OneRow(), tuple((self._name(), value) for value in values))
         self._made += 1
         source = self.random.choice((ONE, ONE, TWO) if self.linear else SOURCES)
         fields = source.fields[1:] if self.random.random() < 0.1 else source.fields
@@ -401,7 +401,7 @@ class Trees:
     def _project(self, child: Node) -> Node:
         kept = self.some(list_columns(child), 1, 4)
         made = [self._expression(child) for _ in range(self.random.choice((0, 1, 1)))]
-        return Project(
+        return Projection(
             child, (*((self._name(), build_column(name)) for name in kept), *((self._name(), e) for e in made))
         )
 
@@ -450,7 +450,7 @@ class Trees:
     def _computed(self, child: Node) -> Node:
         """All columns and one more."""
         kept = ((name, build_column(name)) for name in list_columns(child))
-        return Project(child, (*kept, (self._name(), self._expression(child))))
+        return Projection(child, (*kept, (self._name(), self._expression(child))))
 
     def _looked_up(self, child: Node) -> Node:
         """Each row with the one whose key a column holds, or without one."""
@@ -468,7 +468,7 @@ class Trees:
         partition = self.some(list_columns(child), 0 if self.random.random() < 0.2 else 1, 2)
         value = self.random.choice((exp.Sum, exp.Max))(this=self._column(child))
         over = exp.Window(this=value, partition_by=[build_column(name) for name in partition])
-        return Window(child, partition, ((self._name(), over),))
+        return WindowColumns(child, partition, ((self._name(), over),))
 
     def _join(self, left: Node, right: Node) -> Node:
         kind = self.random.choice(("inner", "inner", "left", "left", "full"))
@@ -494,7 +494,7 @@ class Trees:
             joined = Filter(joined, self._condition(joined))
         merged = exp.Coalesce(this=one, expressions=[other])
         kept = self.some(list_columns(joined), 0, 2)
-        return Project(joined, ((self._name(), merged), *((self._name(), build_column(name)) for name in kept)))
+        return Projection(joined, ((self._name(), merged), *((self._name(), build_column(name)) for name in kept)))
 
     def _semi(self, left: Node, right: Node) -> Node:
         """Also with one row that all others are compared to."""
@@ -515,7 +515,7 @@ class Trees:
     def _same_width(self, left: Node, right: Node) -> tuple[Node, Node, tuple[str, ...]]:
         width = min(len(list_columns(left)), len(list_columns(right)), 3)
         left, right = (
-            Project(
+            Projection(
                 node, tuple((self._name(), build_column(name)) for name in self.some(list_columns(node), width, width))
             )
             for node in (left, right)

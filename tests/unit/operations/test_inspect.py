@@ -19,7 +19,7 @@ from arctic_runtime.model.sources.ingestion import ChangeSource, Failure, to_mil
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.inspect import (
     Consumer,
-    Ingestion,
+    IngestionStatus,
     Status,
     describe_history,
     describe_status,
@@ -145,7 +145,7 @@ def test_status_tells_how_far_a_table_of_a_source_is(writing: Any, tmp_path: Pat
     assert found.ingestion.lag_seconds is not None
     assert found.ingestion.lag_seconds > 0
     assert json.loads(found.ingestion.source_position) == {**POSITION, "reached": 15}
-    assert replace(found.ingestion, lag_seconds=9, source_position=text) == Ingestion(
+    assert replace(found.ingestion, lag_seconds=9, source_position=text) == IngestionStatus(
         source="shop",
         table="public.orders",
         position=json.dumps(POSITION),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.files.expiry import Snapshot, Snapshots
+from arctic_runtime.model.files.expiry import DatedSnapshot, Snapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import MODE, REASON, RUN
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, TableState, ViewState
@@ -58,15 +58,15 @@ def test_everything_below_is_found_once_and_after_what_it_reads(pairs: list[tupl
 
 
 def test_all_snapshots_go_but_the_one_that_counts_and_those_that_somebody_holds() -> None:
-    lineage = tuple(Snapshot(number, number, number) for number in (1, 2, 3, 4))
-    kept = Snapshots(table("m"), lineage, (Snapshot(9, 2, 2),), frozenset({2}), {"arctic_view_3": 3})
+    lineage = tuple(DatedSnapshot(number, number, number) for number in (1, 2, 3, 4))
+    kept = Snapshots(table("m"), lineage, (DatedSnapshot(9, 2, 2),), frozenset({2}), {"arctic_view_3": 3})
     assert split_outdated_snapshots(kept, 4) == ((1, 9), (2, 3))
     assert split_outdated_snapshots(kept, 3) == ((1, 9), (2,))
 
 
 def test_an_attempt_that_committed_to_its_branch_after_the_forgetting_has_the_old_files_and_goes() -> None:
-    lineage = tuple(Snapshot(number, number, number) for number in (1, 2, 3))
-    dead, running = Snapshot(8, 4, 4), Snapshot(9, 5, 5)
+    lineage = tuple(DatedSnapshot(number, number, number) for number in (1, 2, 3))
+    dead, running = DatedSnapshot(8, 4, 4), DatedSnapshot(9, 5, 5)
     kept = Snapshots(table("m"), lineage, (dead, running), frozenset({9}))
     assert split_outdated_snapshots(kept, 3) == ((1, 2, 8), (9,))
 
@@ -76,7 +76,7 @@ def test_the_version_that_the_base_is_merged_to_is_needed_although_a_newer_run_c
         Commit(Version("u", number, number), number - 1, "append", 0, 0, {RUN: "a", MODE: "full"}, number)
         for number in (3, 4)
     )
-    log = Snapshots(table("m__changes"), tuple(Snapshot(number, number, number) for number in (1, 2, 3, 4)))
+    log = Snapshots(table("m__changes"), tuple(DatedSnapshot(number, number, number) for number in (1, 2, 3, 4)))
     base = BaseState("b", (), 11, Version("u", 3, 3), 0, {})
     assert find_needed_sequence(log, TableState(ChangeTableState("u", (), commits, {}), base)) == 3
     assert find_needed_sequence(log, TableState(ChangeTableState("u", (), commits, {}))) == 4
@@ -88,10 +88,12 @@ def test_what_tells_the_newest_run_and_what_a_base_is_merged_to_is_needed() -> N
 
     run, later = commit(3, **{RUN: "a", MODE: "full"}), commit(4)
     changes = ChangeTableState("u", (), (run, later), {})
-    log = Snapshots(table("m__changes"), tuple(Snapshot(number, number, number) for number in (1, 2, 3, 4)))
+    log = Snapshots(table("m__changes"), tuple(DatedSnapshot(number, number, number) for number in (1, 2, 3, 4)))
     assert find_needed_sequence(log, TableState(changes=changes)) == 3
     merged = Version("u", 3, 3)
-    base = Snapshots(table("m"), (Snapshot(11, 1, 1, merged), Snapshot(12, 2, 2, merged), Snapshot(13, 3, 3)))
+    base = Snapshots(
+        table("m"), (DatedSnapshot(11, 1, 1, merged), DatedSnapshot(12, 2, 2, merged), DatedSnapshot(13, 3, 3))
+    )
     assert find_needed_sequence(base, TableState(changes=changes)) == 2
     assert find_needed_sequence(base, TableState(changes=changes, view=ViewState((), 11, 3, 3))) == 1
 
@@ -102,11 +104,11 @@ def test_runs_that_come_after_it_make_no_snapshot_of_the_forgetting_one_of_the_f
         return Commit(Version("u", number, number), number - 1, "append", 0, 0, summary, number)
 
     changes = ChangeTableState("u", (), (commit(5, "FORGOTTEN"), commit(6, "CHANGES")), {})
-    log = Snapshots(table("m__changes"), (Snapshot(5, 5, 5), Snapshot(6, 6, 6)))
+    log = Snapshots(table("m__changes"), (DatedSnapshot(5, 5, 5), DatedSnapshot(6, 6, 6)))
     assert (
         find_needed_sequence(log, TableState(changes=changes)),
         find_forgotten_sequence(log, TableState(changes=changes)),
     ) == (6, 5)
     versions = [Version("u", number, number) for number in (4, 5, 6)]
-    bases = tuple(Snapshot(20 + place, 20 + place, 0, version) for place, version in enumerate(versions))
+    bases = tuple(DatedSnapshot(20 + place, 20 + place, 0, version) for place, version in enumerate(versions))
     assert find_forgotten_sequence(Snapshots(table("m"), bases), TableState(changes=changes)) == 21

@@ -15,7 +15,7 @@ from arctic_runtime.model.sources.ingestion import Failure, to_millis
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version
-from arctic_runtime.operations.inspect import Ingestion, Status
+from arctic_runtime.operations.inspect import IngestionStatus, Status
 from arctic_runtime.service.view.live_data import TableOverview
 from arctic_runtime.service.view.observed_tables import ObservedTable
 from arctic_runtime.service.view.overviews import IngestionRun, Refreshing, Shown, build_overviews
@@ -39,7 +39,7 @@ def ingested(origin: OriginStatus, now: datetime, commits: int) -> ObservedTable
         )
         for number, moment in enumerate(at, 1)
     )
-    status = Status(str(ODS), True, version="7", rows=10, ingestion=Ingestion("shop", "public.orders"))
+    status = Status(str(ODS), True, version="7", rows=10, ingestion=IngestionStatus("shop", "public.orders"))
     return ObservedTable(TableFacts("ods", made, None, origin), status)
 
 

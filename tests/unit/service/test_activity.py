@@ -14,7 +14,7 @@ from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.plan.quarantine import split_model
 from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.service.activity import Activity
-from arctic_runtime.service.refreshing.refresh_task import Done, Report, Task
+from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Report, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.user_requests import UserRequests
 from arctic_runtime.thresholds import SHIPPED
@@ -32,7 +32,7 @@ def test_a_refresh_is_a_job_and_its_table_is_busy_until_it_ends() -> None:
     (job,) = activity.shared.jobs.list_jobs()
     assert (job.kind, job.state, activity.shared.list_busy_tables()) == ("refresh", "running", (SALES,))
     assert activity.list_refreshing(NOW)[SALES].is_running
-    done = Done(Refreshed(Outcome("incremental", "CHANGES", rows={"insert": 3})))
+    done = RefreshResult(Refreshed(Outcome("incremental", "CHANGES", rows={"insert": 3})))
     activity.end_refresh(Report(MODEL, "refreshed", NOW, done=done))
     (job,) = activity.shared.jobs.list_jobs()
     assert (job.state, job.rows, job.reason) == ("done", {"insert": 3}, "incremental (CHANGES)")
@@ -62,7 +62,9 @@ def test_a_quarantine_is_busy_and_refreshed_with_its_table() -> None:
 def test_a_refresh_that_had_nothing_to_do_leaves_no_job() -> None:
     activity = Activity(unreached_state())
     activity.begin_refresh(TASK)
-    activity.end_refresh(Report(MODEL, "unchanged", NOW, done=Done(Refreshed(Outcome("unchanged", "NOTHING_NEW")))))
+    activity.end_refresh(
+        Report(MODEL, "unchanged", NOW, done=RefreshResult(Refreshed(Outcome("unchanged", "NOTHING_NEW"))))
+    )
     assert activity.shared.jobs.list_jobs() == []
 
 

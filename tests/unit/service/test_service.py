@@ -25,15 +25,15 @@ from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.refresh_planner import Outcome
-from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.listeners import RefreshListeners
 from arctic_runtime.service.project_source import ProjectSource
-from arctic_runtime.service.refreshing.refresh_task import Done, Task
+from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.service import Service, ServiceWork
 from arctic_runtime.service.table_docs import TableDocs
 from arctic_runtime.service.view.live_data import TableOverview
-from arctic_runtime.service.warehouse import Warehouse
+from arctic_runtime.service.warehouse import ServiceWarehouse
 from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from arctic_runtime.thresholds import EngineThresholds
@@ -72,13 +72,13 @@ class Project:
     def list_followed(self) -> Sequence[FollowedModel]:
         return [FollowedModel(Model(LEFT, "select id, note from a", ModelConfig(("id",))), "left")]
 
-    def refresh_model(self, task: Task) -> Done:
+    def refresh_model(self, task: Task) -> RefreshResult:
         if task.has_news:
             if self.disk_is_full.is_set():
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self.warehouse.append("left", [(1, "x")])
             self.refreshes.append(self.name)
-        return Done(Refreshed(Outcome("incremental" if task.has_news else "unchanged", "CHANGES")))
+        return RefreshResult(Refreshed(Outcome("incremental" if task.has_news else "unchanged", "CHANGES")))
 
     def prepare_thread(self) -> None:
         """Nothing to do without dbt."""
@@ -169,9 +169,9 @@ class Shop:
         profile = self.warehouse.profile
         reader = CatalogReader(replace(profile, thresholds=changed(profile.thresholds, service=OFTEN)))
         project = Project(self.warehouse, name, self.refreshes, self.disk_is_full, 1, self.by_dbt, self.expected)
-        warehouse = Warehouse(reader, SessionPool(profile), ServiceTable("dwd", reader))
+        warehouse = ServiceWarehouse(reader, SessionPool(profile), ServiceTable("dwd", reader))
         work = ServiceWork(ingestions=lambda: self.sources)
-        service = Service(project, warehouse, work, Listeners(self.said.append))
+        service = Service(project, warehouse, work, RefreshListeners(self.said.append))
         for source in self.sources:
             source.service = service
         ended = threading.Event()
@@ -346,19 +346,19 @@ class SideBySide(Project):
         names = ("left", "right", "third")
         return [FollowedModel(Model(replace(LEFT, name=name), "select id from a", key), name) for name in names]
 
-    def refresh_model(self, task: Task) -> Done:
+    def refresh_model(self, task: Task) -> RefreshResult:
         assert self.service is not None
         self.running.append(sum(job.state == "running" for job in self.service.live.list_jobs()))
         if len(self.running) == 3:
             self.all_began.set()
-        return Done(Refreshed(Outcome("unchanged", "CHANGES")))
+        return RefreshResult(Refreshed(Outcome("unchanged", "CHANGES")))
 
 
 def test_no_more_refreshes_run_than_threads_while_the_follower_is_busy(shop: Shop) -> None:
     reader, profile = shop.warehouse.reader, shop.warehouse.profile
     project = SideBySide(shop.warehouse, "only")
-    warehouse = Warehouse(reader, SessionPool(profile), ServiceTable("dwd", reader))
-    listeners = Listeners(report=lambda _: project.all_began.wait(30) and None)
+    warehouse = ServiceWarehouse(reader, SessionPool(profile), ServiceTable("dwd", reader))
+    listeners = RefreshListeners(report=lambda _: project.all_began.wait(30) and None)
     project.service = service = Service(project, warehouse, ServiceWork(), listeners)
     thread = threading.Thread(target=service.run_service)
     thread.start()
@@ -393,7 +393,7 @@ def test_a_service_ends_if_ingestion_alone_sees_that_spark_is_gone(shop: Shop, m
         monkeypatch.setattr(PROCESS, name, value)
     profile, ingestion = shop.warehouse.profile, Reader()
     reader = CatalogReader(replace(profile, thresholds=changed(profile.thresholds, service=OFTEN)))
-    warehouse = Warehouse(reader, SessionPool(profile), ServiceTable("dwd", reader))
+    warehouse = ServiceWarehouse(reader, SessionPool(profile), ServiceTable("dwd", reader))
     service = Service(Project(shop.warehouse, "only"), warehouse, ServiceWork(ingestions=lambda: [ingestion]))
     with pytest.raises(SparkEnded, match="Spark is gone"):
         service.run_service()

@@ -129,7 +129,7 @@ def _matches_list(patterns: str, name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Connector:
+class DebeziumConnector:
     """A connector of Debezium: the name of its Java class, and the properties that only this connector needs.
 
     Names in braces in the values of `properties` stand for fields of a DebeziumConnection. A user can't override the
@@ -142,7 +142,7 @@ class Connector:
     left_out: frozenset[str] = frozenset()
 
 
-_POSTGRESQL = Connector(
+_POSTGRESQL = DebeziumConnector(
     "io.debezium.connector.postgresql.PostgresConnector",
     {
         "database.dbname": "{database}",
@@ -157,7 +157,7 @@ _POSTGRESQL = Connector(
     },
 )
 
-_MYSQL = Connector(
+_MYSQL = DebeziumConnector(
     "io.debezium.connector.mysql.MySqlConnector",
     {
         "database.server.id": "{server_id}",
@@ -185,7 +185,7 @@ _MYSQL = Connector(
     frozenset(["snapshot.fetch.size"]),
 )
 
-CONNECTORS: Mapping[str, Connector] = {"postgresql": _POSTGRESQL, "mysql": _MYSQL, "mariadb": _MYSQL}
+CONNECTORS: Mapping[str, DebeziumConnector] = {"postgresql": _POSTGRESQL, "mysql": _MYSQL, "mariadb": _MYSQL}
 
 _ENGINE = {
     # Only the schemas of keys are read, so keys are written by the cheapest converter.

@@ -10,7 +10,13 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.debezium import build_debezium_format
 from arctic_runtime.ingest.source import PORTS, IngestSource
-from arctic_runtime.ingest.transports.connector import Connection, Connector, Session, read_password, read_properties
+from arctic_runtime.ingest.transports.connector import (
+    Connector,
+    Session,
+    SourceConnection,
+    read_password,
+    read_properties,
+)
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.position import LogOrder, parse_position
 from arctic_runtime.ingest.transports.debezium.servers.binlog_order import BinlogOrder
@@ -23,10 +29,12 @@ _JAVA_CLASS = "connector.class"
 _KEYS = ("host", "port", "database", "user", "password", "password_env", "slot", "server_id", "properties")
 
 
-def _connect(source: IngestSource, reader: CatalogReader, _: Session) -> Connection:
+def _connect(source: IngestSource, reader: CatalogReader, _: Session) -> SourceConnection:
     from arctic_runtime.ingest.transports.debezium.transport import DebeziumTransport
 
-    return Connection(DebeziumTransport(_read_connection(source), reader.thresholds.debezium), build_debezium_format())
+    return SourceConnection(
+        DebeziumTransport(_read_connection(source), reader.thresholds.debezium), build_debezium_format()
+    )
 
 
 def _describe(source: IngestSource) -> str:

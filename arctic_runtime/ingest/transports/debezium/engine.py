@@ -99,7 +99,7 @@ class EngineEnded(Exception):
         self.cause = cause
 
 
-class Engine:
+class EmbeddedEngine:
     """A Debezium engine in this process, which can be started only once.
 
     All its Java threads are in a thread group of its own. Debezium itself does not notice if an error, such as one of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.connector import (
-    Connection,
     Connector,
     Session,
+    SourceConnection,
     describe_address,
     read_format,
     read_properties,
@@ -19,7 +19,7 @@ _LOG = "__files"
 """Suffix of the name of the file log of a source, the table of the files that were read."""
 
 
-def _connect(source: IngestSource, reader: CatalogReader, session: Session) -> Connection:
+def _connect(source: IngestSource, reader: CatalogReader, session: Session) -> SourceConnection:
     from arctic_runtime.ingest.transports.files.log import FileTable
     from arctic_runtime.ingest.transports.files.transport import Files
 
@@ -27,7 +27,7 @@ def _connect(source: IngestSource, reader: CatalogReader, session: Session) -> C
     tables = {table.source_name: str(patterns.get(table.name, f"{table.source_name}/*")) for table in source.tables}
     log = FileTable(source.dead_letter_table.with_name(f"{source.name}{_LOG}"), reader, session)
     folder = Folder(str(source.connection["path"]), read_properties(source))
-    return Connection(Files(folder, tables, log, session, reader.thresholds.transports), read_format(source))
+    return SourceConnection(Files(folder, tables, log, session, reader.thresholds.transports), read_format(source))
 
 
 FILES = Connector(

@@ -8,7 +8,7 @@ from typing import Any
 
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.transports.kafka.connection import KafkaConnection
-from arctic_runtime.ingest.transports.kafka.offsets import Kept, Partition
+from arctic_runtime.ingest.transports.kafka.offsets import OffsetRange, Partition
 from arctic_runtime.thresholds import TransportThresholds
 
 
@@ -44,7 +44,7 @@ class KafkaOffsets:
         except _list_kafka_errors() as error:
             raise ConfigError(f"The settings of Kafka can't be used: {_get_reason(error)}") from error
 
-    def list_kept(self, topics: Sequence[str]) -> dict[Partition, Kept]:
+    def list_kept(self, topics: Sequence[str]) -> dict[Partition, OffsetRange]:
         """Requests the first and end offsets of every partition of `topics`.
 
         Raises SourceError if Kafka doesn't answer or has no such topic.
@@ -58,7 +58,7 @@ class KafkaOffsets:
                     raise moved.error from moved
                 time.sleep(self._pause)
 
-    def _list_kept_once(self, topics: Sequence[str]) -> dict[Partition, Kept]:
+    def _list_kept_once(self, topics: Sequence[str]) -> dict[Partition, OffsetRange]:
         from confluent_kafka import TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
@@ -67,7 +67,7 @@ class KafkaOffsets:
             self._list_offsets({TopicPartition(*one): offset_spec for one in partitions})
             for offset_spec in (OffsetSpec.earliest(), OffsetSpec.latest())
         )
-        return {one: Kept(first[one], end[one]) for one in partitions}
+        return {one: OffsetRange(first[one], end[one]) for one in partitions}
 
     def _list_partitions(self, topic: str) -> list[int]:
         from confluent_kafka import KafkaError

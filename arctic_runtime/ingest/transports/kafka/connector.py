@@ -10,9 +10,9 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.avro_events import build_avro_format
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.connector import (
-    Connection,
     Connector,
     Session,
+    SourceConnection,
     describe_address,
     read_format,
     read_password,
@@ -48,7 +48,7 @@ _KEYS = (
 _REGISTRY_KEYS = ("url", "user", "password", "password_env", "ca_file", "certificate_file")
 
 
-def _connect(source: IngestSource, reader: CatalogReader, session: Session) -> Connection:
+def _connect(source: IngestSource, reader: CatalogReader, session: Session) -> SourceConnection:
     from arctic_runtime.ingest.transports.kafka.transport import Kafka
 
     connection, form, tables = _read_connection(source), read_format(source), _list_topics(source)
@@ -56,11 +56,11 @@ def _connect(source: IngestSource, reader: CatalogReader, session: Session) -> C
     limits = reader.thresholds.transports
     registry = _read_registry(source)
     if registry is None:
-        return Connection(Kafka(connection, tables, form, session, limits, skips_lost), form)
+        return SourceConnection(Kafka(connection, tables, form, session, limits, skips_lost), form)
     client = SchemaRegistry(registry, limits)
     avro, form = AvroMessages(client), build_avro_format(form, client.get_schema)
     kafka = Kafka(connection, tables, form, session, limits, skips_lost, avro)
-    return Connection(kafka, form, read_messages=avro.read_messages)
+    return SourceConnection(kafka, form, read_messages=avro.read_messages)
 
 
 def _read_registry(source: IngestSource) -> RegistryConnection | None:

@@ -16,7 +16,7 @@ Offsets = Mapping[Partition, int]
 
 
 @dataclass(frozen=True)
-class Kept:
+class OffsetRange:
     """The offsets of a partition's events that Kafka still has: from `first` to `end`, which is exclusive."""
 
     first: int
@@ -64,7 +64,7 @@ def parse_position(position: str) -> ParsedPosition:
 
 
 def choose_start(
-    position: Offsets, offsets_kept: Mapping[Partition, Kept], skips_lost: bool = False
+    position: Offsets, offsets_kept: Mapping[Partition, OffsetRange], skips_lost: bool = False
 ) -> dict[Partition, int]:
     """Chooses the offset to read next for every existing partition.
 
@@ -130,7 +130,7 @@ def group_by_topic(ranges: Iterable[Range]) -> Iterator[tuple[str, tuple[Range, 
     return ((topic, tuple(own)) for topic, own in by_topic.items())
 
 
-def _build_lost_error(partition: Partition, wanted: int, partition_kept: Kept | None) -> SourceError:
+def _build_lost_error(partition: Partition, wanted: int, partition_kept: OffsetRange | None) -> SourceError:
     topic, number = partition
     if partition_kept is None:
         actual = "no such partition"

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import Form, build_column, get_form, list_used_columns, transform_expression
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Aggregate, Node, Project, list_columns
+from arctic_runtime.ivm.algebra.tree import Aggregate, Node, Projection, list_columns
 from arctic_runtime.ivm.frontend.clauses.clause_parts import check_of_one_row, walk_outside_queries
 from arctic_runtime.ivm.frontend.clauses.grouping_sets import GroupingCalls, GroupingSets, expand_rows
 from arctic_runtime.ivm.frontend.functions import is_aggregate
@@ -84,7 +84,7 @@ def group_rows(
     known = key_names | {get_form(call): name for call, name in zip(asked, call_names, strict=True)}
     aggregate: Node = Aggregate(child, grouped, aggregates)
     if made:
-        aggregate = Project(aggregate, (*((name, build_column(name)) for name in list_columns(aggregate)), *made))
+        aggregate = Projection(aggregate, (*((name, build_column(name)) for name in list_columns(aggregate)), *made))
     kinds = frozenset(type(part) for part in (*wanted, *asked))
     above = tuple(_lift_above_groups(value, known, kinds, node) for value in expressions)
     return Grouped(aggregate, above, tuple(_replace_calls(condition, known, kinds) for condition in pending))
@@ -173,7 +173,7 @@ def _add_key_columns(
         name for value in values for name in list_used_columns(value)
     ]
     needed_columns = [(name, build_column(name)) for name in dict.fromkeys(needed)]
-    return Project(node, (*needed_columns, *computed))
+    return Projection(node, (*needed_columns, *computed))
 
 
 def _lift_above_groups(

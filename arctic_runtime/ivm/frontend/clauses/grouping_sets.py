@@ -23,7 +23,7 @@ from arctic_runtime.ivm.algebra.expressions import (
     walk_parts,
 )
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Explode, Node, Project, list_columns
+from arctic_runtime.ivm.algebra.tree import Explode, Node, Projection, list_columns
 from arctic_runtime.ivm.frontend.clauses.clause_parts import check_clause_args
 from arctic_runtime.ivm.frontend.scope import Names
 
@@ -172,7 +172,7 @@ def expand_rows(
         if name in list_columns(copies)
     ]
     own = tuple(name for name, _ in made)
-    return Expanded(Project(copies, (*wanted, *made)), own, number, (*own, *telling))
+    return Expanded(Projection(copies, (*wanted, *made)), own, number, (*own, *telling))
 
 
 def _build_number(number: int, of_type: str) -> exp.Expr:

@@ -48,7 +48,7 @@ def resolve_having(
     `items` are the entries of the select list, `keys` the grouped expressions, `rows` the result of FROM, and `outer`
     resolves columns of the outer query. A result that is not boolean is cast to boolean, as Spark does only in HAVING.
     """
-    resolved = _Groups((*keys, *(item.value for item in items)), items, rows, outer, names).resolve_condition(
+    resolved = _GroupNames((*keys, *(item.value for item in items)), items, rows, outer, names).resolve_condition(
         unwrap_parens(condition)
     )
     if any(isinstance(part, exp.Window) for part in walk_outside_queries(resolved)):
@@ -58,7 +58,7 @@ def resolve_having(
 
 
 @dataclass(frozen=True)
-class _Groups:
+class _GroupNames:
     """Names and expressions that HAVING can refer to; `made` are the selected and the grouped expressions."""
 
     made: tuple[exp.Expr, ...]

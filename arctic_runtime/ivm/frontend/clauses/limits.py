@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import build_column, unwrap_parens
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Filter, Window
+from arctic_runtime.ivm.algebra.tree import Filter, WindowColumns
 from arctic_runtime.ivm.algebra.unique import is_unique
 from arctic_runtime.ivm.frontend.clauses.clause_parts import check_clause_args
 from arctic_runtime.ivm.frontend.functions import is_aggregate
@@ -64,7 +64,7 @@ def _filter_first_rows(derived: Derived, order: exp.Order, least: int, most: int
     bounds: list[exp.Expr] = [exp.GT(this=build_column(number), expression=exp.Literal.number(least))] if least else []
     if most is not None:
         bounds.append(exp.LTE(this=build_column(number), expression=exp.Literal.number(least + most)))
-    return Filter(Window(derived.node, (), ((number, over),)), exp.and_(*bounds) if bounds else exp.true())
+    return Filter(WindowColumns(derived.node, (), ((number, over),)), exp.and_(*bounds) if bounds else exp.true())
 
 
 def _resolve_order(order: exp.Order, by: Sequence[str]) -> exp.Order:

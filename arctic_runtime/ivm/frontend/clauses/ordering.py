@@ -16,7 +16,7 @@ from arctic_runtime.ivm.algebra.aggregate_functions import find_aggregate_functi
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.clauses.clause_parts import walk_outside_queries
 from arctic_runtime.ivm.frontend.functions import is_aggregate, parse_query
-from arctic_runtime.ivm.frontend.scope import Context, ViewText
+from arctic_runtime.ivm.frontend.scope import QueryContext, ViewText
 
 _CLAUSES = ("order", "sort", "cluster", "distribute")
 
@@ -24,7 +24,7 @@ _RANKS = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)
 """Window functions whose result does not depend on the order of rows that are equal by ORDER BY."""
 
 
-def check_order(select: exp.Select, context: Context) -> None:
+def check_order(select: exp.Select, context: QueryContext) -> None:
     """Raises NotMaintained if aggregates or window functions of a select may depend on the ORDER BY of a subquery."""
     if any(map(_is_order_dependent, _list_own_parts(select))) and _is_ordered_below(select, context):
         raise NotMaintained(
@@ -51,12 +51,12 @@ def _is_order_dependent(part: exp.Expr) -> bool:
     return not isinstance(call, _RANKS) if function is None else not function.ignores_row_order
 
 
-def _is_ordered_below(select: exp.Select, context: Context) -> bool:
+def _is_ordered_below(select: exp.Select, context: QueryContext) -> bool:
     clauses = [select.args.get("from_"), *(select.args.get("joins") or [])]
     return any(_has_order(clause, context) for clause in clauses if clause is not None)
 
 
-def _has_order(part: exp.Expr, context: Context) -> bool:
+def _has_order(part: exp.Expr, context: QueryContext) -> bool:
     """Whether a query inside `part`, or a CTE or view that `part` reads, orders its rows."""
     for node in part.walk():
         if isinstance(node, exp.Query) and any(node.args.get(clause) for clause in _CLAUSES):
@@ -66,7 +66,7 @@ def _has_order(part: exp.Expr, context: Context) -> bool:
     return False
 
 
-def _is_ordered_name(table: exp.Table, context: Context) -> bool:
+def _is_ordered_name(table: exp.Table, context: QueryContext) -> bool:
     cte = None if table.db else context.ctes.get(table.name.lower())
     if cte is not None:
         if not cte.ordered:
@@ -81,7 +81,7 @@ def _is_ordered_name(table: exp.Table, context: Context) -> bool:
     return context.ordered_views[name]
 
 
-def _is_ordered_view(name: str, spelled: str, text: ViewText, context: Context) -> bool:
+def _is_ordered_view(name: str, spelled: str, text: ViewText, context: QueryContext) -> bool:
     catalog, schema, _ = name.split(".", 2)
     within = replace(
         context,

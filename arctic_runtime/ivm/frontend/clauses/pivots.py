@@ -13,7 +13,7 @@ from sqlglot import exp
 from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns, unwrap_parens
 from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Aggregate, Explode, Filter, Project
+from arctic_runtime.ivm.algebra.tree import Aggregate, Explode, Filter, Projection
 from arctic_runtime.ivm.frontend.clauses.clause_parts import check_clause_args, check_of_one_row
 from arctic_runtime.ivm.frontend.functions import check_functions, get_value_over_no_rows, is_aggregate
 from arctic_runtime.ivm.frontend.scope import Derived, Field, Names, Rows, Source, find_column, resolve_names
@@ -73,7 +73,7 @@ def _derive_pivot(rows: Rows, pivot: exp.Pivot, names: Names) -> Derived:
                 )
     groups = Aggregate(rows.node, tuple(dict.fromkeys(made for _, made in keys)), tuple(aggregates))
     own = {**{made: build_column(made) for _, made in keys}, **{made: value for _, made, value in shown}}
-    return Derived(Project(groups, tuple(own.items())), (*keys, *((name, made) for name, made, _ in shown)))
+    return Derived(Projection(groups, tuple(own.items())), (*keys, *((name, made) for name, made, _ in shown)))
 
 
 def _derive_unpivot(rows: Rows, pivot: exp.Pivot, names: Names) -> Derived:
@@ -97,7 +97,7 @@ def _derive_unpivot(rows: Rows, pivot: exp.Pivot, names: Names) -> Derived:
     for literal, (_, made) in zip(called, taken, strict=True):
         picked = picked.when(exp.EQ(this=build_column(name), expression=literal.copy()), build_column(made))
     wanted = {**{made: build_column(made) for _, made in other_fields}, name: build_column(name), value: picked}
-    result_node: Project | Filter = Project(node, tuple(wanted.items()))
+    result_node: Projection | Filter = Projection(node, tuple(wanted.items()))
     if not pivot.args.get("include_nulls"):
         result_node = Filter(result_node, exp.not_(exp.Is(this=build_column(value), expression=exp.null())))
     return Derived(result_node, (*other_fields, (in_clause.this.name, name), (pivot.expressions[0].name, value)))

@@ -24,10 +24,10 @@ from arctic_runtime.ivm.frontend.clauses.sources import derive_generator, read_f
 from arctic_runtime.ivm.frontend.clauses.windowing import compute_windows, inline_window_names
 from arctic_runtime.ivm.frontend.functions import check_functions, is_generator
 from arctic_runtime.ivm.frontend.scope import (
-    Context,
     NameLookup,
+    QueryContext,
     Rows,
-    Shape,
+    SelectShape,
     find_column,
     find_matching_fields,
     look_up_locally,
@@ -60,7 +60,7 @@ _PARTS = frozenset(
 )
 
 
-def build_shape(select: exp.Select, context: Context, outer: NameLookup | None) -> Shape:
+def build_shape(select: exp.Select, context: QueryContext, outer: NameLookup | None) -> SelectShape:
     """Analyses a select: builds the tree below its select list, and resolves the list's expressions over that tree.
 
     `context` includes the select's CTEs. `outer` resolves columns of the outer query; None if there is none.
@@ -86,7 +86,7 @@ def build_shape(select: exp.Select, context: Context, outer: NameLookup | None) 
     node, values = _lift_select_list(node, values, lookup, context)
     _check_generators(items, is_grouped or is_windowed)
     node, named = _add_generators(node, items, values, context)
-    return Shape(
+    return SelectShape(
         node,
         named,
         tuple(pending),
@@ -108,7 +108,9 @@ def _is_distinct(select: exp.Select) -> bool:
     return clause is not None
 
 
-def _apply_where(select: exp.Select, rows: Rows, lookup: NameLookup, context: Context) -> tuple[Node, list[exp.Expr]]:
+def _apply_where(
+    select: exp.Select, rows: Rows, lookup: NameLookup, context: QueryContext
+) -> tuple[Node, list[exp.Expr]]:
     """Applies WHERE to `rows`; returns the resulting tree, and the conjuncts that also read columns of the outer query.
 
     These conjuncts are not applied.
@@ -307,7 +309,7 @@ def _build_groups(
     having: Sequence[exp.Expr],
     pending: Sequence[exp.Expr],
     lookup: NameLookup,
-    context: Context,
+    context: QueryContext,
     grouping: GroupingCalls,
 ) -> tuple[Node, list[exp.Expr], list[exp.Expr]]:
     def lift_below(expression: exp.Expr, below: Node) -> tuple[exp.Expr, Node]:
@@ -321,7 +323,7 @@ def _build_groups(
 
 
 def _lift_select_list(
-    node: Node, values: Sequence[exp.Expr], lookup: NameLookup, context: Context
+    node: Node, values: Sequence[exp.Expr], lookup: NameLookup, context: QueryContext
 ) -> tuple[Node, list[exp.Expr]]:
     """Replaces subqueries and window functions in `values` by new columns of `node`; returns `node` and the values."""
     values_out = []
@@ -346,7 +348,7 @@ def _check_generators(items: Sequence[Item], over_groups: bool) -> None:
 
 
 def _add_generators(
-    node: Node, items: Sequence[Item], values: Sequence[exp.Expr], context: Context
+    node: Node, items: Sequence[Item], values: Sequence[exp.Expr], context: QueryContext
 ) -> tuple[Node, tuple[tuple[str, exp.Expr], ...]]:
     outputs: list[tuple[str, exp.Expr]] = []
     for item, value in zip(items, values, strict=True):

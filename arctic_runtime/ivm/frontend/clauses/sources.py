@@ -11,18 +11,28 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.conditions import build_conjunction
 from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Explode, Join, Node, OneRow, Project, Scan, SemiJoin, UnionAll, list_columns
+from arctic_runtime.ivm.algebra.tree import (
+    Explode,
+    Join,
+    Node,
+    OneRow,
+    Projection,
+    Scan,
+    SemiJoin,
+    UnionAll,
+    list_columns,
+)
 from arctic_runtime.ivm.frontend.clauses.clause_parts import check_clause_args, check_of_one_row
 from arctic_runtime.ivm.frontend.clauses.pivots import apply_pivots
 from arctic_runtime.ivm.frontend.fresh_attributes import with_fresh_attributes
 from arctic_runtime.ivm.frontend.functions import check_functions, is_generator, parse_query
 from arctic_runtime.ivm.frontend.scope import (
-    Context,
     Cte,
     Derived,
     Field,
     NameLookup,
     Names,
+    QueryContext,
     Relation,
     Rows,
     Source,
@@ -39,7 +49,7 @@ _JOIN_ARGS = frozenset({"this", "side", "kind", "method", "on", "using"})
 _KINDS = {"": "inner", "INNER": "inner", "CROSS": "inner", "OUTER": "inner", "SEMI": "semi", "ANTI": "anti"}
 
 
-def read_from(select: exp.Select, context: Context) -> Rows:
+def read_from(select: exp.Select, context: QueryContext) -> Rows:
     """Builds the rows that a select reads: its FROM with joins and lateral views, or one empty row without FROM."""
     clause = select.args.get("from_")
     start = Rows(OneRow(), (), ()) if clause is None else _derive_from_item(clause.this, context)
@@ -61,7 +71,7 @@ def derive_generator(node: Node, generator: exp.Expr, names: Sequence[str], oute
     return Derived(Explode(node, call, made, outer or keeps), tuple(zip(own, made, strict=True)))
 
 
-def _derive_from_item(item: exp.Expr, context: Context) -> Rows:
+def _derive_from_item(item: exp.Expr, context: QueryContext) -> Rows:
     if isinstance(item, exp.Table):
         check_clause_args(item, {"this", "db", "catalog", "alias", "joins", "pivots"})
         rows = apply_pivots(_derive_table(item, context), item.args.get("pivots") or [], context.names)
@@ -99,10 +109,10 @@ def _build_values_row(values: Sequence[exp.Expr], names: Names) -> Node:
         check_functions(value)
         check_of_one_row(value, "VALUES")
     resolved = [resolve_names(value, lambda _: None) for value in values]
-    return Project(OneRow(), tuple((names.make_fresh("value", names.type_of(value)), value) for value in resolved))
+    return Projection(OneRow(), tuple((names.make_fresh("value", names.type_of(value)), value) for value in resolved))
 
 
-def _derive_subquery(item: exp.Subquery, context: Context) -> Rows:
+def _derive_subquery(item: exp.Subquery, context: QueryContext) -> Rows:
     inner = item.this
     if isinstance(inner, exp.Query) and not (isinstance(inner, exp.Subquery) and _is_joins(inner)):
         return _apply_alias(context.derive(inner, context, None), item, ())
@@ -115,7 +125,7 @@ def _is_joins(item: exp.Subquery) -> bool:
     return not isinstance(item.unnest(), exp.Query)
 
 
-def _derive_table(item: exp.Table, context: Context) -> Rows:
+def _derive_table(item: exp.Table, context: QueryContext) -> Rows:
     if not isinstance(item.this, exp.Identifier):
         raise NotMaintained("UNSUPPORTED", "a table function in FROM")
     cte = None if item.db else context.ctes.get(item.name.lower())
@@ -132,7 +142,7 @@ def _derive_cte(cte: Cte) -> Derived:
     return cte.derived[0]
 
 
-def _derive_stored_table(parts: tuple[str, str, str], context: Context) -> Derived:
+def _derive_stored_table(parts: tuple[str, str, str], context: QueryContext) -> Derived:
     name = ".".join(parts)
     view = context.views.get(name.lower())
     if view is not None:
@@ -143,7 +153,7 @@ def _derive_stored_table(parts: tuple[str, str, str], context: Context) -> Deriv
     return _build_scan(_get_stored_spelling(parts, known[0]), known[1], context.names)
 
 
-def _derive_view(name: str, view: ViewText, context: Context) -> Derived:
+def _derive_view(name: str, view: ViewText, context: QueryContext) -> Derived:
     if name in context.inside:
         raise NotMaintained("UNSUPPORTED", f"{name} reads itself")
     catalog, schema = ([*name.split("."), "", ""])[:2]
@@ -204,7 +214,7 @@ def _rename_fields(derived: Derived, names: Sequence[str]) -> Derived:
     return replace(derived, fields=fields)
 
 
-def _derive_joins(rows: Rows, joins: Sequence[exp.Join], context: Context) -> Rows:
+def _derive_joins(rows: Rows, joins: Sequence[exp.Join], context: QueryContext) -> Rows:
     _check_commas(joins)
     for join in joins:
         rows = _derive_join(rows, join, context)
@@ -224,7 +234,7 @@ def _check_commas(joins: Sequence[exp.Join]) -> None:
         crossed = crossed or join.kind == "CROSS" or not (join.side or join.args.get("on") or join.args.get("using"))
 
 
-def _derive_join(left: Rows, join: exp.Join, context: Context) -> Rows:
+def _derive_join(left: Rows, join: exp.Join, context: QueryContext) -> Rows:
     check_clause_args(join, _JOIN_ARGS)
     kind = _KINDS.get(join.kind)
     if kind is None or join.method not in ("", "NATURAL") or (kind != "inner" and join.side not in ("", "LEFT")):
@@ -302,7 +312,7 @@ def _merge_using_columns(
     ]
     node_columns = [(name, build_column(name)) for name in list_columns(node)]
     values = [(new, _build_coalesce(pair)) for (_, new), pair in zip(made, using, strict=True)]
-    return Rows(Project(node, (*node_columns, *values)), (*made, *rest), sources)
+    return Rows(Projection(node, (*node_columns, *values)), (*made, *rest), sources)
 
 
 def _build_coalesce(pair: tuple[Field, Field]) -> exp.Expr:

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import Form, build_column, get_form, transform_expression, walk_parts
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Node, Project, Window, list_columns
+from arctic_runtime.ivm.algebra.tree import Node, Projection, WindowColumns, list_columns
 from arctic_runtime.ivm.frontend.clauses.clause_parts import walk_outside_queries
 from arctic_runtime.ivm.frontend.scope import Names
 
@@ -49,7 +49,7 @@ def compute_windows(node: Node, expressions: Sequence[exp.Expr], names: Names) -
         own = tuple(
             (made[key], _set_partition(call, partition)) for key, call in calls.items() if partitions[key] == partition
         )
-        node = Window(node, partition, own)
+        node = WindowColumns(node, partition, own)
     return node, tuple(_replace_windows(expression, made) for expression in expressions)
 
 
@@ -87,7 +87,7 @@ def _compute_partitions(
             if not isinstance(key, exp.Column) and get_form(key) not in computed:
                 computed[get_form(key)] = (names.make_fresh("partition", names.type_of(key)), key)
     if computed:
-        node = Project(node, (*((name, build_column(name)) for name in list_columns(node)), *computed.values()))
+        node = Projection(node, (*((name, build_column(name)) for name in list_columns(node)), *computed.values()))
     partitions = {}
     for call in calls:
         keys = call.args.get("partition_by") or []

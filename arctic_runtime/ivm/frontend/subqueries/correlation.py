@@ -10,7 +10,7 @@ from sqlglot import exp
 from arctic_runtime.ivm.algebra.conditions import build_conjunction, substitute_columns
 from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Distinct, Join, Node, Project, list_columns
+from arctic_runtime.ivm.algebra.tree import Distinct, Join, Node, Projection, list_columns
 from arctic_runtime.ivm.frontend.fresh_attributes import with_fresh_attributes
 from arctic_runtime.ivm.frontend.scope import Derived, Names
 from arctic_runtime.ivm.frontend.type_coercion import is_comparison_lossless
@@ -49,7 +49,7 @@ def split_correlation(
         keys[name] = own
         on.append(type(condition)(this=other.copy(), expression=build_column(name)))
     wanted = {**{name: build_column(name) for name in output_columns}, **keys}
-    return Correlated(Project(node, tuple(wanted.items())) if wanted else node, tuple(keys), tuple(on))
+    return Correlated(Projection(node, tuple(wanted.items())) if wanted else node, tuple(keys), tuple(on))
 
 
 def join_domain(
@@ -67,7 +67,7 @@ def join_domain(
         raise NotMaintained(
             "SUBQUERY", "a correlated subquery that selects its rows by conditions on a query more than one level above"
         )
-    shown = Project(around, tuple((name, build_column(name)) for name in read))
+    shown = Projection(around, tuple((name, build_column(name)) for name in read))
     domain = with_fresh_attributes(Derived(Distinct(shown), tuple((name, name) for name in read)), names)
     stands_for = dict(domain.fields)
     on = [

@@ -15,12 +15,12 @@ from sqlglot import exp
 from arctic_runtime.ivm.algebra.conditions import build_conjunction
 from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Aggregate, Distinct, Join, Node, Project, Window, list_columns
+from arctic_runtime.ivm.algebra.tree import Aggregate, Distinct, Join, Node, Projection, WindowColumns, list_columns
 from arctic_runtime.ivm.algebra.unique import is_one_partner, is_unique
 from arctic_runtime.ivm.frontend.clauses.clause_parts import walk_outside_queries
 from arctic_runtime.ivm.frontend.clauses.limits import has_limit
 from arctic_runtime.ivm.frontend.functions import get_value_over_no_rows, is_generator
-from arctic_runtime.ivm.frontend.scope import Context, Derived, NameLookup, Names, Shape, project_shape
+from arctic_runtime.ivm.frontend.scope import Derived, NameLookup, Names, QueryContext, SelectShape, project_shape
 from arctic_runtime.ivm.frontend.subqueries.correlation import (
     check_inner_value,
     check_known,
@@ -34,7 +34,9 @@ _INEXACT = ("float", "double")
 _WITHOUT_ORDER = ("map", "variant", "struct", "array", "interval", "geography", "geometry")
 
 
-def join_scalar_subquery(query: exp.Expr, node: Node, lookup: NameLookup, context: Context) -> tuple[exp.Expr, Node]:
+def join_scalar_subquery(
+    query: exp.Expr, node: Node, lookup: NameLookup, context: QueryContext
+) -> tuple[exp.Expr, Node]:
     """Joins a scalar subquery to `node`; returns the expression that reads its value, and the joined node."""
     if not isinstance(query, exp.Query):
         raise NotMaintained("SCALAR_SUBQUERY", f"{query.key.upper()} in place of a subquery")
@@ -96,7 +98,7 @@ def has_order(of_type: str | None) -> bool:
     return of_type is not None and not of_type.startswith(_WITHOUT_ORDER) and "collate" not in of_type
 
 
-def _join_picked_row(shape: Shape, node: Node, names: Names) -> tuple[exp.Expr, Node]:
+def _join_picked_row(shape: SelectShape, node: Node, names: Names) -> tuple[exp.Expr, Node]:
     """Joins a correlated scalar subquery without aggregates.
 
     Unless an outer row is proven to match at most one row of the subquery, the rows are grouped, and counted so that
@@ -116,7 +118,7 @@ def _join_picked_row(shape: Shape, node: Node, names: Names) -> tuple[exp.Expr, 
     return value, Join("left", node, groups_node, build_conjunction(groups.on))
 
 
-def _join_correlated(shape: Shape, node: Node) -> tuple[exp.Expr, Node]:
+def _join_correlated(shape: SelectShape, node: Node) -> tuple[exp.Expr, Node]:
     """Joins a correlated scalar subquery that aggregates; outer rows without a group get the values over no rows."""
     inner = shape.node
     if shape.groups != "one" or not shape.plain or not isinstance(inner, Aggregate):
@@ -162,5 +164,7 @@ def _apply_empty_default(value: exp.Expr, inner: Aggregate) -> exp.Expr:
 
 def has_one_row(node: Node) -> bool:
     return (
-        has_one_row(node.child) if isinstance(node, Project | Window) else isinstance(node, Aggregate) and not node.keys
+        has_one_row(node.child)
+        if isinstance(node, Projection | WindowColumns)
+        else isinstance(node, Aggregate) and not node.keys
     )

@@ -18,7 +18,7 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, SemiJoin
 from arctic_runtime.ivm.frontend.clauses.grouping import collect_aggregate_calls
 from arctic_runtime.ivm.frontend.clauses.limits import has_limit
-from arctic_runtime.ivm.frontend.scope import Context, Derived, NameLookup, project_shape
+from arctic_runtime.ivm.frontend.scope import Derived, NameLookup, QueryContext, project_shape
 from arctic_runtime.ivm.frontend.subqueries.correlation import check_inner_value, check_known
 from arctic_runtime.ivm.frontend.subqueries.memberships import Membership, build_containment, exclude_members
 from arctic_runtime.ivm.frontend.subqueries.scalar_subqueries import has_one_row, join_scalar_subquery
@@ -29,7 +29,7 @@ def has_query(expression: exp.Expr) -> bool:
     return type(expression) is not exp.Column and any(isinstance(part, exp.Query) for part in walk_parts(expression))
 
 
-def filter_by_subqueries(node: Node, conditions: Sequence[exp.Expr], lookup: NameLookup, context: Context) -> Node:
+def filter_by_subqueries(node: Node, conditions: Sequence[exp.Expr], lookup: NameLookup, context: QueryContext) -> Node:
     """Restricts `node` to the rows for which all `conditions` are true; each condition contains a subquery."""
     for condition in conditions:
         negated = isinstance(condition, exp.Not)
@@ -65,7 +65,9 @@ def _cross_join(left: Node, right: Node) -> Node:
     return Join("inner", left, right, None)
 
 
-def lift_subqueries(expression: exp.Expr, node: Node, lookup: NameLookup, context: Context) -> tuple[exp.Expr, Node]:
+def lift_subqueries(
+    expression: exp.Expr, node: Node, lookup: NameLookup, context: QueryContext
+) -> tuple[exp.Expr, Node]:
     """Replaces the subqueries in an expression by columns; also returns `node` joined to the subqueries."""
     if type(expression) is exp.Column or not any(map(_is_query, walk_parts(expression))):
         return expression, node
@@ -82,7 +84,7 @@ def _is_query(node: exp.Expr) -> bool:
     return isinstance(node, exp.Query) or is_predicate or bool(isinstance(node, exp.In) and node.args.get("query"))
 
 
-def _lift_value(subquery: exp.Expr, node: Node, lookup: NameLookup, context: Context) -> tuple[exp.Expr, Node]:
+def _lift_value(subquery: exp.Expr, node: Node, lookup: NameLookup, context: QueryContext) -> tuple[exp.Expr, Node]:
     if isinstance(subquery, exp.Subquery):
         return join_scalar_subquery(subquery.unnest(), node, lookup, context)
     if isinstance(subquery, exp.Exists):
@@ -112,7 +114,9 @@ def _build_count_query(query: exp.Expr) -> exp.Select:
     return count_query
 
 
-def _filter_by_exists(node: Node, subquery: exp.Exists, negated: bool, lookup: NameLookup, context: Context) -> Node:
+def _filter_by_exists(
+    node: Node, subquery: exp.Exists, negated: bool, lookup: NameLookup, context: QueryContext
+) -> Node:
     inner = subquery.this.unnest() if isinstance(subquery.this, exp.Subquery) else subquery.this
     derived = _derive_member_query(_strip_select_list(inner), lookup, context)
     return _build_semi_join(node, derived, (), negated)
@@ -131,7 +135,9 @@ def _strip_select_list(query: exp.Expr) -> exp.Expr:
     return stripped
 
 
-def _filter_by_membership(node: Node, membership: exp.In, negated: bool, lookup: NameLookup, context: Context) -> Node:
+def _filter_by_membership(
+    node: Node, membership: exp.In, negated: bool, lookup: NameLookup, context: QueryContext
+) -> Node:
     member = _derive_membership(membership, lookup, context)
     return (
         exclude_members(node, member, context.names)
@@ -140,7 +146,7 @@ def _filter_by_membership(node: Node, membership: exp.In, negated: bool, lookup:
     )
 
 
-def _derive_membership(in_clause: exp.In, lookup: NameLookup, context: Context) -> Membership:
+def _derive_membership(in_clause: exp.In, lookup: NameLookup, context: QueryContext) -> Membership:
     bare = in_clause.this.unnest()
     left = list(bare.expressions) if isinstance(bare, exp.Tuple) else [in_clause.this]
     if any(map(has_query, left)):
@@ -151,7 +157,7 @@ def _derive_membership(in_clause: exp.In, lookup: NameLookup, context: Context) 
     return Membership(derived, tuple(left))
 
 
-def _derive_member_query(query: exp.Expr, lookup: NameLookup, context: Context) -> Derived:
+def _derive_member_query(query: exp.Expr, lookup: NameLookup, context: QueryContext) -> Derived:
     if not isinstance(query, exp.Select) or has_limit(query):
         return context.derive(query, context, None) if isinstance(query, exp.Query) else _refuse_query(query)
     shape = context.shape(query, context, lookup)

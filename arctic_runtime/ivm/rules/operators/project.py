@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from arctic_runtime.ivm.algebra.expressions import build_column
-from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Node, Project
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Node, Projection
 from arctic_runtime.ivm.rules.computed_rows import Read, ReadRows, select_computed
 from arctic_runtime.ivm.rules.existing_rows import derive_either_rows, derive_touched_rows
 from arctic_runtime.ivm.rules.inputs import Inputs, Names
@@ -11,21 +11,21 @@ from arctic_runtime.ivm.rules.rule import Rule
 from arctic_runtime.ivm.rules.terms import project_columns, require_term, select_columns
 
 
-def derive_delta(node: Project, inputs: Inputs) -> Node:
+def derive_delta(node: Projection, inputs: Inputs) -> Node:
     return project_columns(
         require_term(inputs.derive_delta(node.child)), (*node.expressions, (MULTIPLICITY, build_column(MULTIPLICITY)))
     )
 
 
-def derive_touched(node: Project, names: Names, inputs: Inputs) -> Node:
+def derive_touched(node: Projection, names: Names, inputs: Inputs) -> Node:
     return _derive_computed(node, names, inputs, inputs.derive_touched, derive_touched_rows)
 
 
-def derive_either(node: Project, names: Names, inputs: Inputs) -> Node:
+def derive_either(node: Projection, names: Names, inputs: Inputs) -> Node:
     return _derive_computed(node, names, inputs, inputs.derive_either, derive_either_rows)
 
 
-def _derive_computed(node: Project, names: Names, inputs: Inputs, read: Read, read_rows: ReadRows) -> Node:
+def _derive_computed(node: Projection, names: Names, inputs: Inputs, read: Read, read_rows: ReadRows) -> Node:
     wanted = [(name, value) for name, value in node.expressions if name in names]
     below = select_computed(node.child, [value for _, value in wanted], (), inputs, read, read_rows)
     return select_columns(project_columns(below, wanted), names)

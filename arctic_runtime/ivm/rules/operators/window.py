@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arctic_runtime.ivm.algebra.tree import Node, Window, list_columns
+from arctic_runtime.ivm.algebra.tree import Node, WindowColumns, list_columns
 from arctic_runtime.ivm.rules.inputs import (
     Inputs,
     Names,
@@ -15,11 +15,11 @@ from arctic_runtime.ivm.rules.rule import Rule
 from arctic_runtime.ivm.rules.terms import require_term, select_columns
 
 
-def derive_delta(node: Window, inputs: Inputs) -> Node:
+def derive_delta(node: WindowColumns, inputs: Inputs) -> Node:
     return recompute_affected(node, node.partition, _derive_affected_partitions(node, inputs), inputs)
 
 
-def derive_touched(node: Window, names: Names, inputs: Inputs) -> Node:
+def derive_touched(node: WindowColumns, names: Names, inputs: Inputs) -> Node:
     """Derives the columns `names` of rows in changed partitions, or a superset.
 
     The window functions are not computed if all columns `names` are columns of the child.
@@ -33,13 +33,13 @@ def derive_touched(node: Window, names: Names, inputs: Inputs) -> Node:
     return select_columns(restrict_to_keys(rows, node.partition, partitions) if partitions else rows, names)
 
 
-def derive_either(node: Window, names: Names, inputs: Inputs) -> Node:
+def derive_either(node: WindowColumns, names: Names, inputs: Inputs) -> Node:
     if set(names) <= set(list_columns(node.child)):
         return inputs.derive_either(node.child, names)
     return select_old_and_new(node, names, inputs)
 
 
-def _derive_affected_partitions(node: Window, inputs: Inputs) -> Node | None:
+def _derive_affected_partitions(node: WindowColumns, inputs: Inputs) -> Node | None:
     return inputs.derive_touched(node.child, node.partition) if node.partition else None
 
 

@@ -22,13 +22,13 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SetOperation,
     SpoolScan,
     UnionAll,
-    Window,
+    WindowColumns,
     list_columns,
 )
 from arctic_runtime.model.names import TableName
@@ -45,7 +45,7 @@ _HASHES = frozenset(
 
 
 @dataclass(frozen=True, order=True)
-class Origin:
+class SourceColumnRead:
     """A column of a table that the query reads, directly or through views."""
 
     table: TableName
@@ -76,7 +76,7 @@ class Use:
 _OF_ONE_ROW = (exp.FirstValue, exp.Lag, exp.LastValue, exp.Lead, exp.NthValue)
 """Window functions that return the value of a single row; sqlglot classifies them as aggregates."""
 
-Uses = Mapping[Origin, frozenset[Use]]
+Uses = Mapping[SourceColumnRead, frozenset[Use]]
 
 
 @dataclass(frozen=True)
@@ -106,13 +106,15 @@ _AS_IT_IS = Use("IDENTITY")
 def _compute_lineage(node: Node) -> _NodeLineage:  # noqa: C901 - one case per operator
     match node:
         case Scan(source=source, fields=fields):
-            own: dict[str, Uses] = {name: {Origin(source, field): frozenset({_AS_IT_IS})} for name, field in fields}
+            own: dict[str, Uses] = {
+                name: {SourceColumnRead(source, field): frozenset({_AS_IT_IS})} for name, field in fields
+            }
             return _NodeLineage({name: own.get(name, {}) for name in list_columns(node)}, {})
         case SpoolScan(names=names):
             return _NodeLineage({name: {} for name in names}, {})
         case OneRow():
             return _NodeLineage({}, {})
-        case Project(child=child, expressions=expressions):
+        case Projection(child=child, expressions=expressions):
             below = _compute_lineage(child)
             return _NodeLineage(
                 {name: _compute_expression_uses(below, value) for name, value in expressions}, below.rows
@@ -136,7 +138,7 @@ def _compute_lineage(node: Node) -> _NodeLineage:  # noqa: C901 - one case per o
             made = {name: _compute_expression_uses(below, value) for name, value in aggregates}
             groups = {key: below.columns[key] for key in keys}
             return _add_deciding_uses(_NodeLineage({**groups, **made}, below.rows), "GROUP_BY", *groups.values())
-        case Window(child=child, expressions=expressions):
+        case WindowColumns(child=child, expressions=expressions):
             below = _compute_lineage(child)
             windows = {name: _compute_expression_uses(below, value) for name, value in expressions}
             return _NodeLineage({**below.columns, **windows}, below.rows)
@@ -181,7 +183,7 @@ def _add_deciding_uses(lineage: _NodeLineage, kind: Kind, *decided_by: Uses) -> 
 
 
 def _merge_uses(parts: Iterable[Uses]) -> Uses:
-    uses_by_origin: dict[Origin, frozenset[Use]] = {}
+    uses_by_origin: dict[SourceColumnRead, frozenset[Use]] = {}
     for part in parts:
         for origin, uses in part.items():
             uses_by_origin[origin] = uses_by_origin.get(origin, frozenset()) | uses
@@ -190,7 +192,7 @@ def _merge_uses(parts: Iterable[Uses]) -> Uses:
 
 def _compute_expression_uses(below: _NodeLineage, expression: exp.Expr) -> Uses:
     """Returns the uses of source columns by an expression; `below` is the lineage of the expression's input columns."""
-    uses_by_origin: dict[Origin, frozenset[Use]] = {}
+    uses_by_origin: dict[SourceColumnRead, frozenset[Use]] = {}
     for name, use in _walk_column_uses(expression):
         for origin, uses in below.columns[name].items():
             uses_by_origin[origin] = uses_by_origin.get(origin, frozenset()) | {

@@ -23,7 +23,7 @@ from openlineage.client.uuid import generate_static_uuid
 from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import mask_text
 from arctic_runtime.service.refreshing.refresh_task import Report, Status
-from arctic_runtime.service.telemetry.lineage.columns import ColumnLineage, Origin, Use, Uses
+from arctic_runtime.service.telemetry.lineage.columns import ColumnLineage, SourceColumnRead, Use, Uses
 from arctic_runtime.service.telemetry.lineage.observed import Dataset, ModelLineage
 
 PRODUCER = "urn:dbt-arctic"
@@ -151,7 +151,7 @@ def _build_input_fields(uses: Uses, inputs: Mapping[TableName, Dataset]) -> list
     return [_build_input_field(origin, sorted(kinds), inputs[origin.table]) for origin, kinds in sorted(uses.items())]
 
 
-def _build_input_field(origin: Origin, kinds: list[Use], dataset: Dataset) -> Any:
+def _build_input_field(origin: SourceColumnRead, kinds: list[Use], dataset: Dataset) -> Any:
     transformations = [
         column_lineage_dataset.Transformation(
             type="DIRECT" if use.is_direct else "INDIRECT", subtype=use.kind, description="", masking=use.is_masking

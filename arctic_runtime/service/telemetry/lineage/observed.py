@@ -17,7 +17,12 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
 from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
-from arctic_runtime.service.telemetry.lineage.columns import ColumnLineage, Origin, Uses, compute_column_lineage
+from arctic_runtime.service.telemetry.lineage.columns import (
+    ColumnLineage,
+    SourceColumnRead,
+    Uses,
+    compute_column_lineage,
+)
 from arctic_runtime.service.telemetry.lineage.datasets import DatasetName, name_by_catalog, name_by_location
 
 
@@ -83,7 +88,8 @@ def _compute_columns(model: Model, upstreams: Upstreams, output: Dataset | None)
     def select_known_uses(uses: Uses) -> Uses:
         """Selects the uses of the sources' own columns; drops those of columns that only change events have."""
         named = {
-            Origin(of_views.get(origin.table, origin.table), origin.column): kinds for origin, kinds in uses.items()
+            SourceColumnRead(of_views.get(origin.table, origin.table), origin.column): kinds
+            for origin, kinds in uses.items()
         }
         return {origin: kinds for origin, kinds in named.items() if find_column(sources[origin.table], origin.column)}
 

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from arctic_runtime.catalog_kinds.missing_rights import find_missing_right
-from arctic_runtime.effects import Engine, Failure, FailureKind
+from arctic_runtime.effects import Engine, EngineFailure, FailureKind
 
 # Errors of Iceberg that Spark does not convert are raised as Py4JJavaError.
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
@@ -126,17 +126,17 @@ What an effect creates was missing when the tables were observed, and what it ch
 """
 
 
-def classify_failure(error: Exception) -> Failure | None:
+def classify_failure(error: Exception) -> EngineFailure | None:
     """Classifies an error of Spark or Iceberg by its meaning for a commit; None if it is of no known kind."""
     if isinstance(error, PySparkException) and (condition := error.getCondition()) is not None:
         is_conflict = condition in _CONFLICTS_OF_SPARK
-        return Failure("conflict", _get_first_line(str(error))) if is_conflict else None
+        return EngineFailure("conflict", _get_first_line(str(error))) if is_conflict else None
     exceptions = [one for one in walk_java_exceptions(error) if not one.name.startswith(_SPARK_PACKAGE)]
     if (refusal := _find_refusal(exceptions)) is not None:
-        return Failure("refused", refusal)
+        return EngineFailure("refused", refusal)
     for rule in _RULES:
         if any(rule.matches_exception(one) for one in exceptions):
-            return Failure(rule.kind, _get_first_line(_get_text(error)))
+            return EngineFailure(rule.kind, _get_first_line(_get_text(error)))
     return None
 
 

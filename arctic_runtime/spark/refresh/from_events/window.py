@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from arctic_runtime.model.run_summary import RunSummary
-from arctic_runtime.spark.events.profile import Profile
+from arctic_runtime.spark.events.profile import EventProfile
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class EventWindow:
     events: DataFrame
     """The events, as rows of the model's query; those that an overwrite or a truncation makes void are left out."""
 
-    profile: Profile
+    profile: EventProfile
     """Counts of the events, and their lowest and highest values of `sequence_by`."""
 
     last: RunSummary | None

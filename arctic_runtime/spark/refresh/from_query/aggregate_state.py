@@ -51,7 +51,7 @@ _MOST_BEHIND = 34
 
 
 @dataclass(frozen=True)
-class Followed:
+class ChangedGroups:
     """Result rows of groups, after the changes (`now`) and before the changes (`before`).
 
     They contain all groups that changed, and maybe others. The columns are those of the query's operator tree. If
@@ -64,7 +64,7 @@ class Followed:
 
 def update_aggregate_state(
     context: Context, plan: AggregateState, register: Register, hold: Hold, background: Parallel
-) -> Followed | None:
+) -> ChangedGroups | None:
     """Updates or creates the stored aggregate state, and returns the result rows of the groups that changed.
 
     Returns None if the state can't be kept, since it has too many groups or a column of a type for which sums depend on
@@ -82,7 +82,7 @@ def update_aggregate_state(
         if everything.limit(thresholds.state_groups + 1).count() > thresholds.state_groups:
             return None
         _write_state(context, everything)
-        return Followed(_compute_result_rows(spark, everything, plan.result, _AFTER), None)
+        return ChangedGroups(_compute_result_rows(spark, everything, plan.result, _AFTER), None)
     materialize = partial(_materialize_small, most=thresholds.state_groups, hold=hold)
     state_changes = materialize(spark.sql(render_sql(plan.state_changes)))
     now = _apply_changes(before, state_changes, plan, register, materialize)
@@ -94,7 +94,7 @@ def update_aggregate_state(
         state_rows if takes_all else _select_changed_groups(state_rows, state_changes, plan.keys)
         for state_rows in (before, now)
     )
-    return Followed(
+    return ChangedGroups(
         _compute_result_rows(spark, new_state, plan.result, _AFTER),
         _compute_result_rows(spark, old_state, plan.old_result, _BEFORE),
     )

@@ -212,14 +212,14 @@ def _replay_dead_letters(sources: Sequence[IngestSource], reader: CatalogReader,
 def _build_job(source: IngestSource, reader: CatalogReader, session: Callable[[], Any], say: Say) -> Ingestion:
     from arctic_runtime.ingest.connectors import connect
     from arctic_runtime.ingest.job.ingestion import Ingestion
-    from arctic_runtime.ingest.job.reports import Listeners
+    from arctic_runtime.ingest.job.reports import JobListeners
 
     connection = connect(source, reader, session)
 
     def report_batch(batch: BatchReport) -> None:
         say(source.name, batch)
 
-    return Ingestion(source, connection, reader, session, Listeners(report_batch))
+    return Ingestion(source, connection, reader, session, JobListeners(report_batch))
 
 
 def run_jobs(jobs: Sequence[Ingestion], once: bool, resync: Resync) -> list[TablesWait]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.operations.refreshing import format_upkeep_warning
-from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.listeners import RefreshListeners
 from arctic_runtime.service.refreshing.follower import Follower
 from arctic_runtime.service.refreshing.refresh_task import RefreshWorkers, Report
 from arctic_runtime.service.shared_state import SharedState
@@ -57,7 +57,7 @@ def perform_command(options: argparse.Namespace) -> Answer:
 
     reader, models = project.reader, project.list_followed()
     workers = RefreshWorkers(project.refresh_model, project.threads, project.prepare_thread)
-    follower = Follower(SharedState(reader), workers, Listeners(_print_warning, report_refresh))
+    follower = Follower(SharedState(reader), workers, RefreshListeners(_print_warning, report_refresh))
     with (
         stop_with_spark(NAME, lambda _: follower.stop_following(), reader.thresholds.engine),
         follower,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.operation import Answer
-from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.listeners import RefreshListeners
 from arctic_runtime.service.settings import ServeSettings, read_http, read_settings
 from arctic_runtime.service.telemetry import logs
 from arctic_runtime.service.telemetry.json_output import JsonOutput
@@ -63,7 +63,7 @@ def perform_command(options: argparse.Namespace) -> Answer:
     """Runs the service until a signal ends it; raises ConfigError for an unusable project or unusable settings."""
     from arctic_runtime.service.service import Service, ServiceWork
     from arctic_runtime.service.telemetry.lineage.configured import build_lineage_emitter
-    from arctic_runtime.service.warehouse import Warehouse
+    from arctic_runtime.service.warehouse import ServiceWarehouse
     from arctic_runtime.spark.engine.session_pool import get_pool
     from dbt.adapters.arctic.project.live_project import LiveProject
     from dbt.adapters.arctic.project.loaded_project import Location
@@ -101,10 +101,10 @@ def perform_command(options: argparse.Namespace) -> Answer:
             for report in reporters:
                 report(finished)
 
-        listeners = Listeners(warn, report_refresh)
+        listeners = RefreshListeners(warn, report_refresh)
         if spans is not None:
             listeners = replace(listeners, trace=parts.enter_context(spans).trace_refresh)
-        warehouse = Warehouse(reader, pool, ServiceTable(str(credentials.schema), reader))
+        warehouse = ServiceWarehouse(reader, pool, ServiceTable(str(credentials.schema), reader))
         work = ServiceWork(None if "upkeep" in options.without else settings.budget, list_ingestions)
         service = Service(project, warehouse, work, listeners, version)
         if is_json:
@@ -180,7 +180,7 @@ class SourceIngestion:
     def run_ingestion(self) -> None:
         from arctic_runtime.ingest.connectors import connect
         from arctic_runtime.ingest.job.ingestion import Ingestion
-        from arctic_runtime.ingest.job.reports import Listeners as JobListeners
+        from arctic_runtime.ingest.job.reports import JobListeners
 
         session = self.pool.environment.new_session
         connection = connect(self.source, self.reader, session)

@@ -17,7 +17,7 @@ from dbt_common.invocation import get_invocation_id
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.plan.config.foreign_config import (
     ON_FOREIGN_CONFIG,
-    Refusal,
+    RefusedSetting,
     Remark,
     TakenConfig,
     has_foreign_settings,
@@ -119,7 +119,7 @@ def _read_node(node: Any) -> _NodeConfig | None:
         raise CompilationError(f"{node.original_file_path}: {node.unique_id}: {error}") from error
 
 
-def _format_refusal(node: Any, refusal: Refusal) -> str:
+def _format_refusal(node: Any, refusal: RefusedSetting) -> str:
     return (
         f"  - {node.original_file_path}: {node.unique_id}: `{refusal.setting}` ({', '.join(refusal.adapters)}) "
         f"{refusal.because}.\n      found: {refusal.setting}: {refusal.value!r}\n      what to do: {refusal.fix}"

@@ -18,7 +18,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.plan.quarantine import list_parts
 from arctic_runtime.service.project_source import ProjectSource
-from arctic_runtime.service.refreshing.refresh_task import Done, Task
+from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.table_docs import DataTestRuns, TableDocs
@@ -147,7 +147,7 @@ class LiveProject:
     def list_followed(self) -> Sequence[FollowedModel]:
         return self._parts.models
 
-    def refresh_model(self, task: Task) -> Done:
+    def refresh_model(self, task: Task) -> RefreshResult:
         parts = self._parts
         if self._tested_refreshes is None or task.followed.model.table not in parts.dbt_work.list_tested_tables():
             return parts.refresher(task)

@@ -16,7 +16,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.operations.refreshing import Refreshed, refresh_parts
 from arctic_runtime.plan.refresh.decide import COMPUTED_EACH_TIME
 from arctic_runtime.refresh_planner import Outcome
-from arctic_runtime.service.refreshing.refresh_task import Done, Task
+from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
 from arctic_runtime.service.refreshing.refresher import Refresher, plan_task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.spark.engine.session_pool import get_pool
@@ -55,7 +55,7 @@ class DbtRefresher:
         """Lists the project's models with compiled queries; if one can't be compiled yet, its refresh compiles it."""
         return [self._build_followed(name, node) for name, node in self._project.nodes.items()]
 
-    def __call__(self, task: Task) -> Done:
+    def __call__(self, task: Task) -> RefreshResult:
         node = self._project.nodes[task.followed.name]
         try:
             return self._refresh_python(node, task) if node.language == "python" else self._refresh_sql(node, task)
@@ -82,10 +82,10 @@ class DbtRefresher:
         self.nodes[name] = self._project.compile_node(self._project.nodes[name])
         return self.nodes[name]
 
-    def _refresh_python(self, node: Any, task: Task) -> Done:
-        return self._refresh_by_dbt(node, task) if task.has_news else Done(NOTHING_NEW)
+    def _refresh_python(self, node: Any, task: Task) -> RefreshResult:
+        return self._refresh_by_dbt(node, task) if task.has_news else RefreshResult(NOTHING_NEW)
 
-    def _refresh_sql(self, node: Any, task: Task) -> Done:
+    def _refresh_sql(self, node: Any, task: Task) -> RefreshResult:
         name, model = task.followed.name, task.followed.model
         if name in self._volatile:
             node_to_run = self._compile_model(name) if task.has_news else self.nodes[name]
@@ -94,15 +94,15 @@ class DbtRefresher:
         runtime = Refresher(reader, get_pool(reader.profile), self.readers)
         if needs_dbt(node):
             unchanged = self._find_unchanged(runtime, model, task) if task.is_known else None
-            return self._refresh_by_dbt(node, task) if unchanged is None else Done(Refreshed(unchanged))
+            return self._refresh_by_dbt(node, task) if unchanged is None else RefreshResult(Refreshed(unchanged))
         done = self._refresh_parts(runtime, model, task)
         if (done.refreshed.is_changed or not task.is_known) and self._has_outdated_descriptions(node):
             self._refresh_by_dbt(node, task)
         return done
 
-    def _refresh_parts(self, runtime: Refresher, model: Model, task: Task) -> Done:
+    def _refresh_parts(self, runtime: Refresher, model: Model, task: Task) -> RefreshResult:
         """Refreshes a model, and before it its quarantine."""
-        done = Done(NOTHING_NEW)
+        done = RefreshResult(NOTHING_NEW)
 
         def refresh_part(part: Model) -> Refreshed:
             nonlocal done
@@ -123,7 +123,7 @@ class DbtRefresher:
                 return None
         return outcome
 
-    def _refresh_by_dbt(self, node: Any, task: Task) -> Done:
+    def _refresh_by_dbt(self, node: Any, task: Task) -> RefreshResult:
         """Runs a model with its hooks by dbt's runner; the run reads the source versions of `task.pins`."""
         from dbt.task.run import ModelRunner
 
@@ -134,7 +134,7 @@ class DbtRefresher:
             response = runner.run(compiled, project.manifest).adapter_response
         outcome = _read_outcome(response)
         refreshed = Refreshed(outcome, response.get("failures", {}), int(response.get("quarantined", 0)))
-        return Done(refreshed, outcome.reason in COMPUTED_EACH_TIME)
+        return RefreshResult(refreshed, outcome.reason in COMPUTED_EACH_TIME)
 
     def _has_outdated_descriptions(self, node: Any) -> bool:
         """Whether descriptions in the catalog differ from those that dbt would write."""

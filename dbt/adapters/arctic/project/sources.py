@@ -14,7 +14,7 @@ from arctic_runtime.ingest.source import (
     DeclaredTable,
     IngestedTable,
     IngestSource,
-    Origin,
+    SourceOrigin,
     name_dead_letter_table,
     read_source,
     read_table_schema,
@@ -36,12 +36,12 @@ def ingest_sources(manifest: Any) -> tuple[IngestSource, ...]:
     )
 
 
-def list_origins(nodes: Iterable[Any]) -> dict[TableName, Origin]:
+def list_origins(nodes: Iterable[Any]) -> dict[TableName, SourceOrigin]:
     """Maps each declared table of an ingested source to its origin: name in the source, and dead letter table."""
     nodes = tuple(nodes)
     schemas = {node.source_name: read_table_schema(_read_ingest_settings(node)) for node in nodes}
     return {
-        TableName(table.catalog, table.schema, table.identifier): Origin(
+        TableName(table.catalog, table.schema, table.identifier): SourceOrigin(
             name_dead_letter_table(name, tables), table.name_in_source(schemas[name])
         )
         for name, tables in group_tables_by_source(nodes).items()

@@ -12,7 +12,7 @@ from arctic_runtime.errors import DataError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.operations.refreshing import expire_after_publication
 from arctic_runtime.profile import Profile
-from arctic_runtime.service.refreshing.refresh_task import Done, Task
+from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome
 from arctic_runtime.spark.engine.session_pool import get_pool, lend_session
 from dbt.adapters.arctic.connections.thread_reader import use_reader
@@ -37,10 +37,10 @@ class TestedRefreshes:
     def refresh_model(
         self,
         task: Task,
-        refresh: Callable[[Task], Done],
+        refresh: Callable[[Task], RefreshResult],
         run_tests: Callable[[TableName], Sequence[DataTestOutcome]],
         readers: Readers,
-    ) -> Done:
+    ) -> RefreshResult:
         """Refreshes the model of a task by `refresh`, and publishes it if all tests of `run_tests` pass.
 
         Raises DataError if one fails, and CommitConflict if another writer was faster; then nothing is visible.

@@ -6,7 +6,7 @@ import datetime as dt
 
 from arctic_runtime.catalog.observation.tables import observe_progress, observe_source
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.ingest.source import Origin
+from arctic_runtime.ingest.source import SourceOrigin
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import COMPACTED_UNTIL
 from arctic_runtime.model.sources.freshness import to_origin_status
@@ -15,7 +15,7 @@ from arctic_runtime.model.state import SourceState
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_text
 
 
-def find_last_loaded(reader: CatalogReader, table: TableName, origin: Origin | None) -> dt.datetime | None:
+def find_last_loaded(reader: CatalogReader, table: TableName, origin: SourceOrigin | None) -> dt.datetime | None:
     """Returns the time as of which a table is known to show its source.
 
     None if the table has no snapshot or does not exist, or if its first load has not ended.

@@ -14,7 +14,7 @@ from arctic_runtime.ivm.algebra.conditions import (
     split_conjuncts,
 )
 from arctic_runtime.ivm.algebra.expressions import build_column
-from arctic_runtime.ivm.algebra.tree import Aggregate, Filter, Join, Project, SemiJoin, Window, list_columns
+from arctic_runtime.ivm.algebra.tree import Aggregate, Filter, Join, Projection, SemiJoin, WindowColumns, list_columns
 from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
 from tests.unit.ivm.trees import HEAP, ONE, TWO, condition
 
@@ -22,7 +22,7 @@ L, R, H = ONE.scan("l"), TWO.scan("r"), HEAP.scan("h")
 COUNT = (("n", condition("count(*)")),)
 GROUPS = Aggregate(H, ("h.a",), COUNT)
 TO_PART = condition("`l.a` = `r.id`")
-RENAMED = Project(L, (("k", build_column("l.id")), ("v", condition("`l.a` + 1"))))
+RENAMED = Projection(L, (("k", build_column("l.id")), ("v", condition("`l.a` + 1"))))
 
 
 def test_equalities_are_found_either_way_round_and_under_parentheses() -> None:
@@ -88,7 +88,7 @@ def test_conditions_of_an_or_on_one_side_alone_are_pushed_to_it() -> None:
 
 
 def test_conditions_on_what_an_operator_computes_stay_above_it() -> None:
-    top = Window(L, ("l.a",), (("m", condition("max(`l.b`) over (partition by `l.a`)")),))
+    top = WindowColumns(L, ("l.a",), (("m", condition("max(`l.b`) over (partition by `l.a`)")),))
     kept = push_down_filters(Filter(top, condition("`l.b` = `m` and `l.b` > 0 and `l.a` > 0")))
     assert kept == Filter(replace(top, child=Filter(L, condition("`l.a` > 0"))), condition("`l.b` = `m` and `l.b` > 0"))
     tree = Filter(GROUPS, condition("`n` > 1 and `h.a` > 0"))
@@ -104,4 +104,4 @@ def test_a_condition_on_no_column_stays_where_it_is() -> None:
 
 def test_a_condition_is_pushed_through_a_projection_as_its_expression() -> None:
     filters = push_down_filters(Filter(RENAMED, condition("`v` > 0 and `k` = 1")))
-    assert filters == Project(Filter(L, condition("(`l.a` + 1) > 0 and `l.id` = 1")), RENAMED.expressions)
+    assert filters == Projection(Filter(L, condition("(`l.a` + 1) > 0 and `l.id` = 1")), RENAMED.expressions)

@@ -21,11 +21,11 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     Scan,
     SpoolScan,
     UnionAll,
-    Window,
+    WindowColumns,
     list_columns,
     list_scans,
     walk_tree,
@@ -191,7 +191,7 @@ def test_a_key_is_named_as_in_the_tree() -> None:
 def test_every_source_and_every_projection_keeps_a_column(every: int) -> None:
     for sql in QUERIES[::every]:
         for node in (node for plan in _plans(_analyse(sql).tree) for node in walk_tree(plan)):
-            assert list_columns(node) or not isinstance(node, Scan | Project | UnionAll), (sql, node)
+            assert list_columns(node) or not isinstance(node, Scan | Projection | UnionAll), (sql, node)
 
 
 def _plans(tree: Node) -> Iterator[Node]:
@@ -210,7 +210,7 @@ def _plans(tree: Node) -> Iterator[Node]:
         OneRow(),
         Filter(OneRow(), exp.true()),
         Aggregate(OneRow(), (), ()),
-        Project(OneRow(), ()),
+        Projection(OneRow(), ()),
         SpoolScan("rows_at_hand", ()),
         Scan(TableName(CATALOG, SCHEMA, "settings"), ()),
     ],
@@ -266,7 +266,7 @@ def test_every_partition_is_a_window_of_its_own() -> None:
         "select sum(amount) over (partition by customer, state) as a, max(id) over (partition by state, customer) as b,"
         " count(*) over () as c from orders"
     )
-    windows = [node for node in walk_tree(_analyse(sql).tree) if isinstance(node, Window)]
+    windows = [node for node in walk_tree(_analyse(sql).tree) if isinstance(node, WindowColumns)]
     assert sorted(len(node.partition) for node in windows) == [0, 2]
 
 

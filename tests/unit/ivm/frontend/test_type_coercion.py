@@ -21,7 +21,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Filter,
     Join,
     Node,
-    Project,
+    Projection,
     SemiJoin,
     list_columns,
     list_scans,
@@ -327,7 +327,7 @@ def test_a_type_is_inferred_if_it_is_certain(text: str, expected: str | None) ->
 
 
 def test_floats_are_not_taken_for_each_other() -> None:
-    tree = Project(
+    tree = Projection(
         Filter(list_scans(_analyse("select number, amount from numbers").tree)[0], condition("`x` = `y`")),
         (("z", build_column("x")),),
     )

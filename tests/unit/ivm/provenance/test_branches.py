@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arctic_runtime.ivm.algebra.expressions import build_column
-from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, Project, Scan, SetOperation, UnionAll, list_scans
+from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, Projection, Scan, SetOperation, UnionAll, list_scans
 from arctic_runtime.ivm.provenance.branches import keep_branches_of
 from arctic_runtime.model.names import TableName
 
@@ -25,7 +25,9 @@ def keep(node: Node, *sources: TableName) -> set[TableName]:
 
 
 def test_other_branches_go_below_operators_that_take_each_row_alone() -> None:
-    node = Project(Filter(union(scan(A), union(scan(B), scan(C))), build_column("id")), (("id", build_column("id")),))
+    node = Projection(
+        Filter(union(scan(A), union(scan(B), scan(C))), build_column("id")), (("id", build_column("id")),)
+    )
     assert keep(node, A) == {A}
     assert keep(node, B) == {B}
     assert keep(node, A, C) == {A, C}

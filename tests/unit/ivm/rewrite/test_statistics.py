@@ -16,7 +16,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Join,
     Node,
     OneRow,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SetOperation,
@@ -53,7 +53,7 @@ def lines(image: Image = "new") -> Scan:
 
 
 NOTE = Scan(NOTES, (("n.order", "order"), ("n.text", "text")))
-COMPUTED = Project(lines(), (("x", condition("`l.order` + 1")),))
+COMPUTED = Projection(lines(), (("x", condition("`l.order` + 1")),))
 OF_ORDER = condition("`l.order` = `o.id`")
 TWO_KEYS = SpoolScan("keys", ("k",))
 
@@ -74,7 +74,7 @@ def joined(left: Node, right: Node, kind: str = "inner") -> Join | SemiJoin:
         (OneRow(), 1),
         (Aggregate(lines(), (), ()), 1),
         (Aggregate(lines("pair"), ("l.line",), ()), 5_000),
-        (Filter(Distinct(Project(lines("pair"), (("x", condition("`l.price` + 1")),))), condition("x > 1")), 5_000),
+        (Filter(Distinct(Projection(lines("pair"), (("x", condition("`l.price` + 1")),))), condition("x > 1")), 5_000),
         (Explode(orders("pair"), condition("explode(array(1, 2))"), ("e",), False), inf),
         (UnionAll((orders("pair"), orders("delta")), ("a", "b")), 3_000),
         (SetOperation("except", False, orders("pair"), orders(), ("a", "b")), 1_000),
@@ -115,7 +115,7 @@ def test_a_row_has_as_many_partners_as_the_rows_of_a_keyed_source_have_on_averag
 def test_partners_are_counted_through_other_joins() -> None:
     """The rows of each line are those of its order, however few of them are read."""
     some = SemiJoin(
-        "semi", lines(), Project(orders("pair", "p"), (("k", condition("`p.id`")),)), condition("`l.order` = k")
+        "semi", lines(), Projection(orders("pair", "p"), (("k", condition("`p.id`")),)), condition("`l.order` = k")
     )
     assert STATISTICS.estimate_rows(some) == 4_000
     assert STATISTICS.estimate_rows(joined(some, orders("pair"))) == 4_000
@@ -188,7 +188,7 @@ def test_joins_below_get_hints_too_and_the_rendered_query_runs() -> None:
 
 
 def test_a_part_has_as_many_rows_as_are_found_by_all_that_is_wanted() -> None:
-    keys = Project(orders("pair"), (("k", condition("`o.id`")),))
+    keys = Projection(orders("pair"), (("k", condition("`o.id`")),))
     part = SemiJoinReducer(LINES, "part", (RowLookup(("order",), keys, False),) * 2, (lines(),))
     known = STATISTICS.with_reducer(part)
     spool = SpoolScan(part.images["new"], ("order", "line", "price"))

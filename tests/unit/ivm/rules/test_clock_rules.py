@@ -18,10 +18,10 @@ from arctic_runtime.ivm.algebra.tree import (
     Filter,
     Join,
     Node,
-    Project,
+    Projection,
     SemiJoin,
     UnionAll,
-    Window,
+    WindowColumns,
     list_columns,
     list_scans,
 )
@@ -45,7 +45,7 @@ TREES: dict[str, Node] = {
     "no comparison": Filter(L, ODD),
     "with another condition": Filter(L, condition("`l.b` >= arctic_clock() - 1 and `l.a` = 1")),
     "two filters": Filter(Filter(L, LATE), condition("`l.a` < arctic_clock()")),
-    "project": Project(Filter(H, OLDER), COPIES),
+    "project": Projection(Filter(H, OLDER), COPIES),
     "left side of a join": Join("inner", Filter(L, LATE), R, ON_MORE),
     "right side of a left join": Join("left", R, Filter(L, LATE), condition("`r.id` = `l.a`")),
     "both sides": Join("full", Filter(L, BETWEEN), Filter(R, condition("`r.b` < arctic_clock()")), ON),
@@ -55,9 +55,9 @@ TREES: dict[str, Node] = {
     "anti join": SemiJoin("anti", Filter(L, LATE), Filter(H, OLDER), condition("`l.a` = `h.a`")),
     "groups": GROUPS,
     "having": Filter(GROUPS, condition("`n` >= arctic_clock()")),
-    "distinct": Distinct(Project(Filter(H, OLDER), COPIES)),
-    "window": Window(Filter(L, LATE), ("l.a",), (("top", condition("max(`l.b`) over (partition by `l.a`)")),)),
-    "union": UnionAll((Project(Filter(H, OLDER), COPIES), Project(Filter(L, LATE), PAIRS)), ("c", "d")),
+    "distinct": Distinct(Projection(Filter(H, OLDER), COPIES)),
+    "window": WindowColumns(Filter(L, LATE), ("l.a",), (("top", condition("max(`l.b`) over (partition by `l.a`)")),)),
+    "union": UnionAll((Projection(Filter(H, OLDER), COPIES), Projection(Filter(L, LATE), PAIRS)), ("c", "d")),
 }
 
 TIMES = [(0, 0), (0, 1), (1, 0), (1, 2), (0, 9)]

@@ -18,12 +18,12 @@ from arctic_runtime.ivm.algebra.tree import (
     Filter,
     Join,
     Node,
-    Project,
+    Projection,
     SemiJoin,
     SetOperation,
     SpoolScan,
     UnionAll,
-    Window,
+    WindowColumns,
     list_columns,
     list_scans,
     walk_tree,
@@ -60,18 +60,18 @@ COPIES_AGAIN = (("s", build_column("again.a")), ("t", build_column("again.b")))
 COPIES = (("u", build_column("h.a")), ("v", build_column("h.b")))
 GROUPS = Aggregate(H, ("h.a",), (("n", condition("count(*)")), ("sum", condition("sum(`h.b`)"))))
 COUNTED = Aggregate(AGAIN, (), (("all", condition("count(*)")),))
-RANKED = Window(L, ("l.a",), (("top", condition("max(`l.b`) over (partition by `l.a`)")),))
+RANKED = WindowColumns(L, ("l.a",), (("top", condition("max(`l.b`) over (partition by `l.a`)")),))
 
 TREES: dict[str, Node] = {
     "scan": H,
-    "project": Project(H, COPIES),
+    "project": Projection(H, COPIES),
     "filter": Filter(L, condition("`l.a` = 1 or `l.b` is null")),
     "explode": Explode(L, condition("explode(array(`l.a`, `l.b`))"), ("e",), False),
     "inner join": Join("inner", L, R, ON_MORE),
     "left join": Join("left", L, R, ON_MORE),
     "left join to a key": Join("left", R, L, TO_ONE),
     "full join": Join("full", L, R, ON_MORE),
-    "full join, merged": Project(
+    "full join, merged": Projection(
         Join("full", L, R, ON), (("k", condition("coalesce(`l.a`, `r.id`)")), ("w", build_column("r.b")))
     ),
     "left join, nulls equal": Join("left", L, H, condition("`l.a` <=> `h.a`")),
@@ -98,10 +98,10 @@ TREES: dict[str, Node] = {
     "groups of a join": Aggregate(Join("left", L, R, ON), ("l.a",), (("n", condition("count(`r.b`)")),)),
     "window": RANKED,
     "the top of each window": Filter(RANKED, condition("`l.b` = `top`")),
-    "distinct": Distinct(Project(H, COPIES)),
-    "union": UnionAll((Project(H, COPIES), Project(L, PAIRS)), ("c", "d")),
-    "intersect": SetOperation("intersect", False, Project(H, COPIES), Project(L, PAIRS), ("c", "d")),
-    "except all": SetOperation("except", True, Project(H, COPIES), Project(L, PAIRS), ("c", "d")),
+    "distinct": Distinct(Projection(H, COPIES)),
+    "union": UnionAll((Projection(H, COPIES), Projection(L, PAIRS)), ("c", "d")),
+    "intersect": SetOperation("intersect", False, Projection(H, COPIES), Projection(L, PAIRS), ("c", "d")),
+    "except all": SetOperation("except", True, Projection(H, COPIES), Projection(L, PAIRS), ("c", "d")),
 }
 
 OLD: dict[Source, Rows] = {
@@ -242,7 +242,7 @@ def test_groups_and_windows_are_touched_without_being_computed() -> None:
         H, ("h.a",), changed(HEAP)
     )
     touched_keys = derive_touched(Filter(RANKED, condition("`top` = `l.b`")), ("l.id",), changed(ONE))
-    assert not any(isinstance(node, Window) for node in walk_tree(touched_keys))
+    assert not any(isinstance(node, WindowColumns) for node in walk_tree(touched_keys))
 
 
 def test_groups_that_partners_have_values_of_are_not_computed_to_find_rows() -> None:
@@ -297,7 +297,7 @@ def test_a_plan_that_reads_hundreds_of_sources_is_refused() -> None:
 
 
 def test_a_union_of_unions_is_one() -> None:
-    delta = derive_delta(UnionAll((TREES["union"], Project(AGAIN, COPIES_AGAIN)), ("e", "f")), changed(*OLD))
+    delta = derive_delta(UnionAll((TREES["union"], Projection(AGAIN, COPIES_AGAIN)), ("e", "f")), changed(*OLD))
     unions = [node for node in walk_tree(delta) if isinstance(node, UnionAll)]
     assert [len(node.inputs) for node in unions] == [3]
 
@@ -314,7 +314,7 @@ def test_a_condition_is_kept_where_its_columns_are_at_hand() -> None:
 
 
 RESTRICTED = {
-    "project": (Project(H, COPIES), ("u", "v")),
+    "project": (Projection(H, COPIES), ("u", "v")),
     "filter": (Filter(H, condition("`h.b` > 0")), ("h.a",)),
     "explode": (TREES["explode"], ("l.id",)),
     "left join": (Join("left", L, R, ON), ("l.a",)),

@@ -12,11 +12,11 @@ from arctic_runtime.ivm.algebra.tree import (
     Filter,
     Join,
     Node,
-    Project,
+    Projection,
     SemiJoin,
     SetOperation,
     UnionAll,
-    Window,
+    WindowColumns,
 )
 from arctic_runtime.ivm.algebra.unique import find_unique_keys, is_unique
 from tests.unit.ivm.trees import HEAP, ONE, TWO, condition
@@ -26,16 +26,16 @@ COUNT = (("n", condition("count(*)")),)
 GROUPS = Aggregate(H, ("h.a",), COUNT)
 TO_KEY = condition("`l.a` = `r.id` and `l.b` = `r.a`")
 TO_PART = condition("`l.a` = `r.id`")
-RENAMED = Project(L, (("k", build_column("l.id")), ("v", condition("`l.a` + 1"))))
+RENAMED = Projection(L, (("k", build_column("l.id")), ("v", condition("`l.a` + 1"))))
 
 PROVEN: dict[str, tuple[Node, str]] = {
     "a source's key": (L, "l.id"),
     "a key of two columns": (R, "r.id r.a"),
     "behind a filter": (Filter(L, condition("`l.a` = 1")), "l.id"),
     "under another name": (RENAMED, "k"),
-    "in parentheses": (Project(L, (("k", condition("(`l.id`)")),)), "k"),
+    "in parentheses": (Projection(L, (("k", condition("(`l.id`)")),)), "k"),
     "under the name of an equal": (
-        Project(Join("inner", L, AGAIN, condition("`l.id` = `again.id`")), (("k", build_column("again.id")),)),
+        Projection(Join("inner", L, AGAIN, condition("`l.id` = `again.id`")), (("k", build_column("again.id")),)),
         "k",
     ),
     "with partners by their whole key": (Join("left", L, R, TO_KEY), "l.id"),
@@ -53,7 +53,7 @@ PROVEN: dict[str, tuple[Node, str]] = {
     "of rows with partners": (SemiJoin("anti", L, H, condition("`l.a` = `h.a`")), "l.id"),
     "groups": (GROUPS, "h.a"),
     "groups by more than a key": (Aggregate(L, ("l.id", "l.a"), COUNT), "l.id"),
-    "behind windows": (Window(L, ("l.a",), (("m", condition("max(`l.b`) over (partition by `l.a`)")),)), "l.id"),
+    "behind windows": (WindowColumns(L, ("l.a",), (("m", condition("max(`l.b`) over (partition by `l.a`)")),)), "l.id"),
     "all columns of distinct rows": (Distinct(H), "h.a h.b h.c"),
     "the left key of an intersection": (SetOperation("intersect", True, L, H, ("x", "y", "z")), "x"),
     "all columns of a difference": (SetOperation("except", False, H, L, ("x", "y", "z")), "x y z"),
@@ -64,7 +64,7 @@ UNPROVEN: dict[str, tuple[Node, str]] = {
     "other columns": (L, "l.a l.b"),
     "a part of a key": (R, "r.id"),
     "a source without a key": (H, "h.a h.b h.c"),
-    "what is computed of a key": (Project(L, (("k", condition("`l.id` % 2")),)), "k"),
+    "what is computed of a key": (Projection(L, (("k", condition("`l.id` % 2")),)), "k"),
     "with partners by a part of their key": (Join("left", L, R, TO_PART), "l.id"),
     "with partners by more or less": (Join("left", L, R, condition("`l.a` <= `r.id` and `l.b` = `r.a`")), "l.id"),
     "partners that there are several of": (Join("left", R, L, condition("`r.b` = `l.id`")), "l.id"),

@@ -10,7 +10,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Filter,
     Join,
     Node,
-    Project,
+    Projection,
     Scan,
     SemiJoin,
     SpoolScan,
@@ -52,7 +52,7 @@ def reads(tree: Node) -> list[str]:
         (Join("left", SOME, HEAP.scan("m"), condition("`m.b` = `r.id`")), "`l.a` = `r.id`", "r.id"),
         (SemiJoin("anti", SOME, HEAP.scan("m"), condition("`m.b` = `r.id`")), "`l.a` = `r.id`", "r.id"),
         (Aggregate(SOME, ("r.id",), ()), "`l.a` = `r.id`", "r.id"),
-        (Distinct(Project(SOME, (("k", condition("`r.a`")),))), "`l.b` > 0 and `l.a` <=> `k`", "r.a"),
+        (Distinct(Projection(SOME, (("k", condition("`r.a`")),))), "`l.b` > 0 and `l.a` <=> `k`", "r.a"),
     ],
 )
 def test_a_filtered_source_with_all_values_of_the_other_side_is_a_runtime_filter(
@@ -76,7 +76,7 @@ def test_a_filtered_source_with_all_values_of_the_other_side_is_a_runtime_filter
         (Join("full", SOME, HEAP.scan("m"), condition("`m.b` = `r.id`")), "`l.a` = `r.id`"),
         (Join("inner", HEAP.scan("m"), SOME, condition("coalesce(`m.b`) = `r.id`")), "`l.a` = `m.b`"),
         (Aggregate(SOME, ("r.id",), (("n", condition("count(*)")),)), "`l.a` = `n`"),
-        (Project(SOME, (("k", condition("`r.id` + 1")),)), "`l.a` = `k`"),
+        (Projection(SOME, (("k", condition("`r.id` + 1")),)), "`l.a` = `k`"),
     ],
 )
 def test_a_side_that_may_lack_values_of_the_other_is_no_runtime_filter(other: Node, on: str) -> None:
@@ -111,7 +111,7 @@ def test_groups_read_only_rows_that_pass_the_runtime_filter() -> None:
         "Aggregate",
         "SemiJoin",
         "h",
-        "Project",
+        "Projection",
         "Filter",
         "r",
     ]

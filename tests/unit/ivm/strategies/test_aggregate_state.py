@@ -22,10 +22,10 @@ from arctic_runtime.ivm.algebra.tree import (
     Filter,
     Join,
     Node,
-    Project,
+    Projection,
     SemiJoin,
     UnionAll,
-    Window,
+    WindowColumns,
     list_columns,
     list_scans,
     walk_tree,
@@ -263,7 +263,7 @@ ENDS = calls("min(`h.b`)", "max(`h.b`)", "sum(`h.c`)", "max(`h.c`) filter (where
 
 NUMBERED = Explode(H, condition("explode(array(0, 1, 3))"), ("g",), False)
 ROLLUP = Aggregate(
-    Project(
+    Projection(
         NUMBERED,
         (
             ("g", build_column("g")),
@@ -280,7 +280,7 @@ TREES: dict[str, tuple[Node, Key]] = {
     "groups": (GROUPS, ("h.a",)),
     "groups of a rollup": (ROLLUP, ("x", "y", "g")),
     "groups of a rollup by a value that is not proven to be a key": (
-        Project(
+        Projection(
             Filter(ROLLUP, condition("`g` <> 0")),
             (("k", condition("coalesce(`x`, `g` * 7)")), ("s", build_column("c1"))),
         ),
@@ -297,26 +297,26 @@ TREES: dict[str, tuple[Node, Key]] = {
     ),
     "having": (HAVING, ("h.a",)),
     "a group of each row": (PAIRS, ("h.a", "h.b")),
-    "distinct rows": (Distinct(Project(H, (("x", build_column("h.a")), ("y", condition("`h.b` + 1"))))), ("x", "y")),
+    "distinct rows": (Distinct(Projection(H, (("x", build_column("h.a")), ("y", condition("`h.b` + 1"))))), ("x", "y")),
     "groups of groups": (Aggregate(GROUPS, ("c0",), calls("sum(`c1`)", "count(*)", name="d")), ("c0",)),
-    "distinct sizes of groups": (Distinct(Project(GROUPS, (("n", build_column("c0")),))), ("n",)),
+    "distinct sizes of groups": (Distinct(Projection(GROUPS, (("n", build_column("c0")),))), ("n",)),
     "groups joined to a key": (LOOKED_UP, ("h.a",)),
     "groups compared to the greatest of them": (
         SemiJoin("semi", GROUPS, Aggregate(OTHER, (), calls("max(`d1`)", name="e")), condition("`c1` = `e0`")),
         ("h.a",),
     ),
     "sums over groups alike": (
-        Window(GROUPS, ("c0",), calls("sum(`c1`) over (partition by `c0`)", name="w")),
+        WindowColumns(GROUPS, ("c0",), calls("sum(`c1`) over (partition by `c0`)", name="w")),
         ("h.a",),
     ),
     "the groups of the greatest sums": (
         Filter(
-            Window(GROUPS, (), calls("row_number() over (order by `c1` desc, `h.a`)", name="n")),
+            WindowColumns(GROUPS, (), calls("row_number() over (order by `c1` desc, `h.a`)", name="n")),
             condition("`n0` <= 1"),
         ),
         ("h.a",),
     ),
-    "the rank of groups": (Window(GROUPS, (), calls("rank() over (order by `c1`)", name="r")), ("h.a",)),
+    "the rank of groups": (WindowColumns(GROUPS, (), calls("rank() over (order by `c1`)", name="r")), ("h.a",)),
     "groups beside the same groups": (Join("inner", GROUPS, OTHER, condition("`h.a` = `d0`")), ("h.a", "i.a")),
     "only groups without a partner": (SemiJoin("anti", GROUPS, L, condition("`h.a` = `l.id`")), ("h.a",)),
     "one group of a table with itself": (
@@ -475,7 +475,7 @@ def placed(call: str, *order: str) -> Node:
     """Counts of rows by a window's value; of the distinct rows, so that all their columns together have no ties."""
     by = ", ".join(f"`{name}`" for name in order)
     over = condition(f"{call} over (partition by `h.c` order by {by})")
-    first = Filter(Window(Distinct(H), ("h.c",), (("w", over),)), condition("`w` = 1"))
+    first = Filter(WindowColumns(Distinct(H), ("h.c",), (("w", over),)), condition("`w` = 1"))
     return Aggregate(first, ("h.c",), calls("count(*)"))
 
 
@@ -483,7 +483,7 @@ PLANNED: dict[str, tuple[Node, Key]] = {
     "a place among rows that the order tells apart": (placed("row_number()", "h.a", "h.b"), ("h.c",)),
     "a rank": (placed("rank()", "h.a"), ("h.c",)),
     "a sum of a partition": (placed("sum(`h.a`)", "h.a"), ("h.c",)),
-    "a projection": (Project(GROUPS, (("k", build_column("h.a")), ("v", condition("`c1` / 2")))), ("k",)),
+    "a projection": (Projection(GROUPS, (("k", build_column("h.a")), ("v", condition("`c1` / 2")))), ("k",)),
     "groups on the right": (Join("inner", L, GROUPS, condition("`h.a` = `l.id`")), ("h.a",)),
     "partners that did not change": (SemiJoin("semi", GROUPS, L, condition("`h.a` < `l.id`")), ("h.a",)),
     "a union above": (UnionAll((GROUPS,), ("x", "u", "v", "w", "y", "z")), ("x",)),
@@ -503,10 +503,10 @@ def test_groups_of_exact_numbers_are_kept_by_aggregate_state(tree: Node, key: Ke
 
 ROWS_BEFORE = condition("sum(`h.b`) over (partition by `h.c` order by `h.a` rows between 1 preceding and current row)")
 RUNNING = Aggregate(
-    Filter(Window(H, ("h.c",), (("w", ROWS_BEFORE),)), condition("`w` = 1")), ("h.c",), calls("count(*)")
+    Filter(WindowColumns(H, ("h.c",), (("w", ROWS_BEFORE),)), condition("`w` = 1")), ("h.c",), calls("count(*)")
 )
 NUMBER = condition("row_number() over (partition by `l.a` order by `l.b`)")
-TIED = Filter(Window(L, ("l.a",), (("number", NUMBER),)), condition("`number` = `l.id`"))
+TIED = Filter(WindowColumns(L, ("l.a",), (("number", NUMBER),)), condition("`number` = `l.id`"))
 UNEQUAL = Join("left", L, H, condition("`l.a` < `h.a`"))
 ITSELF = Distinct(HEAP.scan("i"))
 

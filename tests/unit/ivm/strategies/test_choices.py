@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Project, list_scans, walk_tree
+from arctic_runtime.ivm.algebra.tree import Projection, list_scans, walk_tree
 from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
 from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Facts, plan_maintenance
 from arctic_runtime.model.columns import Column
@@ -185,7 +185,7 @@ def test_what_cannot_fail_is_computed_of_changes_alone() -> None:
     sql = "select upper(k.s) as g, count(*) as n from keyed k join dim d on d.g = k.g group by 1"
     affected = plan(sql, "g", "keyed").affected
     assert {scan.image for scan in list_scans(affected)} == {"delta"}
-    assert any(isinstance(node, Project) for node in walk_tree(affected))
+    assert any(isinstance(node, Projection) for node in walk_tree(affected))
 
 
 COLLATED = {

@@ -16,10 +16,10 @@ from arctic_runtime.ivm.algebra.tree import (
     Filter,
     Join,
     Node,
-    Project,
+    Projection,
     SemiJoin,
     UnionAll,
-    Window,
+    WindowColumns,
     list_columns,
     list_scans,
     walk_tree,
@@ -124,7 +124,7 @@ def test_an_affected_key_is_named_once(con: duckdb.DuckDBPyConnection, seed: int
 DELTAS = {
     "source": (L, ("l.id",), of(ONE)),
     "filter": (Filter(L, condition("`l.a` > 0")), ("l.id",), of(ONE)),
-    "project": (Project(L, (("k", build_column("l.id")), ("twice", condition("`l.a` * 2")))), ("k",), of(ONE)),
+    "project": (Projection(L, (("k", build_column("l.id")), ("twice", condition("`l.a` * 2")))), ("k",), of(ONE)),
     "left join to a key": (Join("left", L, R, ON_KEY), ("l.id",), of(ONE, TWO)),
     "inner join": (Join("inner", L, R, ON_PART), ("l.id", "r.id", "r.a"), of(TWO)),
     "key by an equality": (Join("inner", L, R, condition("`l.id` = `r.id`")), ("l.id", "r.a"), of(TWO)),
@@ -162,7 +162,7 @@ UNITS = {
     "full join": (Join("full", L, R, ON_KEY), ("l.id", "r.id", "r.a"), of(ONE)),
     "partners in a full join": (SemiJoin("anti", L, FULL, condition("`l.a` = `h.a`")), ("l.id",), of(HEAP)),
     "groups": (Aggregate(L, ("l.a",), COUNT), ("l.a",), of(ONE)),
-    "windows": (Window(L, ("l.a",), RANK), ("l.id",), of(ONE)),
+    "windows": (WindowColumns(L, ("l.a",), RANK), ("l.id",), of(ONE)),
     "distinct": (Distinct(L), ("l.id",), of(ONE)),
     "union": (UnionAll((L,), ("x", "y", "z")), ("x",), of(ONE)),
     "explode": (Explode(L, condition("explode(array(`l.a`))"), ("e",), False), ("l.id",), of(ONE)),
@@ -188,7 +188,7 @@ REFUSED = {
     "unequal full join": ("EVERYTHING_AFFECTED", Join("full", L, R, NO_EQUALITY), ("l.id",), of(ONE)),
     "unequal semi join": ("EVERYTHING_AFFECTED", SemiJoin("semi", L, R, NO_EQUALITY), ("l.id",), of(TWO)),
     "anti join to anything": ("EVERYTHING_AFFECTED", SemiJoin("anti", L, R, None), ("l.id",), of(TWO)),
-    "one partition": ("EVERYTHING_AFFECTED", Window(L, (), RANK), ("l.id",), of(ONE)),
+    "one partition": ("EVERYTHING_AFFECTED", WindowColumns(L, (), RANK), ("l.id",), of(ONE)),
     "one group": ("EVERYTHING_AFFECTED", Join("inner", L, Aggregate(H, (), COUNT), None), ("l.id",), of(HEAP)),
     "a single row that may differ for no reason": (
         "EVERYTHING_AFFECTED",
@@ -239,7 +239,7 @@ def test_units_read_no_more_of_the_grouped_side_than_the_affected_groups() -> No
 
 def test_a_key_merged_by_a_full_join_restricts_both_sides() -> None:
     merged = (("k", condition("coalesce(`l.id`, `r.id`)")), ("r.b", build_column("r.b")))
-    tree = Project(Join("full", L, R, condition("`l.id` = `r.id`")), merged)
+    tree = Projection(Join("full", L, R, condition("`l.id` = `r.id`")), merged)
     plan = plan_maintenance(tree, ("k",), of(TWO))
     assert isinstance(plan, AffectedKeys)
     assert {(scan.source, scan.image) for scan in list_scans(plan.affected)} == {(TWO.name, "delta")}

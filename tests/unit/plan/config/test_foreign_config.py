@@ -18,7 +18,7 @@ from arctic_runtime.plan.config.foreign_settings import (
     SETTINGS_BY_NAME,
     describe_foreign_settings,
 )
-from arctic_runtime.plan.config.foreign_treatments import Followed, Ignored, Refused, Translated
+from arctic_runtime.plan.config.foreign_treatments import Ignored, MacroSetting, Refused, Translated
 
 KEY = {"materialized": "arctic", "primary_key": "id"}
 
@@ -91,7 +91,7 @@ def test_every_setting_is_there_once_and_has_a_case() -> None:
     assert len(SETTINGS_BY_NAME) == len(FOREIGN_SETTINGS)
     assert set(TRANSLATIONS) == has_treatment(Translated)
     assert set(REFUSALS) == has_treatment(Refused)
-    assert not has_treatment(Followed)
+    assert not has_treatment(MacroSetting)
     assert {*KEYS} & {*SETTINGS_BY_NAME} == {"partition_by", "target_lag", "tblproperties"}
 
 

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.clone import ReleaseClone
-from arctic_runtime.model.files.expiry import DropTags, ExpireSnapshots, Kept, Snapshot, Snapshots, SnapshotUse
+from arctic_runtime.model.files.expiry import (
+    DatedSnapshot,
+    DropTags,
+    ExpireSnapshots,
+    RetainedSnapshot,
+    Snapshots,
+    SnapshotUse,
+)
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import MODE, RUN
 from arctic_runtime.model.run_summary import SCHEMA_ONLY
@@ -52,14 +59,14 @@ def a_state(
     return TableState(ChangeTableState("log", (), made, {}), BaseState("b", (), 200 + merged, v(merged), 9, {}), view)
 
 
-def the_log(count: int, held: frozenset[int] = frozenset(), others: tuple[Snapshot, ...] = ()) -> Snapshots:
-    return Snapshots(LOG, tuple(Snapshot(100 + i, i, i) for i in range(1, count + 1)), others, held)
+def the_log(count: int, held: frozenset[int] = frozenset(), others: tuple[DatedSnapshot, ...] = ()) -> Snapshots:
+    return Snapshots(LOG, tuple(DatedSnapshot(100 + i, i, i) for i in range(1, count + 1)), others, held)
 
 
 def the_base(*merged: int | None, held: frozenset[int] = frozenset()) -> Snapshots:
     """Snapshots 201, 202, … of a base, each with the version that it says to be merged to."""
     versions = [None if of is None else v(of) for of in merged]
-    return Snapshots(BASE, tuple(Snapshot(200 + i, i, i, of) for i, of in enumerate(versions, 1)), (), held)
+    return Snapshots(BASE, tuple(DatedSnapshot(200 + i, i, i, of) for i, of in enumerate(versions, 1)), (), held)
 
 
 def gone(state: TableState, *tables: Snapshots, model: Model = MODEL, **consumers: Version) -> list[list[int]]:
@@ -122,7 +129,7 @@ def test_a_base_keeps_the_snapshot_that_its_view_reads_and_the_one_that_tells_it
 
 
 def test_aggregate_state_keeps_values_of_the_newest_version() -> None:
-    totals = Snapshots(TABLE.totals, tuple(Snapshot(300 + i, i, i) for i in range(1, 6)))
+    totals = Snapshots(TABLE.totals, tuple(DatedSnapshot(300 + i, i, i) for i in range(1, 6)))
     assert gone(replace(a_state(2, merged=2), aggregate_state=304), totals) == [[1, 2, 3]]
     assert gone(replace(a_state(2, merged=2), aggregate_state=305), totals) == [[1, 2, 3, 4]]
 
@@ -138,7 +145,7 @@ def test_the_last_versions_stay_however_old_they_are_and_the_rows_to_read_them_f
     assert gone(state, log, base, model=keeping(1)) == [[*range(1, 9)], [1, 2, 3, 4, 5]]
     assert gone(state, log, base, model=keeping(5), down=v(3)) == [[1, 2], [1]]
     plan = plan_snapshot_expiry(keeping(2), state, SnapshotUse([log]), NOW, LIMITS)
-    assert plan.kept == (Kept(LOG, 108, "it is one of the last 2 versions"),)
+    assert plan.kept == (RetainedSnapshot(LOG, 108, "it is one of the last 2 versions"),)
 
 
 def test_young_versions_stay() -> None:
@@ -167,7 +174,7 @@ def test_versions_without_a_run_are_not_counted() -> None:
 
 
 def test_files_of_tags_and_branches_stay_and_those_of_lost_attempts_are_removed() -> None:
-    lost = (Snapshot(150, 3, 3), Snapshot(151, 4, 99_999), Snapshot(152, 4, 4))
+    lost = (DatedSnapshot(150, 3, 3), DatedSnapshot(151, 4, 99_999), DatedSnapshot(152, 4, 4))
     log = the_log(5, held=frozenset({102, 152}), others=lost)
     assert gone(a_state(5, merged=5), log) == [[1, 3, 4, 50]]
 
@@ -175,9 +182,9 @@ def test_files_of_tags_and_branches_stay_and_those_of_lost_attempts_are_removed(
 def test_tags_for_a_view_that_has_moved_on_go_unless_a_run_may_be_about_to_move_it_there() -> None:
     """Of snapshots 201, 202, …: the view reads 204; each but the last was replaced an hour after it was made."""
     hour, now = 3_600_000, 24 * 3_600_000 + 3 * 3_600_000
-    lineage = tuple(Snapshot(200 + i, i, i * hour, v(i)) for i in range(1, 7))
+    lineage = tuple(DatedSnapshot(200 + i, i, i * hour, v(i)) for i in range(1, 7))
     tags = {f"arctic_view_{of}": of for of in (201, 202, 203, 204, 206)}
-    base = Snapshots(BASE, lineage, (Snapshot(250, 7, hour),), frozenset({202}), {**tags, "arctic_view_250": 250})
+    base = Snapshots(BASE, lineage, (DatedSnapshot(250, 7, hour),), frozenset({202}), {**tags, "arctic_view_250": 250})
     state = a_state(6, merged=6, view=ViewState((), 204, 104, 106))
     plan = plan_snapshot_expiry(MODEL, state, SnapshotUse([base]), now, LIMITS)
     assert plan.tags == (DropTags(BASE, ("arctic_view_201", "arctic_view_250")),)
@@ -219,8 +226,8 @@ def test_a_plan_lists_expired_and_kept_snapshots_with_their_readers() -> None:
     )
     assert plan.steps == ()
     assert plan.kept == (
-        Kept(LOG, 102, "lake.dws.by_day has read up to it"),
-        Kept(LOG, 101, "a tag or a branch holds it", alone=True),
+        RetainedSnapshot(LOG, 102, "lake.dws.by_day has read up to it"),
+        RetainedSnapshot(LOG, 101, "a tag or a branch holds it", alone=True),
     )
     assert describe_expiry(plan, "to go") == [
         "kept: lake.dwd.orders__changes, snapshot 102 and newer: lake.dws.by_day has read up to it",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.files.expiry import Age, AppendedFile, ExpireSnapshots, LandingState, Snapshot, Snapshots
+from arctic_runtime.model.files.expiry import Age, AppendedFile, DatedSnapshot, ExpireSnapshots, LandingState, Snapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Retention
 from arctic_runtime.model.version import Version
@@ -24,7 +24,7 @@ def v(sequence: int, table: str = "uuid") -> Version:
 def a_state(*seconds: int, kept: int = 0, **parts: object) -> LandingState:
     """Commits 1, 2, … at these seconds, of one file with ten rows each; the first `kept` snapshots are gone."""
     files = tuple(AppendedFile(f"f{i}", i, 10, 100) for i in range(1, len(seconds) + 1))
-    lineage = tuple(Snapshot(100 + i, i, 1000 * at) for i, at in enumerate(seconds, 1))[kept:]
+    lineage = tuple(DatedSnapshot(100 + i, i, 1000 * at) for i, at in enumerate(seconds, 1))[kept:]
     return LandingState(TABLE, "uuid", files, Snapshots(TABLE, lineage), **parts)  # type: ignore[arg-type]
 
 

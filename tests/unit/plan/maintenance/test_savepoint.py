@@ -8,7 +8,7 @@ import pytest
 
 from arctic_runtime.catalog.observation.tables import observe_savepoints
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.files.expiry import Snapshot, Snapshots
+from arctic_runtime.model.files.expiry import DatedSnapshot, Snapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.savepoint import Savepoint, SetTag
 from arctic_runtime.model.state import Commit
@@ -31,7 +31,7 @@ def a_commit(number: int) -> Commit:
 
 
 BASE = Snapshots(
-    TABLE, tuple(Snapshot(200 + i, i, 0, merged) for i, merged in enumerate((v(1), None, v(3), v(5)), start=1))
+    TABLE, tuple(DatedSnapshot(200 + i, i, 0, merged) for i, merged in enumerate((v(1), None, v(3), v(5)), start=1))
 )
 
 

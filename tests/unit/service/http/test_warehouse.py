@@ -23,7 +23,7 @@ from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.service import Service
 from arctic_runtime.service.table_docs import LastDataTest, TableDocs
-from arctic_runtime.service.warehouse import Warehouse
+from arctic_runtime.service.warehouse import ServiceWarehouse
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from tests.unit.service.http.client import Client
 
@@ -56,7 +56,7 @@ class Project:
 @pytest.fixture(scope="module")
 def warehouse(shop: Any) -> Iterator[Client]:
     reader = shop[0].reader
-    reached = Warehouse(reader, SessionPool(reader.profile), ServiceTable("dwd", reader))
+    reached = ServiceWarehouse(reader, SessionPool(reader.profile), ServiceTable("dwd", reader))
     service = Service(Project(), reached, version="1")
     service.activity.shared.set_tables([FollowedModel(of, of.table.name) for of in MODELS], ())
     live = service.live

@@ -19,10 +19,10 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.refresh_planner import Outcome
-from arctic_runtime.service.listeners import Listeners
+from arctic_runtime.service.listeners import RefreshListeners
 from arctic_runtime.service.refreshing.followed_models import FollowedModels
 from arctic_runtime.service.refreshing.follower import Follower
-from arctic_runtime.service.refreshing.refresh_task import Done, RefreshModel, RefreshWorkers, Report, Task
+from arctic_runtime.service.refreshing.refresh_task import RefreshModel, RefreshResult, RefreshWorkers, Report, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.shared_state import SharedState
 from tests.thresholds import changed
@@ -55,7 +55,7 @@ class Shop:
     def move(self, name: str) -> None:
         self.warehouse.append(name, [(1, "x")])
 
-    def refresh(self, task: Task) -> Done:
+    def refresh(self, task: Task) -> RefreshResult:
         name = task.followed.table.name
         self.tasks.append(task)
         self.meanwhile(name)
@@ -63,13 +63,13 @@ class Shop:
             raise self.fails[name]
         if task.has_news:
             self.move(name)
-        return Done(Refreshed(Outcome("incremental" if task.has_news else "unchanged", "CHANGES")))
+        return RefreshResult(Refreshed(Outcome("incremental" if task.has_news else "unchanged", "CHANGES")))
 
     def follower(self, *models: FollowedModel, **service: Any) -> Follower:
         profile = self.warehouse.reader.profile
         profile = replace(profile, thresholds=changed(profile.thresholds, service=service))
         shared = SharedState(CatalogReader(profile))
-        listeners = Listeners(self.warn, self.report)
+        listeners = RefreshListeners(self.warn, self.report)
         made = Follower(shared, RefreshWorkers(self.refresh, 2), listeners, lambda: self.seconds)
         made.follow_models(models)
         return made
@@ -200,14 +200,14 @@ def test_refreshes_are_called_as_they_are_traced(shop: Shop) -> None:
     traced: list[str] = []
 
     def trace(refresh: RefreshModel) -> RefreshModel:
-        def refresh_traced(task: Task) -> Done:
+        def refresh_traced(task: Task) -> RefreshResult:
             traced.append(task.followed.name)
             return refresh(task)
 
         return refresh_traced
 
     shared, workers = SharedState(shop.warehouse.reader), RefreshWorkers(shop.refresh, 1)
-    with Follower(shared, workers, Listeners(report=shop.report, trace=trace)) as follower:
+    with Follower(shared, workers, RefreshListeners(report=shop.report, trace=trace)) as follower:
         follower.follow_models([LEFT])
         follower.run_once()
     assert traced == [LEFT.name]

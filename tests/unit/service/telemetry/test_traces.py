@@ -20,13 +20,13 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.refresh_planner import Outcome
-from arctic_runtime.service.refreshing.refresh_task import Done, Task
+from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.telemetry.traces import Traces
 from arctic_runtime.service.telemetry.tracing_config import build_traces, is_traced
 from arctic_runtime.timings import Timings
 
-DONE = Done(Refreshed(Outcome("incremental", "CHANGES", rows={"insert": 3, "delete": 0})))
+DONE = RefreshResult(Refreshed(Outcome("incremental", "CHANGES", rows={"insert": 3, "delete": 0})))
 
 
 def task(name: str, pins: PinnedSnapshots) -> Task:
@@ -34,7 +34,7 @@ def task(name: str, pins: PinnedSnapshots) -> Task:
     return Task(FollowedModel(model, f"model.shop.{name}"), pins, has_news=True, is_known=True)
 
 
-def works(_: Task) -> Done:
+def works(_: Task) -> RefreshResult:
     with Timings().measure_step("MergeBase"):
         perform_effect("view.replace", lambda: None, "replace the view")
     return DONE
@@ -101,7 +101,7 @@ def test_a_pass_lasts_until_its_last_refresh_has_ended() -> None:
 
 
 def test_a_failure_is_an_error_without_secrets() -> None:
-    def fails(_: Task) -> Done:
+    def fails(_: Task) -> RefreshResult:
         raise CatalogError("no answer of postgresql://me:hunter2@host/db")
 
     def run(made: Traces) -> None:
@@ -115,7 +115,7 @@ def test_a_failure_is_an_error_without_secrets() -> None:
 
 
 def test_a_lost_race_is_no_error() -> None:
-    def loses(_: Task) -> Done:
+    def loses(_: Task) -> RefreshResult:
         raise CommitConflict("another writer committed first")
 
     def run(made: Traces) -> None:

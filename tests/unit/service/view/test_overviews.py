@@ -16,7 +16,7 @@ from arctic_runtime.model.sources.positions import ParsedPosition
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version
-from arctic_runtime.operations.inspect import Ingestion, Status
+from arctic_runtime.operations.inspect import IngestionStatus, Status
 from arctic_runtime.service.project_source import ProjectSource
 from arctic_runtime.service.schedules.cron_schedules import Scheduled
 from arctic_runtime.service.view.live_data import Lag, TableOverview
@@ -34,7 +34,7 @@ def t(name: str) -> TableName:
 
 
 def observed(
-    name: str, commits: int, ingestion: Ingestion | None = None, origin: OriginStatus | None = None, **read: int
+    name: str, commits: int, ingestion: IngestionStatus | None = None, origin: OriginStatus | None = None, **read: int
 ) -> ObservedTable:
     """A table with so many commits of ten rows, one each minute up to now, and what it has read of others."""
     made = tuple(
@@ -240,7 +240,7 @@ LONG_AGO = NOW - timedelta(seconds=1500)
 
 def below_source(origin: OriginStatus, run: IngestionRun | None = None, **changed: Any) -> dict[str, TableOverview]:
     """The diamond, below a table that is ingested."""
-    ingestion = Ingestion("shop", "public.orders", dead_letters=2)
+    ingestion = IngestionStatus("shop", "public.orders", dead_letters=2)
     base = make_shown(**changed)
     ods = observed("ods", 5, ingestion, origin)
     return by_name(
@@ -256,7 +256,7 @@ def below_source(origin: OriginStatus, run: IngestionRun | None = None, **change
 def test_a_position_is_shown_as_the_source_writes_it() -> None:
     source = ChangeSource("shop", t("shop__dead"), parse_position=lambda text: ParsedPosition(text, f"LSN {text}"))
     ods = replace(model("ods", ingested="public.orders"), source=source)
-    seen = observed("ods", 5, Ingestion("shop", "public.orders", position="0/16B3748"), SOURCE)
+    seen = observed("ods", 5, IngestionStatus("shop", "public.orders", position="0/16B3748"), SOURCE)
     base = make_shown()
     known = replace(base, models={**base.models, t("ods"): ods}, observed={**base.observed, t("ods"): seen})
     assert by_name(known)["ods"].ingestion.position == "LSN 0/16B3748"

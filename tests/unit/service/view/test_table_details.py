@@ -9,7 +9,7 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome
 from arctic_runtime.service.table_docs import DataTestRuns, LastDataTest, TableDocs
-from arctic_runtime.service.telemetry.lineage.columns import ColumnLineage, Origin, Use
+from arctic_runtime.service.telemetry.lineage.columns import ColumnLineage, SourceColumnRead, Use
 from arctic_runtime.service.view.table_details import DetailInputs, build_table_details
 from arctic_runtime.thresholds import ServiceThresholds
 
@@ -26,8 +26,8 @@ def make_inputs(**changed: Any) -> DetailInputs:
 def test_columns_have_key_type_description_and_origins_whose_values_come_first() -> None:
     docs = TableDocs("All orders", "", {"total": "Net"}, masks={"total": True})
     summed = frozenset({Use("AGGREGATION"), Use("CONDITIONAL")})
-    uses = {Origin(ODS, "status"): frozenset({Use("CONDITIONAL")}), Origin(ODS, "value"): summed}
-    lineage = ColumnLineage({"TOTAL": uses}, {Origin(ODS, "day"): frozenset({Use("GROUP_BY")})})
+    uses = {SourceColumnRead(ODS, "status"): frozenset({Use("CONDITIONAL")}), SourceColumnRead(ODS, "value"): summed}
+    lineage = ColumnLineage({"TOTAL": uses}, {SourceColumnRead(ODS, "day"): frozenset({Use("GROUP_BY")})})
     details = build_table_details(make_inputs(docs=docs, lineage=lineage), ServiceThresholds())
     key, total = details.columns
     assert (key.name, key.type, key.is_key, key.origins) == ("Id", "bigint", True, ())
@@ -54,7 +54,7 @@ def test_long_parts_are_cut() -> None:
     limits = ServiceThresholds(shown_sql_characters=5, shown_columns=1, shown_origins=1)
     details = build_table_details(make_inputs(), limits)
     assert (details.sql, len(details.columns), details.is_cut) == ("selec", 1, True)
-    many = {Origin(ODS, name): frozenset({Use("FILTER")}) for name in "ab"}
+    many = {SourceColumnRead(ODS, name): frozenset({Use("FILTER")}) for name in "ab"}
     cut = build_table_details(make_inputs(lineage=ColumnLineage({}, many)), ServiceThresholds(shown_origins=1))
     assert (len(cut.row_origins), cut.is_cut) == (1, True)
 

@@ -33,7 +33,7 @@ class _Target:
 
 
 @dataclass(frozen=True)
-class _Rule:
+class _DefaultRule:
     """The conversion of a type's defaults.
 
     `query` has the place `{value}` for the expression, and `{charset}`, `{length}` and `{scale}` for those of the
@@ -196,23 +196,23 @@ _TEXT = "convert(convert({value} using {charset}) using utf8mb4)"
 _NUMBER = "cast({value} as decimal(65, 30))"
 _DOUBLE = "({value} + 0e0)"
 _BYTES = "hex(cast({value} as binary))"
-_RULES: Mapping[str, _Rule] = {
-    **dict.fromkeys(_TEXTS, _Rule(_TEXT, _convert_text)),
-    "char": _Rule(_TEXT, _convert_char),
+_RULES: Mapping[str, _DefaultRule] = {
+    **dict.fromkeys(_TEXTS, _DefaultRule(_TEXT, _convert_text)),
+    "char": _DefaultRule(_TEXT, _convert_char),
     # MariaDB keeps the text; MySQL writes its own.
-    "json": _Rule(f"if(version() like '%MariaDB%', {_TEXT}, null)", _convert_text),
-    "enum": _Rule(_TEXT, _convert_label),
-    "set": _Rule(_TEXT, _convert_labels),
-    **dict.fromkeys(_WHOLE_NUMBERS, _Rule(_NUMBER, _convert_whole)),
-    "decimal": _Rule("cast({value} as decimal(65, {scale}))", _convert_decimal),
-    "bit": _Rule(_NUMBER, _convert_bits),
-    "year": _Rule(_NUMBER, _convert_year),
-    "float": _Rule(_DOUBLE, _convert_float),
-    "double": _Rule(_DOUBLE, _convert_double),
-    **dict.fromkeys(_BLOBS, _Rule(_BYTES, _convert_bytes)),
-    "binary": _Rule(_BYTES, _convert_fixed_bytes),
-    "date": _Rule("cast(cast({value} as date) as char)", _convert_date),
-    "datetime": _Rule("cast(cast({value} as datetime({length})) as char)", _convert_datetime),
-    "time": _Rule("cast(cast({value} as time({length})) as char)", _convert_time),
+    "json": _DefaultRule(f"if(version() like '%MariaDB%', {_TEXT}, null)", _convert_text),
+    "enum": _DefaultRule(_TEXT, _convert_label),
+    "set": _DefaultRule(_TEXT, _convert_labels),
+    **dict.fromkeys(_WHOLE_NUMBERS, _DefaultRule(_NUMBER, _convert_whole)),
+    "decimal": _DefaultRule("cast({value} as decimal(65, {scale}))", _convert_decimal),
+    "bit": _DefaultRule(_NUMBER, _convert_bits),
+    "year": _DefaultRule(_NUMBER, _convert_year),
+    "float": _DefaultRule(_DOUBLE, _convert_float),
+    "double": _DefaultRule(_DOUBLE, _convert_double),
+    **dict.fromkeys(_BLOBS, _DefaultRule(_BYTES, _convert_bytes)),
+    "binary": _DefaultRule(_BYTES, _convert_fixed_bytes),
+    "date": _DefaultRule("cast(cast({value} as date) as char)", _convert_date),
+    "datetime": _DefaultRule("cast(cast({value} as datetime({length})) as char)", _convert_datetime),
+    "time": _DefaultRule("cast(cast({value} as time({length})) as char)", _convert_time),
 }
 """Conversions by the name of a type; a TIMESTAMP depends on the time zone of the session that added the column."""

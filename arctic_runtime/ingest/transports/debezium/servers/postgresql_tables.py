@@ -62,7 +62,7 @@ where c.relkind in ('r', 'p') and c.relreplident = 'i' and not (pk.indkey::int2[
 
 
 @dataclass(frozen=True)
-class _Rule:
+class _ReadabilityRule:
     """A check, by a query for tables or columns that can't be read exactly.
 
     Each row of the query has the table, the column or null, and a text for the advice. `describe` converts the rows to
@@ -91,7 +91,10 @@ def _join_tables(rows: Sequence[Row]) -> str:
 
 
 def describe_generated(rows: Sequence[Row]) -> tuple[str, str]:
-    """Describes why generated columns can't be read, and how to leave them out; `rows` are as described in `_Rule`."""
+    """Describes why generated columns can't be read, and how to leave them out.
+
+    `rows` are as described in `_ReadabilityRule`.
+    """
     patterns = ",".join(re.escape(_get_name(row)) for row in rows)
     return (
         f"the log does not have generated columns, so that they would keep the values of the "
@@ -102,8 +105,8 @@ def describe_generated(rows: Sequence[Row]) -> tuple[str, str]:
 
 
 _RULES = (
-    _Rule(_GENERATED, describe_generated),
-    _Rule(
+    _ReadabilityRule(_GENERATED, describe_generated),
+    _ReadabilityRule(
         _UNREADABLE,
         lambda rows: (
             f"the user may not read {_join_tables(rows)}",
@@ -111,7 +114,7 @@ _RULES = (
         ),
         is_of_snapshot=True,
     ),
-    _Rule(
+    _ReadabilityRule(
         _HIDDEN_ROWS,
         lambda rows: (
             f"row-level security may hide rows of {_join_names(rows)} from a snapshot, and the log has the changes "
@@ -120,14 +123,14 @@ _RULES = (
         ),
         is_of_snapshot=True,
     ),
-    _Rule(
+    _ReadabilityRule(
         _UNLOGGED_PARTITIONS,
         lambda rows: (
             f"{_join_names(rows)} has partitions of which no change is logged: {_join_advice(rows)}",
             "ingest the other partitions under their own names",
         ),
     ),
-    _Rule(
+    _ReadabilityRule(
         _IDENTITY_WITHOUT_KEY,
         lambda rows: (
             f"the log does not say which row is deleted or gets another primary key, since the replica "

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from arctic_runtime.ingest.transports.debezium.engine import Engine, Receipt
+    from arctic_runtime.ingest.transports.debezium.engine import EmbeddedEngine, Receipt
 
 
 class Receipts:
@@ -14,10 +14,10 @@ class Receipts:
 
     def __init__(self, flush_seconds: float) -> None:
         self._flush_seconds = flush_seconds
-        self._receipts: dict[str, tuple[Engine, Receipt]] = {}
+        self._receipts: dict[str, tuple[EmbeddedEngine, Receipt]] = {}
         self._acknowledged_at = 0.0
 
-    def add_receipt(self, position: str, engine: Engine, receipt: Receipt) -> None:
+    def add_receipt(self, position: str, engine: EmbeddedEngine, receipt: Receipt) -> None:
         self._receipts[position] = engine, receipt
 
     def acknowledge_until(self, position: str) -> None:

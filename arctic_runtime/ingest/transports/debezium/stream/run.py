@@ -41,7 +41,13 @@ from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD,
 from arctic_runtime.thresholds import DebeziumThresholds
 
 if TYPE_CHECKING:
-    from arctic_runtime.ingest.transports.debezium.engine import Engine, Receipt, Records, RecordSchema, SchemaEvents
+    from arctic_runtime.ingest.transports.debezium.engine import (
+        EmbeddedEngine,
+        Receipt,
+        Records,
+        RecordSchema,
+        SchemaEvents,
+    )
 
 _RUNS = itertools.count(1)
 
@@ -79,7 +85,7 @@ class EngineRun:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: EmbeddedEngine,
         folder: tempfile.TemporaryDirectory[str],
         server: SourceServer,
         position: Position,
@@ -255,7 +261,7 @@ def start_run(
 
     Loaded tables whose position the stream has not reached (`Position.joining`) are not read yet.
     """
-    from arctic_runtime.ingest.transports.debezium.engine import Engine, write_offsets
+    from arctic_runtime.ingest.transports.debezium.engine import EmbeddedEngine, write_offsets
 
     folder = tempfile.TemporaryDirectory(prefix="arctic-debezium-")
     inside = Path(folder.name)
@@ -263,7 +269,7 @@ def start_run(
         exclude_joining(connection, position), inside, thresholds, server.build_properties()
     )
     # Java has one registry of metrics for all engines, and an engine waits for a name that is still in use.
-    engine = Engine({**properties, "custom.metric.tags": f"run={next(_RUNS)}"}, thresholds)
+    engine = EmbeddedEngine({**properties, "custom.metric.tags": f"run={next(_RUNS)}"}, thresholds)
     if not position.is_snapshot:
         write_offsets(inside / OFFSETS, connection.slot, position)
         if position.history is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from dbt.adapters.arctic.project.cache.inputs import Request, WatchedFiles
+from dbt.adapters.arctic.project.cache.inputs import ProjectRequest, WatchedFiles
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class DbtInputs:
     target: str
 
 
-def read_dbt_inputs(request: Request) -> DbtInputs | None:
+def read_dbt_inputs(request: ProjectRequest) -> DbtInputs | None:
     """Reads the configuration of a project; None if dbt can't, or if its result may depend on more than files."""
     from dbt.cli.flags import Flags
     from dbt.cli.types import Command

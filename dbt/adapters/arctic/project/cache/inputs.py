@@ -24,7 +24,7 @@ _READ = re.compile(rb"""\benv_var\s*\(\s*\\?(['"]{1,2})(\w+)\\?\1\s*[,)]""")
 
 
 @dataclass(frozen=True)
-class Request:
+class ProjectRequest:
     """The options by which a project is asked for."""
 
     project_dir: Path
@@ -52,7 +52,7 @@ def has_dotenv_file(start: Path) -> bool:
     return any(os.path.lexists(folder / ".env") for folder in (start, *start.parents))
 
 
-def describe_request(request: Request) -> list[str | None]:
+def describe_request(request: ProjectRequest) -> list[str | None]:
     """Returns options, places and versions from which dbt starts; compared as a whole."""
     cwd = Path.cwd()
     return [

@@ -21,7 +21,7 @@ from arctic_runtime.thresholds import Thresholds
 from dbt.adapters.arctic.project.cache.dbt_inputs import read_dbt_inputs
 from dbt.adapters.arctic.project.cache.encoding import decode_value, encode_value
 from dbt.adapters.arctic.project.cache.inputs import (
-    Request,
+    ProjectRequest,
     WatchedFiles,
     describe_request,
     digest_files,
@@ -57,7 +57,7 @@ def load_known_project(project_dir: Path, profiles_dir: Path | None, target: str
 
     Raises the errors of `compiled_project.load_project`.
     """
-    request = Request(project_dir, profiles_dir, target)
+    request = ProjectRequest(project_dir, profiles_dir, target)
     file = get_target_folder(project_dir) / FILE
     if not file.parent.is_dir() or has_dotenv_file(Path.cwd()):
         return compile_project(request)
@@ -65,7 +65,7 @@ def load_known_project(project_dir: Path, profiles_dir: Path | None, target: str
     return _compile_and_keep(request, file) if known is None else known
 
 
-def compile_project(request: Request, manifest: Any = None) -> CompiledProject:
+def compile_project(request: ProjectRequest, manifest: Any = None) -> CompiledProject:
     """Compiles a project; `manifest` is the result of `parse_manifest`, or None."""
     from dbt.adapters.arctic.project.compiled_project import load_project
 
@@ -73,7 +73,7 @@ def compile_project(request: Request, manifest: Any = None) -> CompiledProject:
     return load_project(request.project_dir, request.profiles_dir, request.target, *given)
 
 
-def read_project(request: Request, file: Path) -> CompiledProject | None:
+def read_project(request: ProjectRequest, file: Path) -> CompiledProject | None:
     """Reads the kept project; None if there is none, or if it may differ from the result of dbt."""
     key = read_private_key()
     if key is None:
@@ -102,18 +102,18 @@ def _decode_inputs(written: Mapping[str, Any]) -> ProjectInputs:
     return ProjectInputs(watched, tuple(written["variables"]), written["profile"], written["target"])
 
 
-def _sign_content(key: bytes, request: Request, inputs: ProjectInputs, files: str, content: str) -> str:
+def _sign_content(key: bytes, request: ProjectRequest, inputs: ProjectInputs, files: str, content: str) -> str:
     environment = select_environment(os.environ, inputs.variables)
     signed = json.dumps([describe_request(request), asdict(inputs), environment, files, content])
     return hmac.new(key, signed.encode(), "sha256").hexdigest()
 
 
-def _read_profile(request: Request, inputs: ProjectInputs) -> Profile:
+def _read_profile(request: ProjectRequest, inputs: ProjectInputs) -> Profile:
     file = Path(inputs.watched.profiles_file)
     return read_target_profile(file, inputs.profile, inputs.target, request.project_dir, os.environ, Thresholds())
 
 
-def _compile_and_keep(request: Request, file: Path) -> CompiledProject:
+def _compile_and_keep(request: ProjectRequest, file: Path) -> CompiledProject:
     """Compiles a project, and keeps its tables if the next command can find out whether they are still right."""
     from dbt.adapters.arctic.project.compiled_project import parse_manifest
 
@@ -129,7 +129,7 @@ def _compile_and_keep(request: Request, file: Path) -> CompiledProject:
     return project
 
 
-def observe_inputs(request: Request) -> tuple[ProjectInputs, str] | None:
+def observe_inputs(request: ProjectRequest) -> tuple[ProjectInputs, str] | None:
     """Returns the inputs of a project, and the digest of its files; None if the project can't be kept."""
     asked = read_dbt_inputs(request)
     if asked is None:
@@ -144,7 +144,9 @@ def observe_inputs(request: Request) -> tuple[ProjectInputs, str] | None:
     return ProjectInputs(asked.watched, variables, asked.profile, asked.target), digest_files(contents)
 
 
-def keep_project(request: Request, file: Path, inputs: ProjectInputs, files: str, project: CompiledProject) -> None:
+def keep_project(
+    request: ProjectRequest, file: Path, inputs: ProjectInputs, files: str, project: CompiledProject
+) -> None:
     """Writes the tables of a project, unless they could not be read as they are, or have a secret."""
     parts = (
         tuple(map(strip_texts, project.models)),

@@ -18,7 +18,7 @@ import pytest
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic import cli
 from dbt.adapters.arctic.project.cache import dbt_inputs, inputs, known_project
-from dbt.adapters.arctic.project.cache.inputs import Request
+from dbt.adapters.arctic.project.cache.inputs import ProjectRequest
 from dbt.adapters.arctic.project.project_tables import CompiledProject
 
 PASSWORD, LITERAL, HIDDEN = "open sesame 1", "open sesame 2", "open sesame 3"
@@ -101,7 +101,7 @@ def project(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def read_kept(project: Path, target: str | None = None, profiles: Path | None = None) -> CompiledProject | None:
     """Returns the kept project; None if dbt has to compile it."""
     file = project / "target" / known_project.FILE
-    return known_project.read_project(Request(project, profiles or project, target), file)
+    return known_project.read_project(ProjectRequest(project, profiles or project, target), file)
 
 
 def get_tables(known: CompiledProject | None) -> list[str]:
@@ -366,14 +366,14 @@ UNCERTAIN = {
 def test_nothing_is_kept_with(fresh: Path, reason: str) -> None:
     name, text = UNCERTAIN[reason]
     (fresh / name).write_text(text)
-    assert known_project.observe_inputs(Request(fresh, fresh, None)) is None
+    assert known_project.observe_inputs(ProjectRequest(fresh, fresh, None)) is None
 
 
 @dataclass(frozen=True)
 class Keeping:
     """All that is needed to keep a project once more."""
 
-    request: Request
+    request: ProjectRequest
     file: Path
     inputs: known_project.ProjectInputs
     project: CompiledProject
@@ -385,7 +385,7 @@ class Keeping:
 
 @pytest.fixture
 def keeping(project: Path, tmp_path: Path) -> Keeping:
-    kept, request = read_kept(project), Request(project, project, None)
+    kept, request = read_kept(project), ProjectRequest(project, project, None)
     observed = known_project.observe_inputs(request)
     assert kept is not None
     assert observed is not None
@@ -422,7 +422,7 @@ def test_nothing_is_kept_of_a_project_with_nodes_of_a_plugin(fresh: Path, monkey
 
     manager = SimpleNamespace(hooks={"get_nodes": [print]})
     monkeypatch.setattr(plugins, "get_plugin_manager", lambda _: manager)
-    assert dbt_inputs.read_dbt_inputs(Request(fresh, fresh, None)) is None
+    assert dbt_inputs.read_dbt_inputs(ProjectRequest(fresh, fresh, None)) is None
 
 
 def test_a_folder_with_variables_of_its_own_is_left_to_dbt(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -453,7 +453,7 @@ def test_no_folder_is_made_for_a_project_without_one(fresh: Path, monkeypatch: p
 def test_a_file_that_changes_while_dbt_reads_is_read_again(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compile_project = known_project.compile_project
 
-    def edit_meanwhile(request: Request, manifest: object = None) -> CompiledProject:
+    def edit_meanwhile(request: ProjectRequest, manifest: object = None) -> CompiledProject:
         compiled = compile_project(request, manifest)
         (fresh / "models/new.sql").write_text("{{ config(materialized='arctic', primary_key='id') }} select 1 as id")
         return compiled

@@ -14,7 +14,7 @@ from confluent_kafka import admin as kafka_admin
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.kafka.client import KafkaOffsets
 from arctic_runtime.ingest.transports.kafka.connection import KafkaConnection
-from arctic_runtime.ingest.transports.kafka.offsets import Kept
+from arctic_runtime.ingest.transports.kafka.offsets import OffsetRange
 from arctic_runtime.thresholds import TransportThresholds
 
 
@@ -66,12 +66,12 @@ MOVING = [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, 
 
 def test_a_partition_whose_leader_changes_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = client(monkeypatch, *MOVING, last=None, seconds=30)
-    assert asked.list_kept(["orders"]) == {("orders", 0): Kept(7, 7)}
+    assert asked.list_kept(["orders"]) == {("orders", 0): OffsetRange(7, 7)}
 
 
 def test_a_topic_that_is_being_made_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = client(monkeypatch, last=None, seconds=30, of_topics=(KafkaError.LEADER_NOT_AVAILABLE,))
-    assert asked.list_kept(["orders"]) == {("orders", 0): Kept(7, 7)}
+    assert asked.list_kept(["orders"]) == {("orders", 0): OffsetRange(7, 7)}
 
 
 def test_a_topic_that_is_not_there_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

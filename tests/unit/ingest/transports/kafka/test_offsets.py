@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.kafka.offsets import (
-    Kept,
+    OffsetRange,
     Partition,
     advance_offsets,
     choose_next_ranges,
@@ -58,25 +58,30 @@ def test_a_partition_with_much_leaves_something_for_others() -> None:
 
 
 def test_topics_that_are_new_begin_with_what_is_there() -> None:
-    kept = {("t", 0): Kept(7, 9), ("u", 0): Kept(5, 5)}
+    kept = {("t", 0): OffsetRange(7, 9), ("u", 0): OffsetRange(5, 5)}
     assert choose_start({("t", 0): 8}, kept) == {("t", 0): 8, ("u", 0): 5}
 
 
 def test_partitions_that_are_new_begin_with_their_first_event() -> None:
-    assert choose_start({("t", 0): 8}, {("t", 0): Kept(7, 9), ("t", 1): Kept(0, 2)}) == {("t", 0): 8, ("t", 1): 0}
+    assert choose_start({("t", 0): 8}, {("t", 0): OffsetRange(7, 9), ("t", 1): OffsetRange(0, 2)}) == {
+        ("t", 0): 8,
+        ("t", 1): 0,
+    }
     with pytest.raises(SourceError, match=r"topic t, partition 1(?s:.*)offset 0(?s:.*)from 1 on"):
-        choose_start({("t", 0): 8}, {("t", 0): Kept(7, 9), ("t", 1): Kept(1, 2)})
+        choose_start({("t", 0): 8}, {("t", 0): OffsetRange(7, 9), ("t", 1): OffsetRange(1, 2)})
 
 
 @pytest.mark.parametrize(
     ("kept", "message"),
     [
-        ({("t", 0): Kept(6, 9)}, "offsets from 6 on: Kafka's retention has deleted what was before"),
-        ({("t", 0): Kept(0, 4)}, "offsets up to 4: the topic was deleted and created again"),
-        ({("u", 0): Kept(0, 4)}, "no such partition"),
+        ({("t", 0): OffsetRange(6, 9)}, "offsets from 6 on: Kafka's retention has deleted what was before"),
+        ({("t", 0): OffsetRange(0, 4)}, "offsets up to 4: the topic was deleted and created again"),
+        ({("u", 0): OffsetRange(0, 4)}, "no such partition"),
     ],
 )
-def test_events_that_are_lost_are_an_error_unless_that_is_wanted(kept: dict[Partition, Kept], message: str) -> None:
+def test_events_that_are_lost_are_an_error_unless_that_is_wanted(
+    kept: dict[Partition, OffsetRange], message: str
+) -> None:
     with pytest.raises(SourceError, match=rf"(?s)expected: offset 5.*{message}.*on_data_loss: skip"):
         choose_start({("t", 0): 5}, kept)
     assert choose_start({("t", 0): 5}, kept, skips_lost=True) == {one: has.first for one, has in kept.items()}

@@ -14,7 +14,12 @@ import pytest
 
 from arctic_runtime.ivm.frontend.analyse import analyse_query
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.telemetry.lineage.columns import ColumnLineage, Origin, Uses, compute_column_lineage
+from arctic_runtime.service.telemetry.lineage.columns import (
+    ColumnLineage,
+    SourceColumnRead,
+    Uses,
+    compute_column_lineage,
+)
 from tests.unit.ivm.analysed_queries import QUERIES, RELATIONS, VIEWS
 from tests.unit.ivm.duck import CATALOG, SCHEMA, connect, load, rows
 
@@ -181,20 +186,20 @@ def content(draw: random.Random) -> dict[str, list[list[object]]]:
 
 
 ORIGINS = [
-    Origin(TableName(*name.split(".")), column.name)
+    SourceColumnRead(TableName(*name.split(".")), column.name)
     for name, relation in RELATIONS.items()
     for column in relation.columns
 ]
 
 
 @pytest.fixture(scope="module")
-def worlds() -> Iterator[dict[Origin | None, duckdb.DuckDBPyConnection]]:
+def worlds() -> Iterator[dict[SourceColumnRead | None, duckdb.DuckDBPyConnection]]:
     """The same rows, and for each column rows that differ in its values alone; orders keep their key."""
     with ExitStack() as stack:
         yield {changed: world(stack, changed) for changed in (None, *ORIGINS)}
 
 
-def world(stack: ExitStack, changed: Origin | None) -> duckdb.DuckDBPyConnection:
+def world(stack: ExitStack, changed: SourceColumnRead | None) -> duckdb.DuckDBPyConnection:
     con = stack.enter_context(connect())
     before, after = content(random.Random(SEED)), content(random.Random(SEED + 1))
     for name, table in before.items():
@@ -214,7 +219,7 @@ def world(stack: ExitStack, changed: Origin | None) -> duckdb.DuckDBPyConnection
     "sql", [pytest.param(sql, marks=[pytest.mark.slow] * (place % 5 > 0)) for place, sql in enumerate(QUERIES)]
 )
 def test_values_change_only_where_lineage_says_so(
-    sql: str, worlds: dict[Origin | None, duckdb.DuckDBPyConnection]
+    sql: str, worlds: dict[SourceColumnRead | None, duckdb.DuckDBPyConnection]
 ) -> None:
     columns = lineage(sql)
     analysed = analyse_query(sql, RELATIONS, VIEWS, CATALOG, SCHEMA)

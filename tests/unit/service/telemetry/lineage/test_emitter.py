@@ -19,7 +19,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.refresh_planner import Outcome
-from arctic_runtime.service.refreshing.refresh_task import Done, Report
+from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Report
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.telemetry.lineage.configured import build_lineage_emitter, is_configured
 from arctic_runtime.service.telemetry.lineage.emitter import LineageEmitter
@@ -42,7 +42,7 @@ def followed(sql: str = SQL, name: str = "dwd", **config: Any) -> FollowedModel:
 
 def report(status: Any = "refreshed", error: str = "", model: FollowedModel | None = None, **rows: int) -> Report:
     outcome = Outcome("incremental", "CHANGES", rows=rows, version=77, consumed={"lake.dwd.ods": 55})
-    done = Done(Refreshed(outcome)) if status == "refreshed" else None
+    done = RefreshResult(Refreshed(outcome)) if status == "refreshed" else None
     return Report(model or followed(), status, BEGAN, 1.5, done, error)
 
 
