@@ -118,7 +118,7 @@ RETENTION = {"versions": "2h", "retain_last": 200, "max_versions": MAX_VERSIONS}
 
 
 class IngestionEnded(SourceError):
-    """Raised if ingestion of a source, or a part of it, has ended although nothing told it to."""
+    """Raised if ingestion of a source, or a part of it, has ended without being stopped."""
 
     def __init__(self, message: str) -> None:
         super().__init__(

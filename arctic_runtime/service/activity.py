@@ -107,7 +107,7 @@ class Activity:
         """Records that a source can't be read, or that its ingestion ended with an error.
 
         `message` is the error, `details` its parts, such as `expected`. Unless `is_running`, the ingestion has ended,
-        and its open jobs end as failed. `has_ended` is whether it ended although nothing told it to.
+        and its open jobs end as failed. `has_ended` is whether it ended without being stopped.
         """
         with self._lock:
             known = self._ingestions.get(source, IngestionRun()).failure

@@ -1,4 +1,4 @@
-"""Runs the parts of a service in threads, and starts a part again that has ended although nothing told it to."""
+"""Runs the parts of a service in threads, and starts a part again that has ended without being stopped."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Parts:
             part.failures += 1
             pause = compute_source_pause(part.failures, self._limits)
             part.restart_at = now + pause
-            why = part.error or "ended, although nothing told it to"
+            why = part.error or "ended without being stopped"
             self._shared.set_error(part.name, why, has_ended=True)
             self._say(f"{part.name}: {why}\n  started again in {pause:.0f} s")
         elif now >= part.restart_at:

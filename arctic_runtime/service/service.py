@@ -240,7 +240,7 @@ class Service:
                 ingestion.run_ingestion()
                 if leadership.ended.is_set():
                     break
-                raise IngestionEnded(f"source {name}: its ingestion ended, although nothing told it to.")
+                raise IngestionEnded(f"source {name}: its ingestion ended without being stopped.")
             except Exception as error:
                 if (end := to_spark_ended(error)) is not None:
                     self.activity.fail_ingestion(name, str(end), is_running=False, details=end.details)

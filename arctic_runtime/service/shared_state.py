@@ -79,7 +79,7 @@ class SharedState:
     def set_error(self, part: str, message: str, has_ended: bool = False) -> None:
         """Shows the error of a part of the service; an empty `message` clears it.
 
-        `has_ended` is whether the part has ended although nothing told it to; until its error changes, the service is
+        `has_ended` is whether the part has ended without being stopped; until its error changes, the service is
         not ready.
         """
         with self._lock:

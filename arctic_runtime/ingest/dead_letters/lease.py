@@ -113,8 +113,8 @@ class _LeaseProperties:
         self._require_lease(former, Held.decode(properties))
         return {**metadata, "properties": {**properties, **lease.encode()}}
 
-    def _require_lease(self, expected: Held | None, found: Held | None) -> None:
-        if (found and found.encode()) != (expected and expected.encode()):
+    def _require_lease(self, expected: Held | None, stored: Held | None) -> None:
+        if (stored and stored.encode()) != (expected and expected.encode()):
             raise CommitConflict(f"another process has changed the lease in {self._table}.")
 
 

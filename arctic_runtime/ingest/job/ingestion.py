@@ -300,10 +300,10 @@ class Ingestion:
         return progress
 
     def _check_end(self, once: bool) -> None:
-        """Raises IngestionEnded if the stream has ended and nothing told it to."""
+        """Raises IngestionEnded if the stream has ended without being stopped."""
         is_due = self._load is not None and self._load.is_due
         if not once and not is_due and not self._stopping.is_set():
-            raise IngestionEnded(f"source {self.source.name}: its stream ended, although nothing told it to.")
+            raise IngestionEnded(f"source {self.source.name}: its stream ended without being stopped.")
 
     def _write_batch(self, batch: Batch, progress: Progress, started: float) -> Progress:
         self._reporter.announce_batch(batch, self._tables.names, len(self._stream.tables))

@@ -274,7 +274,7 @@ class ServiceState:
     """Errors of parts that do not work at present, such as a catalog that does not answer, by the part's name."""
 
     ended_parts: tuple[str, ...] = ()
-    """Those of these parts that ended although nothing told them to, until they work again."""
+    """Those of these parts that ended without being stopped, until they work again."""
 
 
 class Requests(Protocol):

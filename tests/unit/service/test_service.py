@@ -434,10 +434,10 @@ def test_an_ingestion_that_ends_by_itself_is_an_error_and_tried_again(
     source = EndingSource(how=how)
     shop.sources.append(source)
     with shop.serving("first") as first:
-        shop.wait(lambda: "although nothing told it to" in first.live.get_state().errors.get("ingest shop", ""))
+        shop.wait(lambda: "without being stopped" in first.live.get_state().errors.get("ingest shop", ""))
         assert first.live.get_state().ended_parts == ("ingest shop",)
         shop.wait(lambda: len(source.errors) > 3)
         source.works.set()
         shop.wait(lambda: not first.live.get_state().ended_parts)
         assert first.live.get_state().errors == {}
-    assert any("although nothing told it to" in line for line in shop.said)
+    assert any("without being stopped" in line for line in shop.said)

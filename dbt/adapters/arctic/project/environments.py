@@ -48,9 +48,9 @@ class ProjectGraph:
         waiting = [node.unique_id for node in self._nodes.values() if node.table in tables]
         below: set[str] = set()
         while waiting:
-            found = set(children[waiting.pop()]) - below
-            below |= found
-            waiting += found
+            new = set(children[waiting.pop()]) - below
+            below |= new
+            waiting += new
         return tuple(sorted({self._nodes[name].table for name in below}))
 
     def find_counterparts(self, others: Iterable[ProjectNode]) -> dict[TableName, Counterpart]:

@@ -191,14 +191,14 @@ class Build:
 
 def list_read(nodes: Iterable[Any], manifest: Any) -> list[Any]:
     """Lists the nodes and sources of the manifest that nodes read, also through views and ephemeral models."""
-    waiting, found = list(nodes), dict[str, Any]()
+    waiting, read = list(nodes), dict[str, Any]()
     while waiting:
         for name in waiting.pop().depends_on_nodes:
             other = manifest.nodes.get(name) or manifest.sources.get(name)
-            if other is not None and name not in found:
-                found[name] = other
+            if other is not None and name not in read:
+                read[name] = other
                 waiting += [other] if _is_read_through(other) else []
-    return list(found.values())
+    return list(read.values())
 
 
 def _is_read_through(node: Any) -> bool:
