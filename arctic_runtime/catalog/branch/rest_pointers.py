@@ -1,7 +1,7 @@
 """The pointers of a REST catalog: tables are published by one transaction if the server has them, then views.
 
-The server writes metadata files itself. So it is sent the updates by which the metadata of a table at the beginning of a
-branch becomes the metadata on the branch. Iceberg's transactions over tables neither create tables nor concern views:
+The server writes metadata files itself. So it is sent the updates by which the metadata of a table at the beginning of
+a branch becomes the metadata on the branch. Iceberg's transactions over tables neither create tables nor concern views:
 new tables are created before the transaction, which makes their rows visible; views, and tables that were dropped
 and created again, follow one by one.
 """
