@@ -118,10 +118,11 @@ class Lease:
                 self._table.commit_lease(newest, Held(self.holder, 0.0))
 
     @contextmanager
-    def keep_alive(self, lost: Callable[[Held], None]) -> Iterator[None]:
+    def keep_alive(self, lost: Callable[[Held], None], renewed: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Renews the lease in a background thread until the `with` block ends.
 
-        If another process has taken the lease, the thread calls `lost` with the lease of that process, and ends.
+        The thread calls `renewed` after each renewal. If another process has taken the lease, it calls `lost` with the
+        lease of that process, and ends.
         """
         ended = threading.Event()
 
@@ -129,6 +130,8 @@ class Lease:
             while not ended.wait(self._times.renewal_seconds):
                 try:
                     other = self.take_lease()
+                    if other is None:
+                        renewed()
                 except Exception as error:
                     # The next renewal may succeed; an error that persists makes the work itself fail.
                     LOG.debug("the lease was not renewed: %s", error)

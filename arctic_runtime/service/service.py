@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from arctic_runtime.catalog.lease import Held, Lease, LeaseTimes
+from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.catalog.table_samples import TableSamples
 from arctic_runtime.errors import ArcticError, SparkEnded
 from arctic_runtime.ingest.source import IngestionEnded
@@ -86,6 +87,7 @@ class Service:
         )
         self._tests = DataTests(project, self._shared)
         self._timetable = Timetable(project, self._table, self._shared, self._tests.queue_tests)
+        self._paused_read = Paused()
         self._stopping = threading.Event()
         self._leadership: Leadership | None = None
         self._spark_end: SparkEnded | None = None
@@ -96,7 +98,7 @@ class Service:
         If another service becomes the leader, it waits again.
         """
         self._table.ensure()
-        self._shared.paused = self._table.read_paused()
+        self._follow_paused()
         self._replace_models(self._project.list_followed())
         observer = threading.Thread(target=self._observe_always, name="observer", daemon=True)
         observer.start()
@@ -143,7 +145,7 @@ class Service:
             try:
                 self._table.ensure()
                 other = self._lease.take_lease()
-                self._shared.paused = self._table.read_paused()
+                self._follow_paused()
                 self._shared.set_error("lease", "")
             except ArcticError as error:
                 self._shared.set_error("lease", str(error))
@@ -153,6 +155,14 @@ class Service:
                 self._show_standby(other)
             self._stopping.wait(self._limits.lease_poll_seconds)
         return False
+
+    def _follow_paused(self) -> None:
+        """Takes over what users have paused or resumed at another service of the same schema."""
+        paused = self._table.read_paused()
+        if paused != self._paused_read:
+            self._paused_read = self._shared.paused = paused
+            self._shared.change_state()
+            self.activity.wake_follower()
 
     def _show_standby(self, other: Held) -> None:
         if self._shared.get_state().leader != other.process:
@@ -171,7 +181,7 @@ class Service:
             if self._stopping.is_set():
                 return
             self._shared.change_state(role="leads", leader="")
-            with self._lease.keep_alive(end_leadership):
+            with self._lease.keep_alive(end_leadership, self._follow_paused):
                 self._run_parts(leadership)
         finally:
             self._leadership = None

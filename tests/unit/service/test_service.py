@@ -222,6 +222,18 @@ def test_one_service_leads_and_the_other_goes_on_where_it_ends(shop: Shop) -> No
         shop.follows(by="second")
 
 
+def test_what_is_paused_at_the_service_that_stands_by_is_paused_at_the_one_that_leads(shop: Shop) -> None:
+    with shop.serving("first") as first:
+        shop.wait(lambda: first.live.get_state().role == "leads")
+        with shop.serving("second") as second:
+            shop.wait(lambda: second.live.get_state().role == "stands_by")
+            second.live.requests.pause_tables(["left"], upkeep_only=False)
+            shop.wait(lambda: first.live.get_state().paused_tables == (LEFT,))
+            second.live.requests.resume_tables(["left"])
+            shop.wait(lambda: first.live.get_state().paused_tables == ())
+            shop.follows(by="first")
+
+
 def test_an_error_of_ingestion_is_shown_from_attempt_to_attempt_until_a_batch_has_succeeded(shop: Shop) -> None:
     source = Source()
     shop.sources.append(source)
