@@ -91,6 +91,12 @@ class DebeziumThresholds:
     probe_timeout_seconds: float = 5.0
     """Longest wait for the answer to a probe, and for the connection of a probe."""
 
+    lock_seconds: float = 20.0
+    """Longest wait for the locks of a statement that alters the publication.
+
+    It is shorter than the time after which a connection that does not answer counts as lost.
+    """
+
     heartbeat_millis: int = 200
     """Interval of the engine's heartbeats, which report its position while there are no events.
 

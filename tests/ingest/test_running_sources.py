@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ import pytest
 import yaml
 
 from tests.adapter.served import Served
-from tests.ingest.servers import MariaDBServer, PostgreSQLServer
+from tests.ingest.servers import MariaDBServer, PostgreSQLServer, ServerError
 
 pytestmark = pytest.mark.slow
 
@@ -178,6 +181,44 @@ def test_nothing_is_fresh_before_its_first_load_has_ended(shop: Shop) -> None:
     assert any("is not loaded in full yet: " in reason and " of about " in reason for _, _, reason, _ in loading)
     assert all(0 < count <= ROWS for *_, count in loading)
     assert shop.status("clicks")["ingestion"]["loaded_rows"] is None
+    service.stop()
+
+
+@contextmanager
+def locked(shop: Shop) -> Iterator[None]:
+    """The table `clicks` of a PostgreSQL is locked by another connection."""
+
+    def lock() -> None:
+        with suppress(ServerError):  # it is ended from outside
+            shop.sql("begin", "lock table {at}.clicks", "select pg_sleep(600)")
+
+    thread = threading.Thread(target=lock)
+    thread.start()
+    held = "from pg_locks where relation = '{at}.clicks'::regclass and mode = 'AccessExclusiveLock' and granted"
+    while not shop.sql(f"select 1 {held}"):
+        time.sleep(0.1)
+    try:
+        yield
+    finally:
+        shop.sql(f"select pg_terminate_backend(pid) {held}")
+        thread.join()
+
+
+@pytest.mark.parametrize("shop", ["postgresql"], indirect=True)
+def test_a_first_load_that_waits_for_a_lock_is_a_failure_until_it_goes_on(shop: Shop) -> None:
+    with locked(shop):
+        service = shop.serve()
+        service.until(lambda: table_of(service, "clicks") is not None)
+        service.until(lambda: "another transaction holds a lock" in service.errors().get("ingest shop", ""))
+        service.until(lambda: table_of(service, "clicks")["state"] == "failed")
+        service.until(lambda: "another transaction holds a lock" in service.get("sources")[0]["error"])
+        assert "pg_stat_activity" in service.get("sources")[0]["error"]
+        shown = shop.run("status")
+        assert "clicks: not loaded yet" in shown
+        assert "another transaction holds a lock" in shown
+    service.until(is_fresh(service, clicks=ROWS))
+    service.until(lambda: service.errors() == {})
+    assert shop.sql("select count(*) from pg_stat_activity where query like 'create publication%'") == "0"
     service.stop()
 
 

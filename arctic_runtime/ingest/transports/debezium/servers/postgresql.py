@@ -88,7 +88,7 @@ class PostgreSQL:
     def __init__(self, connection: DebeziumConnection, thresholds: DebeziumThresholds) -> None:
         self._connection = connection
         self._database = SourceDatabase(connection, thresholds.heap_bytes)
-        self._publication = Publication(connection, self._database)
+        self._publication = Publication(connection, self._database, thresholds)
         self._slot = ReplicationSlot(connection, self._database, thresholds)
         insert_code((*POSTGRESQL_SUPPORT, *NO_POSTGRESQL_DEFAULTS))
 

@@ -15,6 +15,7 @@ from functools import cached_property
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium.connection import PUBLICATION_MODE, DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.servers.source_database import Row, SourceDatabase
+from arctic_runtime.thresholds import DebeziumThresholds
 
 VIA_ROOT = "publish.via.partition.root"
 MARK = "kept by arctic ingest"
@@ -83,9 +84,12 @@ class _Table:
 class Publication:
     """The PostgreSQL publication that a connection reads."""
 
-    def __init__(self, connection: DebeziumConnection, database: SourceDatabase) -> None:
+    def __init__(
+        self, connection: DebeziumConnection, database: SourceDatabase, thresholds: DebeziumThresholds
+    ) -> None:
         self._connection = connection
         self._database = database
+        self._lock_seconds = thresholds.lock_seconds
 
     def check_publication(self, is_snapshot: bool) -> None:
         """Raises SourceError, with a fix, if the publication leaves out changes of tables to read; alters nothing.
@@ -132,7 +136,7 @@ class Publication:
             raise self._build_lack_error(row, missing)
         # Both statements run in one transaction, so that no publication of ingestion is without its mark.
         mark = f"; comment on publication {self._name} is '{MARK}'" if row is None else ""
-        self._database.fetch_rows(f"{self._write_addition(row, missing)}{mark}")
+        self._run_statement(f"{self._write_addition(row, missing)}{mark}")
 
     def withdraw_tables(self) -> None:
         """Removes tables that are no longer read from the publication, if ingestion created it."""
@@ -140,7 +144,15 @@ class Publication:
             return
         for table, quoted in self._database.fetch_rows(_PUBLISHED, (self._connection.publication,)):
             if not self._connection.is_read(str(table)):
-                self._database.fetch_rows(f"alter publication {self._name} drop table {quoted}")
+                self._run_statement(f"alter publication {self._name} drop table {quoted}")
+
+    def _run_statement(self, sql: str) -> None:
+        """Runs a statement that locks tables; raises SourceError if another transaction has a lock for too long.
+
+        Without the limit the connection would be taken for a lost one, and the statement would go on at the server.
+        """
+        self._database.fetch_rows(f"set lock_timeout = '{self._lock_seconds:g}s'")
+        self._database.fetch_rows(sql)
 
     @cached_property
     def _name(self) -> str:

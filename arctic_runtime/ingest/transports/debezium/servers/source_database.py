@@ -65,6 +65,8 @@ _PLAIN: Mapping[str, str] = {
     "57P02": "the server ended unexpectedly",
     "57P03": "the server is starting or stopping",
     "42501": "user {user} lacks a right",
+    "55P03": "another transaction holds a lock for too long",
+    "57014": "a statement was cancelled, as one that waits too long for other transactions",
     "58P01": "the server no longer has its log from the last commit on; `arctic ingest --resync` reads all again",
 }
 """Texts for people by SQLSTATE."""
@@ -72,8 +74,8 @@ _PLAIN: Mapping[str, str] = {
 _LOST = frozenset(("08001", "08003", "08006", "08S01", "57P01", "57P02", "57P03", "53300"))
 """SQLSTATEs of errors after which a server may become available again."""
 
-_REFUSED_LOGINS: frozenset[int | str] = frozenset((1045, 1698, "28P01", "28000"))
-"""MySQL error codes and SQLSTATEs of a refused login."""
+_REFUSED_LOGINS = frozenset((1045, 1698))
+"""MySQL error codes of a refused login."""
 
 _LOST_FIX = (
     "see whether the server runs and can be reached from here; a service goes on by itself when it answers, after the "
@@ -83,6 +85,18 @@ _LOGIN_FIX = (
     "give the user's name and password in the settings of the source, and start again; if they are right, let the user "
     "log in at the server"
 )
+
+_WAIT_FIX = (
+    "end the transactions that run for long: `select pid, xact_start, query from pg_stat_activity where xact_start is "
+    "not null order by xact_start` shows them; a service tries again by itself"
+)
+
+_LATE_START = "Time out while waiting for source task to start"
+_LATE = "Debezium did not start in time, mostly since a new replication slot waits for all running transactions to end"
+"""Text for an error of Debezium that contains `_LATE_START`; it does not have the reason."""
+
+_FIXES: Mapping[str, str] = {**dict.fromkeys(("28P01", "28000"), _LOGIN_FIX), "55P03": _WAIT_FIX, "57014": _WAIT_FIX}
+"""Advice by SQLSTATE."""
 
 _ACCOUNT = re.compile(r"for user '(?P<user>.*)'@'(?P<host>[^']*)'")
 
@@ -150,8 +164,9 @@ class SourceDatabase:
             if state:
                 plain = _PLAIN.get(state, f"the database answered with error {state}")
                 kind = ConnectionLost if state in _LOST else SourceError
-                fix = _LOGIN_FIX if state in _REFUSED_LOGINS else None
-                return self._build_error(plain, str(cause.getMessage()), kind, fix)
+                return self._build_error(plain, str(cause.getMessage()), kind, _FIXES.get(state))
+            if self._connection.connector == "postgresql" and _LATE_START in str(cause):
+                return self._build_error(_LATE, _LATE_START, fix=_WAIT_FIX)
             if any(isinstance(cause, load_java_class(name)) for name in _LOST_CLASSES):
                 return self._build_error("the connection was lost", str(cause.getMessage() or cause), ConnectionLost)
         return build_java_error(self._connection, error)

@@ -39,6 +39,19 @@ def test_an_unknown_state_is_named(database: SourceDatabase) -> None:
     assert "the database answered with error XX001" in str(error)
 
 
+@pytest.mark.parametrize("state", ["55P03", "57014"])
+def test_a_statement_that_waits_for_others_is_no_lost_connection(database: SourceDatabase, state: str) -> None:
+    error = database.to_source_error(sql_error(state))
+    assert not isinstance(error, ConnectionLost)
+    assert "pg_stat_activity" in str(error.fix)
+
+
+def test_a_late_start_tells_of_the_transactions_for_which_a_slot_waits(database: SourceDatabase) -> None:
+    error = database.to_source_error(InterruptedError("Time out while waiting for source task to start."))
+    assert "a new replication slot waits for all running transactions" in str(error)
+    assert "pg_stat_activity" in str(error.fix)
+
+
 def test_a_refused_login_names_the_anonymous_account_that_may_have_taken_it(database: SourceDatabase) -> None:
     words = "Access denied for user 'arctic'@'localhost' (using password: YES)"
     error = database.to_source_error(
