@@ -9,7 +9,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.connector import Connector, Session, SourceConnection, describe_address
-from arctic_runtime.ingest.transports.debezium.connectors import MARIADB, MYSQL, POSTGRESQL
+from arctic_runtime.ingest.transports.debezium.connectors import DATABASES
 from arctic_runtime.ingest.transports.files.connector import FILES
 from arctic_runtime.ingest.transports.kafka.connector import KAFKA
 from arctic_runtime.ingest.transports.transport import CatalogTable
@@ -18,7 +18,7 @@ from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.thread_sessions import ThreadSessions
 from arctic_runtime.suggestions import suggest_nearest
 
-CONNECTORS: tuple[Connector, ...] = (POSTGRESQL, MYSQL, MARIADB, KAFKA, FILES)
+CONNECTORS: tuple[Connector, ...] = (*DATABASES, KAFKA, FILES)
 
 _UNTESTED = ("sqlserver", "mssql", "oracle", "mongodb", "db2", "informix", "vitess", "spanner", "cassandra")
 """Databases for which Debezium has a connector, and this package none, since it is not tested with them."""

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
 from arctic_runtime.errors import ConfigError, SourceError
+from arctic_runtime.ingest.database_kinds import DATABASE_KINDS
 from arctic_runtime.model.columns import list_reserved
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import MAX_VERSIONS, Model, OnSchemaChange
@@ -25,7 +26,6 @@ _POLICIES: Mapping[SchemaChanges, OnSchemaChange] = {
     "evolve": "sync_all_columns",
     "freeze": "fail",
 }
-_DATABASES = ("postgresql", "mysql", "mariadb")
 """Connectors of sources that report the primary keys of their tables, namely databases."""
 
 _TABLE_KEYS = (
@@ -131,10 +131,6 @@ class TablesWait(SourceError):
     """Raised if tables of a source have to be loaded again by a user; all other tables are up to date."""
 
 
-PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
-"""The default ports of databases by connector."""
-
-
 @dataclass(frozen=True)
 class IngestSource:
     """A source that is ingested; `connection` has the settings that only its connector reads, including secrets.
@@ -209,7 +205,7 @@ class IngestSource:
             declared_as = DeclaredTable(
                 name, name, self.dead_letter_table.schema, self.dead_letter_table.catalog, {"source_table": full}, ()
             )
-            tables.append(_read_table(declared_as, self.schema_changes, None, self.connector in _DATABASES, []))
+            tables.append(_read_table(declared_as, self.schema_changes, None, self.connector in DATABASE_KINDS, []))
         return tuple(tables)
 
     def _strip_schema(self, full: str) -> str:
@@ -255,9 +251,8 @@ def read_default_schema(connector: str, connection: Mapping[str, Any]) -> str | 
 
     `connection` has the connection settings; for MySQL and MariaDB the schema is their `database`.
     """
-    if connector == "postgresql":
-        return "public"
-    return str(connection["database"]) if connector in ("mysql", "mariadb") and "database" in connection else None
+    kind, database = DATABASE_KINDS.get(connector), connection.get("database")
+    return None if kind is None else kind.find_default_schema(None if database is None else str(database))
 
 
 @dataclass(frozen=True)
@@ -296,7 +291,7 @@ def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[Declare
     known = dict(ingest)
     connector = known.pop("connector", None)
     if not isinstance(connector, str):
-        wrong.append("`connector` is missing: postgresql, mysql, mariadb, kafka or files")
+        wrong.append(f"`connector` is missing: {', '.join(DATABASE_KINDS)}, kafka or files")
     values: dict[str, Any] = {}
     for key, (read, default) in _READERS.items():
         try:
@@ -305,7 +300,7 @@ def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[Declare
             wrong.append(str(error))
     policy = values.pop("schema_changes", "safe")
     schema = values.get("table_schema") or read_default_schema(str(connector), known)
-    reports_key = connector in _DATABASES
+    reports_key = connector in DATABASE_KINDS
     read_tables = [_read_table(table, policy, schema, reports_key, wrong) for table in tables]
     if not read_tables:
         wrong.append("it has no tables")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,10 @@ import pytest
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.connectors import CONNECTORS, connect, with_jars
+from arctic_runtime.ingest.database_kinds import DATABASE_KINDS
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
+from arctic_runtime.ingest.transports.debezium import servers
+from arctic_runtime.ingest.transports.debezium.servers.server_classes import create_log_order
 from arctic_runtime.ingest.transports.kafka.transport import Kafka
 from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import JARS_SETTING, Profile
@@ -88,3 +92,12 @@ def test_spark_gets_the_jars_of_the_connectors() -> None:
     chosen = with_jars(PROFILE, [source("kafka", {"schema_registry": "http://r:1"}), source("kafka", {})])
     assert chosen.settings[JARS_SETTING] == "kafka,avro"
     assert {connector.name for connector in CONNECTORS if connector.list_jars(source(connector.name, {}))} == {"kafka"}
+
+
+@pytest.mark.parametrize("name", DATABASE_KINDS)
+def test_an_entry_of_a_database_names_classes_that_exist(name: str) -> None:
+    server = pkgutil.resolve_name(f"{servers.__name__}.{DATABASE_KINDS[name].server}")
+    assert callable(server.check_server)
+    order = create_log_order(name)
+    assert callable(order.is_after)
+    assert type(server.order) is type(order)

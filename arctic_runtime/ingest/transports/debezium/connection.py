@@ -8,19 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from zlib import crc32
 
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.database_kinds import get_database_kind
 from arctic_runtime.profile import mask_secret
-from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import DebeziumThresholds
 
 OFFSETS = "offsets"
 """Name of the file, in the engine's folder, with the offset from which the engine continues."""
-
-HISTORY = "history"
-"""Name of the file, in the engine's folder, with the definitions of tables over time.
-
-Only connectors of binary logs (MySQL, MariaDB) store it.
-"""
 
 SNAPSHOT_SELECTS = "snapshot.select.statement.overrides"
 """Debezium property with the tables that a snapshot reads by a custom query, separated by commas."""
@@ -42,7 +35,7 @@ class DebeziumConnection:
     """A database and the tables that are read from it; `repr` does not show the password."""
 
     connector: str
-    """A name of CONNECTORS."""
+    """A name of DATABASE_KINDS."""
 
     host: str
     port: int
@@ -106,9 +99,8 @@ class DebeziumConnection:
         """Returns a connection for a second reader, which loads `tables`; its slot is dropped when that reader ends."""
         # The stream's reader adopts the definitions of tables, which it identifies by the name of their server.
         own = {"snapshot.mode": "initial", "topic.prefix": self.properties.get("topic.prefix", self.slot)}
-        if self.connector == "postgresql":
-            # The server drops a temporary slot when its reader ends.
-            own |= {"slot.drop.on.stop": "true", "publication.name": self.publication, **_AS_PUBLISHED}
+        for key, value in get_database_kind(self.connector).debezium.load_properties.items():
+            own[key] = _fill_template(value, {"publication": self.publication})
         slot = f"{self.slot[:_SLOT_LENGTH]}_load"
         return replace(self.select_tables(tables), slot=slot, server_id=None, properties={**self.properties, **own})
 
@@ -127,65 +119,6 @@ def _matches_list(patterns: str, name: str) -> bool:
     parts = (part.strip().replace(r"\,", ",") for part in re.split(r"(?<!\\),", patterns))
     return any(re.fullmatch(part, name, re.IGNORECASE) for part in parts)
 
-
-@dataclass(frozen=True)
-class DebeziumConnector:
-    """A connector of Debezium: the name of its Java class, and the properties that only this connector needs.
-
-    Names in braces in the values of `properties` stand for fields of a DebeziumConnection. A user can't override the
-    properties in `fixed`, and those in `left_out` are not passed to Debezium.
-    """
-
-    java_class: str
-    properties: Mapping[str, str]
-    fixed: Mapping[str, str] = field(default_factory=dict)
-    left_out: frozenset[str] = frozenset()
-
-
-_POSTGRESQL = DebeziumConnector(
-    "io.debezium.connector.postgresql.PostgresConnector",
-    {
-        "database.dbname": "{database}",
-        "plugin.name": "pgoutput",
-        "slot.name": "{slot}",
-        "slot.max.retries": "0",
-        "publication.name": "{slot}",
-        "hstore.handling.mode": "json",
-        "interval.handling.mode": "string",
-        "message.prefix.include.list": "arctic",
-        "include.unknown.datatypes": "true",
-    },
-)
-
-_MYSQL = DebeziumConnector(
-    "io.debezium.connector.mysql.MySqlConnector",
-    {
-        "database.server.id": "{server_id}",
-        "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
-        "schema.history.internal.file.filename": "{folder}/" + HISTORY,
-        "schema.history.internal.store.only.captured.tables.ddl": "true",
-        "include.schema.changes": "false",
-        "bigint.unsigned.handling.mode": "precise",
-        "enable.time.adjuster": "false",
-        # The reader of the log must not reconnect, which would not be exact; the interval only requests signs of life.
-        "connect.keep.alive": "false",
-        "connect.keep.alive.interval.ms": "250",
-        # The binary log has values of char columns without the spaces at their end.
-        "driver.sessionVariables": "sql_mode=replace(replace(@@sql_mode,'PAD_CHAR_TO_FULL_LENGTH',''),"
-        "'NO_BACKSLASH_ESCAPES','')",
-    },
-    {
-        # In other time zones two moments may have the same text.
-        "driver.connectionTimeZone": "+00:00",
-        "driver.forceConnectionTimeZoneToSession": "true",
-        # As a date, the year 0 would be the year 2000.
-        "driver.yearIsDateType": "false",
-    },
-    # It makes the server send rows in another form, of which Debezium does not read all times exactly.
-    frozenset(["snapshot.fetch.size"]),
-)
-
-CONNECTORS: Mapping[str, DebeziumConnector] = {"postgresql": _POSTGRESQL, "mysql": _MYSQL, "mariadb": _MYSQL}
 
 _ENGINE = {
     # Only the schemas of keys are read, so keys are written by the cheapest converter.
@@ -217,32 +150,6 @@ is not exact inside of a transaction.
 """
 
 
-_TLS_OF_MYSQL = {
-    "database.ssl.keystore": "clientCertificateKeyStoreUrl",
-    "database.ssl.keystore.password": "clientCertificateKeyStorePassword",
-    "database.ssl.truststore": "trustCertificateKeyStoreUrl",
-    "database.ssl.truststore.password": "trustCertificateKeyStorePassword",
-}
-"""Debezium's properties for TLS, and the names of the same settings in MySQL's JDBC driver."""
-
-
-def build_driver_settings(connection: DebeziumConnection) -> dict[str, str]:
-    """Converts Debezium's properties for TLS (`database.ssl…`) to settings of the database's JDBC driver."""
-    connection_properties = connection.properties
-    if connection.connector == "postgresql":
-        return {
-            key.removeprefix("database."): setting
-            for key, setting in connection_properties.items()
-            if key.startswith("database.ssl")
-        }
-    tls_settings = {
-        theirs: connection_properties[key] for key, theirs in _TLS_OF_MYSQL.items() if key in connection_properties
-    }
-    tls_settings = {key: f"file:{setting}" if key.endswith("Url") else setting for key, setting in tls_settings.items()}
-    mode = connection_properties.get("database.ssl.mode")
-    return tls_settings if mode is None else {**tls_settings, "sslMode": mode.upper()}
-
-
 def build_engine_properties(
     connection: DebeziumConnection, folder: Path, thresholds: DebeziumThresholds, server_properties: Mapping[str, str]
 ) -> dict[str, str]:
@@ -251,12 +158,7 @@ def build_engine_properties(
     The engine stores its offsets and schema history in `folder`. `server_properties` are the properties that depend on
     the database (`SourceServer.build_properties`).
     """
-    known = CONNECTORS.get(connection.connector)
-    if known is None:
-        raise ConfigError(
-            f"connector {connection.connector!r} is unknown{suggest_nearest(connection.connector, CONNECTORS)}; "
-            f"expected {', '.join(CONNECTORS)}"
-        )
+    known = get_database_kind(connection.connector).debezium
     fields = {
         "database": connection.database,
         "slot": connection.slot,

@@ -8,8 +8,9 @@ from typing import Any
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.database_kinds import DATABASE_KINDS, DatabaseKind
 from arctic_runtime.ingest.formats.debezium import build_debezium_format
-from arctic_runtime.ingest.source import PORTS, IngestSource
+from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.connector import (
     Connector,
     Session,
@@ -18,9 +19,8 @@ from arctic_runtime.ingest.transports.connector import (
     read_properties,
 )
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
-from arctic_runtime.ingest.transports.debezium.position import LogOrder, parse_position
-from arctic_runtime.ingest.transports.debezium.servers.binlog_order import BinlogOrder
-from arctic_runtime.ingest.transports.debezium.servers.wal_order import WalOrder
+from arctic_runtime.ingest.transports.debezium.position import parse_position
+from arctic_runtime.ingest.transports.debezium.servers.server_classes import create_log_order
 from arctic_runtime.ingest.transports.transport import CatalogTable
 
 _JAVA_CLASS = "connector.class"
@@ -39,7 +39,7 @@ def _connect(source: IngestSource, reader: CatalogReader, _: Session) -> SourceC
 
 def _describe(source: IngestSource) -> str:
     settings = source.connection
-    port = settings.get("port", PORTS[source.connector])
+    port = settings.get("port", DATABASE_KINDS[source.connector].port)
     return f"{source.connector} {settings.get('host')}:{port}/{settings.get('database')}"
 
 
@@ -61,7 +61,7 @@ def _read_connection(source: IngestSource) -> DebeziumConnection:
     return DebeziumConnection(
         connector=source.connector,
         host=str(settings["host"]),
-        port=_read_port(source, settings.get("port", PORTS[source.connector])),
+        port=_read_port(source, settings.get("port", DATABASE_KINDS[source.connector].port)),
         database=str(settings["database"]),
         user=str(settings["user"]),
         password=read_password(source),
@@ -78,18 +78,16 @@ def _read_port(source: IngestSource, value: Any) -> int:
     return int(value)
 
 
-def _declare(name: str, order: LogOrder) -> Connector:
+def _declare(kind: DatabaseKind) -> Connector:
     return Connector(
-        name=name,
+        name=kind.connector,
         keys=_KEYS,
         required=("host", "database", "user"),
         connect=_connect,
         describe=_describe,
-        parse_position=partial(parse_position, order),
+        parse_position=partial(parse_position, create_log_order(kind.connector)),
         list_tables=_list_tables,
     )
 
 
-POSTGRESQL = _declare("postgresql", WalOrder())
-MYSQL = _declare("mysql", BinlogOrder())
-MARIADB = _declare("mariadb", BinlogOrder())
+DATABASES: tuple[Connector, ...] = tuple(map(_declare, DATABASE_KINDS.values()))

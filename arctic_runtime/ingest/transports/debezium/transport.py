@@ -13,6 +13,7 @@ from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnect
 from arctic_runtime.ingest.transports.debezium.java_errors import explain_java_errors
 from arctic_runtime.ingest.transports.debezium.load import DebeziumLoad
 from arctic_runtime.ingest.transports.debezium.position import INITIAL, read_position
+from arctic_runtime.ingest.transports.debezium.servers import server_classes
 from arctic_runtime.ingest.transports.debezium.servers.source_server import SourceServer
 from arctic_runtime.ingest.transports.debezium.stream.batches import StreamEvents, select_new_events
 from arctic_runtime.ingest.transports.debezium.stream.joining import add_joining
@@ -168,8 +169,7 @@ class DebeziumTransport:
     def _connect_server(self) -> SourceServer:
         """Connects to the source's server; raises ConfigError if Debezium is not installed."""
         with self._explain_missing_packages():
-            from arctic_runtime.ingest.transports.debezium.servers.database_kinds import connect_server
-        return connect_server(self._connection, self._thresholds)
+            return server_classes.connect_server(self._connection, self._thresholds)
 
     @contextmanager
     def _explain_missing_packages(self) -> Iterator[None]:

@@ -12,15 +12,13 @@ from urllib.parse import unquote, urlsplit
 import yaml
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.source import DEAD_LETTERS, PORTS, IngestedTable, IngestSource, read_default_schema
+from arctic_runtime.ingest.database_kinds import DATABASE_KINDS
+from arctic_runtime.ingest.source import DEAD_LETTERS, IngestedTable, IngestSource, read_default_schema
 from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import mask_secrets
 
-_PASSWORDS: Mapping[str, str] = {"postgresql": "PGPASSWORD", "mysql": "MYSQL_PWD", "mariadb": "MYSQL_PWD"}
-"""Environment variables from which the client programs of databases read the password."""
-
-_SCHEMES = {**{name: name for name in PORTS}, "postgres": "postgresql"}
+_SCHEMES = {**{name: name for name in DATABASE_KINDS}, "postgres": "postgresql"}
 
 
 def build_source_at(url: str, password_env: str | None) -> IngestSource:
@@ -34,14 +32,15 @@ def build_source_at(url: str, password_env: str | None) -> IngestSource:
     if connector is None or not parts.hostname or not parts.username or not database or parts.query:
         raise ConfigError(
             f"--discover: {mask_secrets({'url': url})['url']} is no address of a database.",
-            expected=f"{' or '.join(PORTS)}://user@host:port/database, or the name of a source",
+            expected=f"{' or '.join(DATABASE_KINDS)}://user@host:port/database, or the name of a source",
         )
+    own_variable = DATABASE_KINDS[connector].password_variable
     if parts.password is not None:
         raise ConfigError(
             "--discover: a password in an address can be seen by other users of this machine.",
-            fix=f"put it into the environment variable {_PASSWORDS[connector]}, or name one by --password-env",
+            fix=f"put it into the environment variable {own_variable}, or name one by --password-env",
         )
-    variable = password_env or _PASSWORDS[connector]
+    variable = password_env or own_variable
     connection: dict[str, Any] = {"host": parts.hostname}
     if parts.port is not None:
         connection["port"] = parts.port

@@ -9,8 +9,8 @@ from typing import Any
 from arctic_runtime.catalog.observation.tables import observe_key
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.database_kinds import DATABASE_KINDS
 from arctic_runtime.ingest.source import (
-    PORTS,
     DeclaredTable,
     IngestedTable,
     IngestSource,
@@ -140,7 +140,7 @@ def list_ingested_models(sources: Iterable[IngestSource], reader: CatalogReader)
             source.name,
             source.dead_letter_table,
             source.trigger_seconds,
-            source.connector in PORTS,
+            source.connector in DATABASE_KINDS,
             get_position_parser(source.connector),
         )
         for source, _, _ in keyed

@@ -9,36 +9,14 @@ from typing import Any
 import jpype
 
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection, build_driver_settings
+from arctic_runtime.ingest.database_kinds import get_database_kind
+from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.java_errors import build_java_error, list_causes
 from arctic_runtime.ingest.transports.debezium.jvm import load_java_class, start_jvm
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
 from arctic_runtime.ingest.transports.transport import CatalogTable
 
 Row = tuple[str | None, ...]
-
-_MYSQL = ("com.mysql.cj.jdbc.Driver", "jdbc:mysql://{host}:{port}/{database}")
-_MYSQL_SETTINGS = {
-    "connectTimeout": "10000",
-    "socketTimeout": "30000",
-    "sslMode": "PREFERRED",
-    "allowPublicKeyRetrieval": "true",
-    # With the mode ANSI_QUOTES, `show create table` would quote names in another way.
-    "sessionVariables": "sql_mode=''",
-}
-
-_DRIVERS: Mapping[str, tuple[str, str]] = {
-    "postgresql": ("org.postgresql.Driver", "jdbc:postgresql://{host}:{port}/{database}"),
-    "mysql": _MYSQL,
-    "mariadb": _MYSQL,
-}
-"""JDBC driver class and URL by connector."""
-
-_SETTINGS: Mapping[str, Mapping[str, str]] = {
-    "postgresql": {"connectTimeout": "10", "loginTimeout": "10", "socketTimeout": "30", "ApplicationName": "arctic"},
-    "mysql": _MYSQL_SETTINGS,
-    "mariadb": _MYSQL_SETTINGS,
-}
 
 _PLAIN_BY_CODE: Mapping[int, str] = {
     1044: "user {user} may not use database {database}, which `grant select on {database}.* to '{user}'` lets it",
@@ -119,7 +97,8 @@ class SourceDatabase:
     def __init__(self, connection: DebeziumConnection, heap_bytes: int, timeout_seconds: float | None = None) -> None:
         start_jvm(heap_bytes)
         self._connection = connection
-        self._timeout_settings = {} if timeout_seconds is None else _build_timeouts(connection, timeout_seconds)
+        self._driver = get_database_kind(connection.connector).driver
+        self._timeout_settings = {} if timeout_seconds is None else self._driver.build_timeouts(timeout_seconds)
         self._open: Any = None
 
     def fetch_rows(self, sql: str, values: Sequence[str] = ()) -> list[Row]:
@@ -204,28 +183,21 @@ class SourceDatabase:
     def _connect(self) -> Any:
         if self._open is None:
             connection = self._connection
-            driver, url = _DRIVERS[connection.connector]
+            driver = self._driver
             settings = load_java_class("java.util.Properties")()
             own = {
-                **_SETTINGS[connection.connector],
+                **driver.settings,
                 **self._timeout_settings,
-                **build_driver_settings(connection),
+                **driver.build_tls_settings(connection.properties),
                 "user": connection.user,
                 "password": connection.password,
             }
             for key, value in own.items():
                 settings.setProperty(key, value)
-            self._open = load_java_class(driver)().connect(
-                url.format(host=connection.host, port=connection.port, database=connection.database), settings
+            self._open = load_java_class(driver.java_class)().connect(
+                driver.url.format(host=connection.host, port=connection.port, database=connection.database), settings
             )
         return self._open
-
-
-def _build_timeouts(connection: DebeziumConnection, seconds: float) -> dict[str, str]:
-    """Builds the settings of the JDBC driver for the longest wait for a connection and for an answer."""
-    if connection.connector == "postgresql":
-        return dict.fromkeys(("connectTimeout", "loginTimeout", "socketTimeout"), str(max(1, round(seconds))))
-    return dict.fromkeys(("connectTimeout", "socketTimeout"), str(max(1, round(1000 * seconds))))
 
 
 def describe_denied_login(message: str) -> str | None:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.database_kinds import HISTORY
 from arctic_runtime.ingest.formats.connect_schema import build_source_schema
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.transports.debezium.connection import (
-    HISTORY,
     OFFSETS,
     DebeziumConnection,
     build_engine_properties,

@@ -11,10 +11,10 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest import transports
+from arctic_runtime.ingest.database_kinds import get_database_kind
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 from arctic_runtime.ingest.transports.debezium.connection import (
     DebeziumConnection,
-    build_driver_settings,
     build_engine_properties,
 )
 from arctic_runtime.ingest.transports.debezium.stream.batches import StreamEvents, join_batches, merge_events
@@ -106,7 +106,7 @@ def test_properties_by_which_values_of_mysql_are_exact_can_not_be_overridden(con
 def test_questions_are_encrypted_as_the_stream_is(
     connector: str, properties: dict[str, str], expected: dict[str, str]
 ) -> None:
-    assert build_driver_settings(replace(CONNECTION, connector=connector, properties=properties)) == expected
+    assert get_database_kind(connector).driver.build_tls_settings(properties) == expected
 
 
 def test_readers_of_one_server_have_numbers_of_their_own() -> None:
