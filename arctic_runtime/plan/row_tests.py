@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.refresh.increment import check_window
+from arctic_runtime.plan.refresh.window_rows import check_window
 from arctic_runtime.thresholds import IncrementalThresholds
 
 RULES = 1

@@ -31,13 +31,13 @@ from arctic_runtime.ivm.strategies.determinism import is_deterministic
 from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Deltas, Facts, Maintenance, plan_maintenance
 from arctic_runtime.ivm.strategies.pairs import Pairs
 from arctic_runtime.ivm.strategies.spool import Spool, with_spools
-from arctic_runtime.model.columns import BEFORE, find_column, is_same_name, strip_change_columns
+from arctic_runtime.model.columns import is_same_name, strip_change_columns
 from arctic_runtime.model.names import TableName, format_changes_view
-from arctic_runtime.model.properties import CHANGELOG, REPAIRED
 from arctic_runtime.model.run_summary import RunSummary, find_last_run
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
+from arctic_runtime.plan.refresh.window_rows import check_changed_share, check_window, has_before_images
 from arctic_runtime.sql.types import has_map, has_variant, read_type
 from arctic_runtime.thresholds import SHIPPED, IncrementalThresholds, JoinThresholds, ServiceThresholds, Thresholds
 
@@ -246,7 +246,7 @@ def _build_increment(
         source = states[window.upstream]
         if source is not None and source.name in sources:
             check_window(source, window)
-            _check_cost(model, source, window, limits)
+            check_changed_share(model, source, window, limits)
     _check_images(list_scans(analysed.tree), upstreams, sources)
     _check_defaults(list_scans(analysed.tree), upstreams, windows)
     facts = replace(
@@ -558,65 +558,6 @@ def build_relation(state: SourceState) -> Relation:
     return Relation(strip_change_columns(state.columns), state.key, state.not_null)
 
 
-def check_window(state: SourceState, window: Window) -> None:
-    """Raises NotMaintained if the changes of a source in `window` can't be determined, or are not reliable."""
-    start = window.start
-    if start is None:
-        raise NotMaintained("SOURCE_UNKNOWN", f"{state.name} was not read by the last run")
-    if start.table != window.end.table:
-        raise NotMaintained("SOURCE_REPLACED", f"{state.name} was dropped and created again")
-    if state.format_version < 2:
-        raise NotMaintained("UNSUPPORTED", f"{state.name} is of format version 1, whose commits have no order")
-    if state.kind != "changes":
-        if start.snapshot not in state.snapshots:
-            raise NotMaintained("UPSTREAM_EXPIRED", f"{state.name} no longer keeps the version that the last run read")
-        return
-    oldest = state.commits[0]
-    if not state.keeps_version(start) and (oldest.parent is None or oldest.version.sequence < start.sequence):
-        raise NotMaintained(
-            "SOURCE_REPLACED", f"{state.name} no longer has the version that the last run read among its ancestors"
-        )
-    if not state.can_read_all_after(start):
-        raise NotMaintained("UPSTREAM_EXPIRED", f"{state.name} no longer keeps all changes since the last run")
-    if not _has_only_appends(state, window):
-        raise NotMaintained("SOURCE_REPLACED", f"the change table of {state.name} was rewritten")
-    if any(REPAIRED in commit.summary for commit in state.list_commits_between(window)):
-        raise NotMaintained(
-            "SOURCE_REPAIRED", f"{state.name} was repaired; rows that earlier runs read from it may be wrong"
-        )
-
-
-def has_before_images(state: SourceState, window: Window) -> bool:
-    """Whether the change rows in `window` hold the rows before the changes; expired commits can't be checked."""
-    has_before = find_column(state.columns, BEFORE) is not None and not has_key_only_rows(state, window)
-    return has_before and has_looked_up_rows(state, window)
-
-
-def has_key_only_rows(state: SourceState, window: Window) -> bool:
-    """Whether `window` may have change rows from a time at which all columns of their table were key columns.
-
-    Such change rows have no `_before`.
-    """
-    return (window.start.sequence if window.start else 0) < state.key_only_until
-
-
-def has_looked_up_rows(state: SourceState, window: Window) -> bool:
-    """Whether the actions of the change rows in `window` are exact: no run wrote them with `changelog: input`."""
-    return not any(CHANGELOG in commit.summary for commit in state.list_commits_between(window))
-
-
-def is_appended(state: SourceState, window: Window) -> bool:
-    """Whether the commits of a table that is no arctic model only append rows in `window`.
-
-    Otherwise its changes are determined by a comparison of its versions at the start and the end of the window.
-    """
-    return window.start is not None and state.keeps_version(window.start) and _has_only_appends(state, window)
-
-
-def _has_only_appends(state: SourceState, window: Window) -> bool:
-    return all(commit.operation in ("append", "replace") for commit in state.list_commits_between(window))
-
-
 def _check_defaults(scans: Iterable[Scan], upstreams: Upstreams, windows: Mapping[str, Window]) -> None:
     """Raises NotMaintained if the query reads a default value that a version in `windows` does not give."""
     for scan in scans:
@@ -648,18 +589,3 @@ def _check_images(scans: Iterable[Scan], upstreams: Upstreams, changed: frozense
                 "UNSUPPORTED",
                 f"{scan.source} has changed, and the query reads a column with a {refused}, which can't be compared",
             )
-
-
-def _check_cost(model: Model, state: SourceState, window: Window, limits: IncrementalThresholds) -> None:
-    if model.config.refresh != "auto" or window.start is None:
-        return
-    if state.kind != "changes" and not is_appended(state, window):
-        if state.rows > limits.compared_version_rows:
-            raise NotMaintained(
-                "COST",
-                f"{state.name} was rewritten, and its {state.rows:,} rows are too many to compare",
-            )
-        return
-    rows = state.count_rows_in(window)
-    if rows > max(limits.always_incremental_rows, limits.changed_share * state.rows):
-        raise NotMaintained("COST", f"{rows:,} of {state.rows:,} rows of {state.name} have changed, which is too many")

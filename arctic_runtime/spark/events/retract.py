@@ -21,7 +21,7 @@ from arctic_runtime.model.shape import DELETE, INSERT, UPDATE, UPSERT, is_named
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
-from arctic_runtime.plan.refresh.increment import has_key_only_rows, has_looked_up_rows
+from arctic_runtime.plan.refresh.window_rows import has_key_only_rows, has_looked_up_rows
 from arctic_runtime.spark.changes.diff import build_struct
 from arctic_runtime.spark.changes.equality import write_difference
 from arctic_runtime.spark.engine.statement import (

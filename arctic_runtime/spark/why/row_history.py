@@ -18,7 +18,7 @@ from arctic_runtime.model.columns import ACTION
 from arctic_runtime.model.shape import DELETE
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.refresh.increment import has_before_images
+from arctic_runtime.plan.refresh.window_rows import has_before_images
 from arctic_runtime.spark.tables.rows.frames import COMMIT_ORDER, type_of
 
 if TYPE_CHECKING:

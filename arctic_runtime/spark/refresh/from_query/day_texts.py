@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from arctic_runtime.ivm.frontend.day_texts import TIME_ALONE, is_text
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.version import Window
-from arctic_runtime.plan.refresh.increment import Upstreams, is_appended
+from arctic_runtime.plan.refresh.increment import Upstreams
+from arctic_runtime.plan.refresh.window_rows import is_appended
 from arctic_runtime.spark.refresh.from_query.images import read_rows_at
 from arctic_runtime.spark.tables.rows.frames import read_appended_rows, to_column
 from arctic_runtime.thresholds import PruningThresholds

@@ -20,7 +20,8 @@ from arctic_runtime.model.names import TableName, format_image_view
 from arctic_runtime.model.shape import DELETE
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.refresh.increment import Upstreams, has_before_images, is_appended
+from arctic_runtime.plan.refresh.increment import Upstreams
+from arctic_runtime.plan.refresh.window_rows import has_before_images, is_appended
 from arctic_runtime.spark.changes.diff import build_struct
 from arctic_runtime.spark.changes.equality import compare_bags, write_difference
 from arctic_runtime.spark.engine.statement import (
