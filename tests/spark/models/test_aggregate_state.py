@@ -164,7 +164,7 @@ def test_aggregate_state_of_too_many_groups_is_not_kept_and_not_tried_again(
     sales, model = landed(lake), lake.model("kept", query, primary_key="shop", refresh="strict")
     lake.run(sales)
     lake.run(model)
-    computed = counted(monkeypatch, "_made")
+    computed = counted(monkeypatch, "_compute_state")
     for seed, times in ((1, 1), (2, 1)):
         batch(lake, seed)
         lake.run(sales)
