@@ -435,7 +435,11 @@ def reasons_in_code() -> set[str]:
     """The reasons that plans of maintenance give; they ask for one with something that has changed."""
     runtime = ROOT / "arctic_runtime"
     parser_check = runtime / "spark" / "refresh" / "from_query" / "parser_check.py"
-    files = [parser_check, runtime / "plan" / "refresh" / "increment.py", *(runtime / "ivm").rglob("*.py")]
+    files = [
+        parser_check,
+        *(runtime / "plan" / "refresh" / name for name in ("increment.py", "window_rows.py")),
+        *(runtime / "ivm").rglob("*.py"),
+    ]
     written = {word for file in files for word in re.findall(r'"([A-Z][A-Z_]+)"', file.read_text())}
     return written & {*get_args(step.Reason)} - {"NOTHING_NEW"}
 
