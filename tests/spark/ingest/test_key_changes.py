@@ -173,8 +173,8 @@ def test_a_swap_is_published_once_wherever_the_process_dies(lake: Warehouse) -> 
     log, states = [table.batch()], [{}, dict(table.rows)]
     swap(table, 0, 1)
     log, states = [*log, table.batch()], [*states, dict(table.rows)]
-    for effect in ("commit.append", "commit.publish", "ingest.advance"):
-        with set_failpoint(dies_after(effect, 2)), pytest.raises(Died):
+    for effect, times in (("commit.append", 2), ("commit.publish", 1), ("ingest.advance", 2)):
+        with set_failpoint(dies_after(effect, times)), pytest.raises(Died):
             ingest(lake, source_of(lake, "orders"), Replay(log))
     ingest(lake, source_of(lake, "orders"), Replay(log))
     check(lake, table, states)

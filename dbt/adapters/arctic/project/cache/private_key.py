@@ -38,12 +38,8 @@ def create_private_key() -> bytes:
 
 def write_atomically(file: Path, content: bytes) -> None:
     """Writes a file that only this user can read; others see the old content, or all of the new one."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-    written = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
+    with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent) as folder:
+        written = Path(folder) / file.name
+        written.touch(mode=0o600)
+        written.write_bytes(content)
         written.replace(file)
-    except BaseException:
-        written.unlink()
-        raise

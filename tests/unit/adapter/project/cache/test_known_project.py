@@ -8,7 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +16,9 @@ from types import SimpleNamespace
 import pytest
 
 from arctic_runtime.profile import Profile
+from arctic_runtime.thresholds import Thresholds
 from dbt.adapters.arctic import cli
+from dbt.adapters.arctic.credentials import ArcticCredentials
 from dbt.adapters.arctic.project.cache import dbt_inputs, inputs, known_project
 from dbt.adapters.arctic.project.cache.inputs import ProjectRequest
 from dbt.adapters.arctic.project.project_tables import CompiledProject
@@ -72,6 +74,14 @@ def write_files(project: Path) -> None:
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(text)
     (project / "target").mkdir()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shipped_thresholds() -> Iterator[None]:
+    """Suites of the adapter that run in the same process have changed them for all of their commands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ArcticCredentials, "thresholds", Thresholds())
+        yield
 
 
 @pytest.fixture(scope="module")
