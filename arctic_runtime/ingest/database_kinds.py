@@ -109,8 +109,12 @@ _POSTGRESQL = DatabaseKind(
             "message.prefix.include.list": "arctic",
             "include.unknown.datatypes": "true",
         },
-        # The server drops a temporary slot when its reader ends.
-        load_properties={"slot.drop.on.stop": "true", "publication.name": "{publication}"},
+        # The server drops a temporary slot when its reader ends. The publication stays that of the stream.
+        load_properties={
+            "slot.drop.on.stop": "true",
+            "publication.name": "{publication}",
+            "publication.autocreate.mode": "disabled",
+        },
     ),
     driver=JdbcDriver(
         "org.postgresql.Driver",

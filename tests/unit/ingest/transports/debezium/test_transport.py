@@ -190,4 +190,6 @@ def test_a_reader_alongside_the_stream_has_a_slot_of_its_own_that_ends_with_it()
     assert (found["slot.drop.on.stop"], found["snapshot.mode"], found["x"]) == ("true", "initial", "1")
     assert (found["publication.name"], found["publication.autocreate.mode"]) == ("s" * 63, "disabled")
     assert found["topic.prefix"] == "s" * 63
+    # By this it takes no table out of the publication that the stream still reads.
+    assert beside.properties["publication.autocreate.mode"] == "disabled"
     assert "slot.drop.on.stop" not in replace(CONNECTION, connector="mysql").for_load(["a.b"]).properties
