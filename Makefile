@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install databases browser demo live test test-unit test-slow test-all test-open trust prove fuzz audit lint format docs wheel \
+.PHONY: help install databases browser demo live test test-unit test-turn test-slow test-all test-open trust prove fuzz audit lint format docs wheel \
 	sbom bench clean
 
 VENV ?= .venv
@@ -18,7 +18,7 @@ LIVE_ARGS ?=
 # Minutes of a processor for each target of fuzzing.
 FUZZ_MINUTES ?= 1
 TRUST_SIZE ?= quick
-# The part of the slow tests that `make test-slow` runs: 3/24 is the third of 24. The parts take about the same time.
+# The part of their tests that `make test-turn` and `make test-slow` run: 3/24 is the third of 24, all of about the same time.
 PART ?= 1/1
 # Most of a test of Spark is waiting for single tasks, so two at a time take half the time. Tests of a class or a module
 # stay together, since they share what was built for them; the many small ones come last, and fill the gaps.
@@ -31,7 +31,8 @@ help:
 	@echo "make demo       the sample project, day after day"
 	@echo "make live       flights that change in a database, followed through all layers within seconds"
 	@echo "make test       the tests (make test-unit: without Java; make test-all: slow ones and dbt 1.11 too)"
-	@echo "make test-slow  the tests that make test leaves out; PART=3/24 runs the third of 24 equal parts"
+	@echo "make test-turn  the tests that take turns in .ci/run; PART=2/3 runs the second of three equal parts"
+	@echo "make test-slow  the tests that take longest; PART=3/24 runs the third of 24 equal parts"
 	@echo "make test-open  object stores and catalogs, on servers of open source"
 	@echo "make trust      all that proves the guarantees, of TRUST_SIZE quick, full or night (parts: make fuzz, make audit)"
 	@echo "make lint       style, types, import contracts and spelling (make format: put the style right)"
@@ -77,17 +78,20 @@ live: install
 	@$(BIN)/python -m sample_project.live $(LIVE_ARGS)
 
 test: install
-	@$(BIN)/python -m pytest -m "not slow" $(WORKERS) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not slow and not in_turn" $(WORKERS) $(PYTEST_ARGS)
 
 test-unit: $(INSTALLED)
 	@$(BIN)/python -m pytest tests/unit -m "not slow" $(WORKERS) $(PYTEST_ARGS)
 
-# A part without tests, of few tests in many parts, is no failure: pytest's exit code is then 5.
-test-slow: install
-	@$(BIN)/python -m pytest -m slow --splits $(notdir $(PART)) --group $(patsubst %/,%,$(dir $(PART))) \
-		--durations-path tests/durations.json $(WORKERS) $(PYTEST_ARGS) || [ $$? = 5 ]
+SPLIT = --splits $(notdir $(PART)) --group $(patsubst %/,%,$(dir $(PART))) --durations-path tests/durations.json
 
-test-all: test test-slow
+test-turn: install
+	@$(BIN)/python -m pytest -m "in_turn and not slow" $(SPLIT) $(WORKERS) $(PYTEST_ARGS)
+
+test-slow: install
+	@$(BIN)/python -m pytest -m slow $(SPLIT) $(WORKERS) $(PYTEST_ARGS)
+
+test-all: test test-turn test-slow
 	@$(BIN)/python -m nox -s dbt-1.11 -- $(WORKERS) $(PYTEST_ARGS)
 
 test-open: install $(INSTALLED_OPEN)

@@ -58,6 +58,7 @@ def listens(host: str, port: int) -> bool:
     return True
 
 
+@pytest.mark.in_turn
 def test_it_answers_only_those_who_know_its_token(running: Server) -> None:
     assert ask(running.url).stdout == "42\n"
     conflicting = ask(running.url.replace(running.token, "guessed"))

@@ -102,6 +102,7 @@ def comes_true(condition: Callable[[], bool], seconds: float = 120.0) -> bool:
     return is_true
 
 
+@pytest.mark.in_turn
 def test_a_command_finds_the_spark_of_the_one_before_and_says_nothing(commands: Commands) -> None:
     first = commands.run()
     kept = commands.find_server()
@@ -111,6 +112,7 @@ def test_a_command_finds_the_spark_of_the_one_before_and_says_nothing(commands: 
     assert commands.find_server() == kept
 
 
+@pytest.mark.in_turn
 def test_a_command_with_other_settings_has_a_spark_of_its_own_while_the_kept_one_is_used(commands: Commands) -> None:
     user = commands.start()
     assert user.stdout is not None

@@ -195,6 +195,7 @@ OF_RUNS = [
 QUICK = ("bare file", "data", "page")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("place", "kind", "how"),
     [pytest.param(*each, id=" ".join(each), marks=[] if each == QUICK else [pytest.mark.slow]) for each in OF_RUNS],

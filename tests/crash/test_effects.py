@@ -74,6 +74,7 @@ def test_every_effect_has_a_scenario_and_a_round_in_which_a_process_dies_before_
     assert sorted(name for parks in rounds() for _, name in parks) == sorted(EFFECTS)
 
 
+@pytest.mark.in_turn
 def test_rows_of_a_table_a_sum_and_a_maximum_are_forgotten_in_one_request(cases: Cases) -> None:
     """Without a fault, as the scenarios with one run among the slow tests."""
     case = cases("forgotten_rows")
@@ -113,6 +114,7 @@ QUICKEST = ("first_run", "ingestion")
 """Those of them whose answers get lost in every run of the tests."""
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "key", [pytest.param(key, marks=[] if key in QUICKEST else [pytest.mark.slow]) for key in SCENARIOS]
 )

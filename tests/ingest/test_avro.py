@@ -107,6 +107,7 @@ def dead(lake: Warehouse) -> dict[str, str]:
     return {row.origin.partition(":")[2]: row.reason for row in letters}
 
 
+@pytest.mark.in_turn
 def test_debeziums_events_become_rows_with_the_types_of_their_schema(
     lake: Warehouse, kafka: KafkaServer, registry: Registry, topic: str
 ) -> None:
@@ -146,6 +147,7 @@ def test_debeziums_events_become_rows_with_the_types_of_their_schema(
     assert dead(lake) == {}
 
 
+@pytest.mark.in_turn
 def test_a_schema_that_changes_within_a_batch_is_followed(
     lake: Warehouse, kafka: KafkaServer, registry: Registry, topic: str
 ) -> None:
@@ -219,6 +221,7 @@ def test_no_bytes_end_ingestion(lake: Warehouse, kafka: KafkaServer, registry: R
     assert lake.spark.table(lake.sql_name("log")).count() + len(letters) == len(bodies) + 1, f"seed {seed}"
 
 
+@pytest.mark.in_turn
 def test_dead_letters_are_decoded_again_by_their_schemas(
     lake: Warehouse, kafka: KafkaServer, registry: Registry, topic: str
 ) -> None:
@@ -363,6 +366,7 @@ def test_tables_of_one_topic_get_their_own_events(
     assert list(dead(lake)) == ["0:3"]
 
 
+@pytest.mark.in_turn
 def test_a_registry_that_cannot_be_read_loses_nothing(
     lake: Warehouse, kafka: KafkaServer, registry: Registry, topic: str
 ) -> None:

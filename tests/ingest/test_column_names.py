@@ -32,6 +32,7 @@ def rows(lake: Warehouse, name: str, columns: str) -> list[Any]:
     return sorted(row.row for row in shown.collect())
 
 
+@pytest.mark.in_turn
 def test_a_table_with_a_reserved_column_waits_alone_from_the_first_run_on(
     lake: Warehouse, postgresql: PostgreSQLServer, slot: str
 ) -> None:
@@ -53,6 +54,7 @@ def test_a_table_with_a_reserved_column_waits_alone_from_the_first_run_on(
     assert rows(lake, "log", "_ts, _seq") == ["1|1", "2|2"]
 
 
+@pytest.mark.in_turn
 def test_columns_get_the_names_that_their_table_declares(
     lake: Warehouse, postgresql: PostgreSQLServer, slot: str
 ) -> None:
@@ -81,6 +83,7 @@ def test_columns_get_the_names_that_their_table_declares(
     assert lake.broken(table.to_model(("seq_", "ts_"))) == []
 
 
+@pytest.mark.in_turn
 def test_a_table_that_is_still_refused_when_it_is_loaded_waits_on(
     lake: Warehouse, postgresql: PostgreSQLServer, slot: str
 ) -> None:

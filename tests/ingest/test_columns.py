@@ -37,6 +37,7 @@ def rows(lake: Warehouse, name: str, columns: str) -> list[Any]:
     return sorted(row.row for row in shown.collect())
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("changes", ["safe", pytest.param("evolve", marks=pytest.mark.slow)])
 def test_postgresql_tells_renames_and_defaults_of_columns_also_to_one_who_lags_behind(
     lake: Warehouse, postgresql: PostgreSQLServer, slot: str, changes: SchemaChanges
@@ -74,6 +75,7 @@ def test_postgresql_tells_renames_and_defaults_of_columns_also_to_one_who_lags_b
     assert lake.broken(source.tables[0].to_model(("id",))) == []
 
 
+@pytest.mark.in_turn
 def test_several_definitions_in_a_row_are_followed_by_one_who_lags_behind(
     lake: Warehouse, postgresql: PostgreSQLServer, slot: str
 ) -> None:
@@ -202,6 +204,7 @@ def assert_same_rows(lake: Warehouse, defaults: tuple[str, ...]) -> None:
     assert None not in older
 
 
+@pytest.mark.in_turn
 def test_older_rows_have_each_default_of_mariadb_as_an_event_has_it(
     lake: Warehouse, mariadb: MariaDBServer, slot: str
 ) -> None:
@@ -255,6 +258,7 @@ def test_a_column_that_is_added_and_renamed_at_once_is_followed_where_another_wa
     assert rows(lake, "keyed", "id, a, d") == ["1|a1|it's", "2|a2|c2", "3|a3|d3"]
 
 
+@pytest.mark.in_turn
 def test_a_table_that_was_made_again_with_the_same_columns_is_loaded_anew(
     lake: Warehouse, postgresql: PostgreSQLServer, slot: str
 ) -> None:

@@ -302,6 +302,7 @@ OTHER_SETTINGS = (
 """Settings of PostgreSQL that change how it writes values, for all sessions of a database."""
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("count", "settings"),
     [
@@ -341,6 +342,7 @@ def test_random_values_are_those_of_postgresql(
         postgresql.sql(*[f"alter database shop reset {setting.split()[0]}" for setting in settings])
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("count", "mode"),
     [

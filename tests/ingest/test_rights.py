@@ -35,6 +35,7 @@ def mariadb() -> Iterator[MariaDBServer]:
 TABLES = ("orders", "customers")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "title", ["PostgreSQL: the publication is the owner's", "PostgreSQL: ingestion keeps the publication"]
 )

@@ -21,6 +21,7 @@ COLUMNS = {
 """Columns of tables that the first look at the catalog or at the events refuses, and what the error says."""
 
 
+@pytest.mark.in_turn
 def test_tables_with_columns_that_can_not_be_read_wait_from_the_first_run_on(
     lake: Warehouse, postgresql: PostgreSQLServer, slot: str
 ) -> None:
@@ -48,6 +49,7 @@ def test_tables_with_columns_that_can_not_be_read_wait_from_the_first_run_on(
     assert rows(lake, "intervals", "id") == []
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("when", ["snapshot", "stream", "load"])
 def test_a_value_that_can_not_be_read_holds_its_table_alone(
     lake: Warehouse, postgresql: PostgreSQLServer, slot: str, when: str

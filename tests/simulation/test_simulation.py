@@ -53,18 +53,21 @@ def test_many_seeds_lose_nothing_and_claim_nothing_false(first: int) -> None:
     assert summary["simulated_days"] > 50
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("bug", BUGS)
 def test_some_seed_finds_a_planted_bug(bug: str) -> None:
     summary = run_seeds(0, 100, "--bug", bug)
     assert summary["losses"] == 1
 
 
+@pytest.mark.in_turn
 def test_a_seed_is_the_same_each_time() -> None:
     first, second = (simulate("--seed", "5", "--history").stdout for _ in range(2))
     assert first == second
     assert len(first.splitlines()) > 100
 
 
+@pytest.mark.in_turn
 def test_a_failing_seed_prints_a_history_that_was_made_smaller() -> None:
     done = simulate("--seed", "0", "--bug", "offsets-before-rows")
     assert done.returncode == 1

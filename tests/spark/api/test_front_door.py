@@ -53,6 +53,7 @@ def test_a_table_is_defined_refreshed_and_read_with_its_changes(flights: arctic.
     assert flights.lookup(9) is None
 
 
+@pytest.mark.in_turn
 def test_operations_answer_data_and_a_text(flights: arctic.Table) -> None:
     assert "next run: create" in str(flights.explain())
     flights.refresh()

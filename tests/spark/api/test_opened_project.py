@@ -23,6 +23,7 @@ def project(folder: Path) -> Iterator[arctic.Project]:
         yield opened
 
 
+@pytest.mark.in_turn
 def test_models_are_refreshed_in_turn_and_asked(project: arctic.Project, lake: Warehouse) -> None:
     legs, tails = project.table("legs"), project.table(f"{lake.namespace}.tails")
     first = legs.refresh()
@@ -47,6 +48,7 @@ def test_a_hook_that_fails_is_an_error_of_arctic(folder: Path) -> None:
             project.table("tails").refresh()
 
 
+@pytest.mark.in_turn
 def test_models_are_compared_with_those_of_another_target(folder: Path, lake: Warehouse) -> None:
     profiles = folder / "profiles.yml"
     shop = yaml.safe_load(profiles.read_text())

@@ -166,6 +166,7 @@ def test_a_batch_is_reported_before_it_is_published_and_after(lake: Warehouse) -
     ]
 
 
+@pytest.mark.in_turn
 def test_status_counts_the_rows_that_readers_see_before_they_are_merged(lake: Warehouse) -> None:
     """Also where an event deletes a row that never was, and where a table has nothing but its key."""
     lake = lake.under(merge={"unmerged_share": 100.0})
@@ -327,6 +328,7 @@ def test_truncating_empties_the_table_and_later_rows_stay(lake: Warehouse) -> No
     assert rows(lake, "orders") == {(2, "c", 3)}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("deaths", [(1,), *(pytest.param(case, marks=pytest.mark.slow) for case in ((), (1, 1)))])
 def test_a_row_that_moves_to_another_key_keeps_the_values_that_were_not_sent(
     lake: Warehouse, deaths: tuple[int, ...]
@@ -611,6 +613,7 @@ def test_a_process_that_lost_its_lease_writes_nothing_twice(lake: Warehouse) -> 
     assert sorted((row[0], row[1]) for row in changes) == [("insert", 1), ("update", 2)]
 
 
+@pytest.mark.in_turn
 def test_a_process_that_is_overtaken_in_the_middle_of_a_batch_writes_nothing_twice(lake: Warehouse) -> None:
     """Another one publishes the batch, and one after it, when this one has seen which events the table has."""
     lake = lake.under(ingest={"lease_seconds": 0})
@@ -716,6 +719,7 @@ def test_an_ingested_table_is_verified_and_restored_like_any_other(lake: Warehou
     assert lake.broken(model) == []
 
 
+@pytest.mark.in_turn
 def test_a_model_follows_an_ingested_table(lake: Warehouse) -> None:
     source = source_of(lake, "orders")
     log = [
@@ -747,6 +751,7 @@ def test_a_model_follows_an_ingested_table(lake: Warehouse) -> None:
     assert (1, 7) in rows(lake, "happened")
 
 
+@pytest.mark.in_turn
 def test_a_snapshot_that_was_interrupted_is_made_again_and_rows_that_are_gone_are_deleted(lake: Warehouse) -> None:
     source = source_of(lake, "orders", "items")
     first = [event("r", None, {"id": number, "item": "a", "n": number}) for number in range(4)]
@@ -845,6 +850,7 @@ def test_a_table_that_is_declared_later_is_loaded_and_followed_from_there(lake: 
         assert lake.broken(table.to_model((key,))) == []
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("is_killed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_other_tables_are_written_while_one_is_loaded(lake: Warehouse, is_killed: bool) -> None:
     """The load ends only after that. What has changed since its snapshot is in it, and the stream goes on from there.

@@ -117,6 +117,7 @@ def progress_of(lake: Warehouse, made: IngestSource) -> Progress:
     return DeadLetterTable(made.dead_letter_table, lake.reader, lambda: lake.spark).read_progress()
 
 
+@pytest.mark.in_turn
 def test_a_table_that_can_not_be_followed_waits_alone_until_it_is_loaded_again(lake: Warehouse) -> None:
     """Also where the process dies when it has noted that, or just before. What comes meanwhile is in the new rows."""
     lake = lake.under(ingest={"lease_seconds": 0})

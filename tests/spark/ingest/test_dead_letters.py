@@ -260,6 +260,7 @@ def test_dead_letters_before_a_truncation_or_a_snapshot_mean_nothing(lake: Wareh
     assert lake.spark.table(str(other.dead_letter_table)).count() == 0
 
 
+@pytest.mark.in_turn
 def test_a_dead_letter_table_of_an_earlier_version_is_continued(lake: Warehouse) -> None:
     """What it has can't be put in order, and is not applied; what comes later is."""
     source = orders(lake)

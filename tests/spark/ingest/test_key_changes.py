@@ -151,6 +151,7 @@ def test_swaps_and_cycles_of_keys_are_published_by_their_net_effect(lake: Wareho
     assert lake.spark.table(lake.sql_name("orders__changes")).where(F.col("id") < 0).count() == 0
 
 
+@pytest.mark.in_turn
 def test_a_table_that_is_emptied_and_filled_in_one_batch_is_never_seen_empty(lake: Warehouse) -> None:
     table = first_rows(6)
     log, states = [table.batch()], [{}, dict(table.rows)]
@@ -167,6 +168,7 @@ def test_a_table_that_is_emptied_and_filled_in_one_batch_is_never_seen_empty(lak
     check(lake, table, states)
 
 
+@pytest.mark.in_turn
 def test_a_swap_is_published_once_wherever_the_process_dies(lake: Warehouse) -> None:
     lake = lake.under(ingest={"lease_seconds": 0})
     table = first_rows(4)

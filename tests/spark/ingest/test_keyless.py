@@ -131,6 +131,7 @@ def test_a_process_that_dies_at_any_effect_loses_and_repeats_no_row(lake: Wareho
     assert rows(lake) == sorted(expected, key=str)
 
 
+@pytest.mark.in_turn
 def test_a_snapshot_that_is_made_again_replaces_all_rows_in_one_commit(lake: Warehouse) -> None:
     source, whole = log_of(lake), [part((1, "a"), (1, "a"), op="r"), part((2, "b"), (3, "c"), op="r")]
 

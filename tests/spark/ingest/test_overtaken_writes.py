@@ -31,6 +31,7 @@ class Before:
         return effect()
 
 
+@pytest.mark.in_turn
 def test_a_dead_letter_is_kept_once_if_another_process_keeps_it_first(lake: Warehouse) -> None:
     lake = lake.under(ingest={"lease_seconds": 0})
     source = replace(source_of(lake, "orders"), max_dead_letters=None)
@@ -64,6 +65,7 @@ def test_a_snapshot_whose_rows_another_process_dropped_is_never_published(lake: 
     assert slow.read_rows(()) is None
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("stored", [[], [7]], ids=["new", "stored"])
 def test_keys_to_forget_that_two_requests_add_at_once_are_all_kept(lake: Warehouse, stored: list[int]) -> None:
     table = TableName("lake", lake.namespace, "orders")

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+import pytest
+
 from arctic_runtime.ingest.job.reports import BatchReport
 from arctic_runtime.ingest.source import IngestSource, SourceOrigin
 from arctic_runtime.model.sources.freshness import Freshness
@@ -59,6 +61,7 @@ class Watched:
         return shown
 
 
+@pytest.mark.in_turn
 def test_a_first_load_shows_its_rows_of_about_how_many_and_no_time(lake: Warehouse) -> None:
     watched = Watched(lake, source_of(lake, "orders"), runs_model=True)
     watched.ingest(Loading(SNAPSHOT, snapshot=3, rows=WHOLE))
@@ -78,6 +81,7 @@ def test_a_first_load_shows_its_rows_of_about_how_many_and_no_time(lake: Warehou
     assert watched.dbt_times == [None, None, shown[2][2]]
 
 
+@pytest.mark.in_turn
 def test_a_load_that_was_interrupted_is_not_fresh_while_it_is_made_again(lake: Warehouse) -> None:
     watched = Watched(lake, source_of(lake, "orders"))
     watched.ingest(Loading(SNAPSHOT[:1], snapshot=3, rows=WHOLE))
@@ -89,6 +93,7 @@ def test_a_load_that_was_interrupted_is_not_fresh_while_it_is_made_again(lake: W
     ]
 
 
+@pytest.mark.in_turn
 def test_a_table_that_is_loaded_again_is_not_fresh_and_shows_the_source_as_before(lake: Warehouse) -> None:
     """Both of a whole source, and of one table alongside the stream."""
     watched = Watched(lake, source_of(lake, "orders"))

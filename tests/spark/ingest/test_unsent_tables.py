@@ -24,6 +24,7 @@ def progress_of(lake: Warehouse, source: IngestSource) -> Progress:
     return known.progress
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("error", [REFUSED, TableGone("there is no table public.items.")])
 def test_a_new_table_that_is_not_sent_waits_alone_until_it_is(lake: Warehouse, error: SourceError) -> None:
     ingest(lake, source_of(lake, "orders"), first := Loading([FIRST]))
@@ -46,6 +47,7 @@ def test_a_new_table_that_is_not_sent_waits_alone_until_it_is(lake: Warehouse, e
     assert progress_of(lake, both).waits == {}
 
 
+@pytest.mark.in_turn
 def test_a_table_that_is_not_sent_any_more_is_loaded_again(lake: Warehouse) -> None:
     """As one that was dropped and created again, whose rows from before are deleted."""
     both = source_of(lake, "orders", "items")

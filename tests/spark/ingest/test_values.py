@@ -130,6 +130,7 @@ def test_values_are_those_that_the_source_has(spark: SparkSession) -> None:
         assert value == expected or (value != value and expected != expected), (column, written, value)
 
 
+@pytest.mark.in_turn
 def test_values_that_do_not_fit_make_dead_letters(spark: SparkSession) -> None:
     options = {"labels": LABELS}
     for kind, encoding, written in MISFITS:

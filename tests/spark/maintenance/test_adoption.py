@@ -120,6 +120,7 @@ def test_the_layout_follows_with_compaction(lake: Warehouse) -> None:
     assert small.broken(model) == []
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("changed", [{"partition_by": ["g"]}, {"nodes": 2}])
 def test_another_layout_keeps_the_rows_of_before(lake: Warehouse, changed: dict[str, Any]) -> None:
     lake.load("source", WRONG, COLUMNS)
@@ -136,6 +137,7 @@ def test_another_layout_keeps_the_rows_of_before(lake: Warehouse, changed: dict[
     assert lake.broken(other) == []
 
 
+@pytest.mark.in_turn
 def test_forgotten_rows_are_gone_from_the_rows_of_before(lake: Warehouse) -> None:
     lake.load("source", WRONG, COLUMNS)
     make_table(lake)
@@ -198,6 +200,7 @@ EFFECTS = [
 ]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("mode", ["raise", "raise-after"])
 @pytest.mark.parametrize("effect", EFFECTS)
 def test_an_adoption_that_died_goes_on(lake: Warehouse, effect: str, mode: str) -> None:
@@ -219,6 +222,7 @@ def test_an_adoption_that_died_goes_on(lake: Warehouse, effect: str, mode: str) 
 RELEASES = ["base.release.properties", "base.release.rollback", "base.release.schema", "base.release.tag", "reset.drop"]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("mode", ["raise", "raise-after"])
 @pytest.mark.parametrize("effect", RELEASES)
 def test_an_undo_that_died_goes_on(lake: Warehouse, effect: str, mode: str) -> None:

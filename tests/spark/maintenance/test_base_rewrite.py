@@ -91,6 +91,7 @@ def ordered(model: Model, lake: Warehouse) -> bool:
     return placed == sorted(placed, key=lambda row: (row[0], *row[2:]))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "config",
     [

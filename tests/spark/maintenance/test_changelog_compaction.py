@@ -85,6 +85,7 @@ def test_replaced_rows_are_removed_and_readers_continue(lake: Warehouse, merge: 
     exact(lake, model, state, events)
 
 
+@pytest.mark.in_turn
 def test_a_full_compaction_leaves_no_deleted_change_row_for_readers_without_vectors(lake: Warehouse) -> None:
     model = lake.model("m", SQL, **CONFIG)
     rows = {i: i for i in range(40)}

@@ -89,6 +89,7 @@ def build(lake: Warehouse, **config: Any) -> Model:
     return model
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("merge", ["on_write", "on_read"])
 def test_a_clone_has_the_rows_and_goes_its_own_way(lake: Warehouse, dev: Warehouse, merge: str) -> None:
     model = build(lake, merge=merge)
@@ -222,6 +223,7 @@ def test_upkeep_of_the_origin_keeps_the_files_of_a_clone(lake: Warehouse, dev: W
     assert dev.broken(clone) == []
 
 
+@pytest.mark.in_turn
 def test_upkeep_of_a_clone_keeps_the_files_of_its_origin(lake: Warehouse, dev: Warehouse) -> None:
     model = build(lake)
     clone = clone_of(lake, dev, model)
@@ -274,6 +276,7 @@ def test_iceberg_refuses_to_delete_files_of_a_clone(lake: Warehouse, dev: Wareho
     assert lake.rows(model) == MORE
 
 
+@pytest.mark.in_turn
 def test_rows_that_clones_have_are_not_forgotten(lake: Warehouse, dev: Warehouse) -> None:
     model = build(lake)
     clone = clone_of(lake, dev, model)
@@ -304,6 +307,7 @@ def test_a_clone_that_nobody_uses_is_dropped_by_upkeep_of_its_origin(lake: Wareh
     assert lake.rows(model) == MORE
 
 
+@pytest.mark.in_turn
 def test_a_clone_of_an_adopted_table_keeps_its_baseline(lake: Warehouse, dev: Warehouse) -> None:
     lake.frame(ROWS, COLUMNS).createOrReplaceTempView("others_rows")
     lake.spark.sql(f"create table {lake.sql_name('m')} using iceberg as select * from others_rows")
@@ -352,6 +356,7 @@ def test_a_clone_is_made_anew(lake: Warehouse, dev: Warehouse) -> None:
     assert [one.table for one in list_clones(lake.reader) if one.origin.model == model.table] == [clone.table]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("effect", ["clone.tag", "clone.write", "clone.register", "view.replace"])
 @pytest.mark.parametrize("mode", ["raise", "raise-after"])
 def test_a_clone_whose_making_died_is_made_again(lake: Warehouse, dev: Warehouse, effect: str, mode: str) -> None:
@@ -368,6 +373,7 @@ def test_a_clone_whose_making_died_is_made_again(lake: Warehouse, dev: Warehouse
     assert dev.broken(clone) == []
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("effect", ["clone.write", "clone.register"])
 def test_a_run_builds_what_a_clone_that_died_lacks(lake: Warehouse, dev: Warehouse, effect: str) -> None:
     model = build(lake)

@@ -69,6 +69,7 @@ class Shop:
         return self.lake.rows(self.model) == sorted(self.rows.values(), key=repr)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_a_full_compaction_leaves_one_sorted_file_in_each_node_and_readers_see_no_change(
     lake: Warehouse, merge: str
@@ -104,6 +105,7 @@ def test_a_full_compaction_leaves_one_sorted_file_in_each_node_and_readers_see_n
     assert lake.branches(shop.model) == set()
 
 
+@pytest.mark.in_turn
 def test_small_files_of_the_change_table_are_joined_and_every_row_keeps_its_id_and_its_commit(lake: Warehouse) -> None:
     """A reader of the changes goes on from the version that it read, and a row not merged yet is found by its key."""
     shop = Shop(lake, merge="on_read", partition_by=None)
@@ -162,6 +164,7 @@ def test_a_run_compacts_by_itself_when_it_is_worth_it_and_not_where_that_is_off(
     assert lake.broken(shop.model) == []
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_a_writer_that_comes_between_plan_and_commit_goes_first_and_no_row_is_lost_or_comes_back(
     lake: Warehouse, merge: str
@@ -200,6 +203,7 @@ def test_a_compaction_gives_up_where_writers_are_always_faster_and_says_so(
     assert shop.is_right
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("merge", ["on_read", pytest.param("on_write", marks=pytest.mark.slow)])
 def test_a_compaction_may_die_anywhere_and_a_later_one_completes_it(lake: Warehouse, merge: str) -> None:
     lake = lake.under(expiry={"abandoned_branch_seconds": -1})

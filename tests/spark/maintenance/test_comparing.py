@@ -54,6 +54,7 @@ def exact(value: Any) -> str:
     return repr(value)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_and_values_are_counted_as_in_python(lake: Warehouse, dev: Warehouse, seed: int) -> None:
     rng = random.Random(seed)
@@ -147,6 +148,7 @@ def test_a_clone_is_compared_by_the_keys_that_changed(lake: Warehouse, dev: Ware
     assert compare_both_ways(dev, other, model).counts == {"added": 0, "removed": 1, "changed": 4}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("seed", range(2))
 @MERGES
 def test_versions_of_a_query_differ_as_their_rows_do(lake: Warehouse, merge: str, seed: int) -> None:
@@ -266,6 +268,7 @@ def test_columns_of_versions_are_compared_as_they_were(lake: Warehouse) -> None:
     assert [(column.name, column.rows) for column in diff.columns] == [("n", 2)]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("change", ["'x' as more, v", "v as renamed", "cast(v as bigint) as v", "v"])
 def test_a_clone_with_other_columns_is_compared_as_its_rows_are(lake: Warehouse, dev: Warehouse, change: str) -> None:
     model, own = built(lake, dev, "on_write")
@@ -286,6 +289,7 @@ def test_examples_of_a_column_are_rows_in_which_it_changed(lake: Warehouse, dev:
     assert compare_with_table(session, model.table, DiffRequest(column="id")).examples == ()
 
 
+@pytest.mark.in_turn
 def test_a_masked_value_is_shown_by_no_way(lake: Warehouse, dev: Warehouse, monkeypatch: Any) -> None:
     canary, secret = "canary-4711", "hunter2-4712"
     rows = [(f"{canary}-{i}", f"{canary}-{i % 2}", f"x {secret}") for i in range(4)]
@@ -319,6 +323,7 @@ def test_a_masked_value_is_shown_by_no_way(lake: Warehouse, dev: Warehouse, monk
             assert answer.data[0]["masked_columns"] == ("id", "mail")
 
 
+@pytest.mark.in_turn
 def test_the_command_compares_what_is_below_too(lake: Warehouse, dev: Warehouse) -> None:
     _, own = built(lake, dev, "on_write")
     below = lake.model("sums", "select g, count(*) as n from {m} group by g", primary_key="g")
@@ -349,6 +354,7 @@ def test_the_command_compares_what_is_below_too(lake: Warehouse, dev: Warehouse)
         answer(start="1", other_schema="x")
 
 
+@pytest.mark.in_turn
 def test_the_command_compares_clones_and_says_if_limits_are_exceeded(lake: Warehouse, dev: Warehouse) -> None:
     model, own = built(lake, dev, "on_write")
     other = replace(own, sql=own.sql + " where id > 0")

@@ -82,6 +82,7 @@ def test_old_versions_expire_and_readers_behind_them_continue_exactly(lake: Ware
     assert expiring(lake, model, state, events).steps == ()
 
 
+@pytest.mark.in_turn
 def test_a_base_is_recreated_from_changes_whose_versions_are_gone(lake: Warehouse) -> None:
     """With one version left that brought rows, the rows are still those of many."""
     model = lake.model("m", SQL, **CONFIG)
@@ -167,6 +168,7 @@ def test_orphans_are_old_files_that_no_branch_and_no_snapshot_has(lake: Warehous
         expiry.find_orphan_files(session, 3600, remove=True)
 
 
+@pytest.mark.in_turn
 def test_tags_of_snapshots_that_the_view_no_longer_pins_are_dropped_a_day_later(lake: Warehouse) -> None:
     """Expiry drops the tags of all but the pinned snapshot, and with them the rows that they keep."""
     model = lake.model("m", SQL, merge="on_read", **{**CONFIG, "partition_by": None})

@@ -256,6 +256,7 @@ def test_events_made_of_forgotten_changes_are_gone_and_a_reader_that_is_behind_c
     assert lake.rows(regions) == [("eu", "name2b"), ("us", "name1b")]
 
 
+@pytest.mark.in_turn
 def test_rows_that_a_query_still_gives_are_refused_and_only_history_goes_once_it_does_not(lake: Warehouse) -> None:
     model = lake.model("m", "select id, v from {s}", primary_key="id", compaction="off")
     lake.load("s", [(1, "SECRET"), (2, "b")], "id int, v string")

@@ -105,6 +105,7 @@ def test_rows_made_of_several_events_are_what_the_others_leave(lake: Warehouse) 
     assert lake.rows(seen) == [(1, 1), (1, 300), (2, 102), (2, 2)]
 
 
+@pytest.mark.in_turn
 def test_rows_of_another_flow_keep_their_history(lake: Warehouse) -> None:
     """One flow of a union is forgotten in part; the other one was truncated, and is again while it is forgotten."""
     root, flows = customers(lake), both_flows(lake)

@@ -42,6 +42,7 @@ def sql(lake: Warehouse, text: str) -> None:
     lake.spark.sql(text.format(events=lake.sql_name("events")))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("form", "mode"),
     [
@@ -97,6 +98,7 @@ def expire(lake: Warehouse, models: list[Model], days: float) -> LandingPlan:
     return expire_landing(landing(lake), models, lake.reader, lambda: lake.spark, later(days))
 
 
+@pytest.mark.in_turn
 def test_expiry_deletes_old_rows_that_every_reader_has_read(lake: Warehouse) -> None:
     make(lake)
     models = [reader(lake), reader(lake, "slow"), reader(lake, "new")]

@@ -195,6 +195,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
     return calls
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("kind", [pytest.param("sums", marks=pytest.mark.slow), "extremes"])
 def test_what_has_moved_is_computed_once(lake: Warehouse, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     sales, model = landed(lake), lake.model("kept", QUERIES[kind][1], primary_key="shop", refresh="strict")

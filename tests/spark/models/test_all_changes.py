@@ -196,6 +196,7 @@ def test_an_event_that_empties_the_table_takes_its_place_among_the_others(
     assert lake.actions(lake.run(model, full_refresh=True)) == (0, 0, 0)
 
 
+@pytest.mark.in_turn
 def test_older_events_stay_out_of_an_emptied_table_and_rows_need_a_key(lake: Warehouse) -> None:
     model = cdc(lake, truncate_when="op = 't'")
     steps: list[tuple[list[Event], list[tuple[Any, ...]]]] = [
@@ -226,6 +227,7 @@ def test_a_table_without_a_sequence_is_emptied_at_the_position_of_the_event(lake
     assert lake.broken(model) == []
 
 
+@pytest.mark.in_turn
 def test_the_example_of_the_documentation_keeps_every_change(lake: Warehouse) -> None:
     columns = "order_id int, status string, op string, lsn bigint"
     model: Model = documented(lake, "concepts.md", "## All changes", "orders_now")

@@ -84,6 +84,7 @@ def batches(seed: int, events: Sequence[Event], count: int) -> list[Sequence[Eve
     return [events[start:end] for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True)]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("on_match", "merge", "seed"),
     [
@@ -140,6 +141,7 @@ def test_each_event_is_consumed_once(lake: Warehouse) -> None:
     assert lake.broken(model) == []
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("changelog", ["lookup", pytest.param("input", marks=pytest.mark.slow)])
 def test_older_events_that_arrive_late_lose(lake: Warehouse, changelog: str) -> None:
     model = cdc(lake, changelog=changelog)
@@ -303,6 +305,7 @@ def test_a_refresh_from_an_emptied_source_empties_the_table(lake: Warehouse) -> 
     assert lake.rows(model) == []
 
 
+@pytest.mark.in_turn
 def test_compaction_and_expiry_of_the_upstream_lose_and_repeat_nothing(lake: Warehouse) -> None:
     model = cdc(lake)
     first, second, third = batches(9, stream(9, 60, in_order=False), 3)
@@ -344,6 +347,7 @@ def test_an_expired_upstream_without_row_lineage_is_refused(lake: Warehouse) -> 
     assert [row[0] for row in lake.rows(model)] == [1, 2, 3]
 
 
+@pytest.mark.in_turn
 def test_a_contract_is_asked_of_the_row_that_an_event_leaves_behind(lake: Warehouse) -> None:
     model = cdc(lake, on_match="update", not_null=("a",), checks=("length(a) > b",))
     lake.append("events", [(1, "four", 3, "c", 1), (2, "six", 1, "c", 1)], EVENTS)
@@ -384,6 +388,7 @@ def test_a_late_event_takes_its_place_among_all_of_its_key(
         lake.run(model)
 
 
+@pytest.mark.in_turn
 def test_a_late_event_opens_no_file_without_newer_events_of_its_key(
     lake: Warehouse,
 ) -> None:
@@ -425,6 +430,7 @@ def as_earlier_versions_wrote(monkeypatch: pytest.MonkeyPatch, step: Callable[[]
         step()
 
 
+@pytest.mark.in_turn
 def test_a_late_event_never_overwrites_a_newer_row_in_any_time_zone(
     lake: Warehouse, in_zone: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

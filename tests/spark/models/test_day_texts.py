@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from arctic_runtime.refresh_planner import Outcome
 from tests.spark.warehouse import Warehouse
 
@@ -22,6 +24,7 @@ def how(outcome: Outcome) -> tuple[str, str]:
     return outcome.mode, outcome.reason
 
 
+@pytest.mark.in_turn
 def test_a_column_that_has_times_without_a_date_is_computed_in_each_run_as_long_as_it_has(lake: Warehouse) -> None:
     lake.append("given", DATED, COLUMNS)
     model = lake.model("m", "select id, cast(s as timestamp) as at from {given}", primary_key="id")

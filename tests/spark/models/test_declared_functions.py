@@ -23,6 +23,7 @@ def declaring(lake: Warehouse) -> Warehouse:
     return lake
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", QUERIES)
 def test_declared_functions_are_followed(declaring: Warehouse, name: str) -> None:
     lake = declaring

@@ -59,6 +59,7 @@ def test_a_delete_that_closed_no_version_ends_those_that_later_runs_open_before_
     check_once(lake, model)
 
 
+@pytest.mark.in_turn
 def test_verify_sees_a_version_that_ignored_such_a_delete(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make_history(lake, valid_time="vt")
     run_with(lake, model, (1, None, None, "d", 1, 7))
@@ -70,6 +71,7 @@ def test_verify_sees_a_version_that_ignored_such_a_delete(lake: Warehouse, monke
     assert lake.broken(model) == []
 
 
+@pytest.mark.in_turn
 def test_such_a_delete_also_counts_if_the_event_is_late_in_sequence(lake: Warehouse) -> None:
     model = make_history(lake, valid_time="vt")
     assert run_with(lake, model, (1, None, None, "d", 2, 7), (2, 1, "p", "c", 10, 1)) == [(2, 1, None, 1, "p")]
@@ -101,6 +103,7 @@ def test_an_event_needs_earlier_events_if_it_is_not_after_all_that_was_read(lake
     assert asking(make_history(lake, keep_deleted=False), last) == {(4, 6), (4, 7), (4, 8), *tied}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("newest", [10, pytest.param(20, marks=pytest.mark.slow)])
 def test_an_event_takes_the_place_of_one_that_replaced_values_of_a_version(lake: Warehouse, newest: int) -> None:
     """Of the newest event of all, and of one that is older than others of other keys."""
@@ -112,6 +115,7 @@ def test_an_event_takes_the_place_of_one_that_replaced_values_of_a_version(lake:
     check_once(lake, model)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("newest", [10, pytest.param(20, marks=pytest.mark.slow)])
 def test_an_event_takes_the_place_of_a_delete_with_its_versions(lake: Warehouse, newest: int) -> None:
     model = make_history(lake, keep_deleted=False)

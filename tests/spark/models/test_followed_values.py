@@ -106,6 +106,7 @@ def sorted_otherwise(rows: DataFrame) -> DataFrame:
     return rows.coalesce(1).sortWithinPartitions(F.col("id").desc())
 
 
+@pytest.mark.in_turn
 def test_groups_of_what_was_chosen_among_ties_do_not_stay_behind(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

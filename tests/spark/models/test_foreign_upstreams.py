@@ -232,6 +232,7 @@ def test_a_model_has_the_rows_of_its_query_whatever_other_engines_do(lake: Wareh
     run_state_machine_as_test(machine, settings=settings(max_examples=12, stateful_step_count=12))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("version", "act"),
     [
@@ -257,6 +258,7 @@ def test_commits_from_before_an_upgrade_are_followed(
         assert_equals_query(lake, model)
 
 
+@pytest.mark.in_turn
 def test_a_default_value_counts_in_rows_from_before_its_column(lake: Warehouse) -> None:
     """The column comes without a commit; time travel to the last version does not know it."""
     table = ForeignTable(lake, "src", 3)

@@ -143,6 +143,7 @@ def told(lake: Warehouse, model: Model) -> list[tuple[Any, ...]]:
     return [(*row[:-3], row[-1]) for row in ordered]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("placed", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_each_difference_of_a_query_closes_a_version_and_opens_one(lake: Warehouse, merge: str, placed: bool) -> None:
@@ -556,6 +557,7 @@ def seen(lake: Warehouse, view: str, columns: str = "id, a") -> list[tuple[Any, 
     return sorted_rows(lake.spark.sql(f"select {columns} from {lake.sql_name(view)}"))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("merge", ["on_read", pytest.param("on_write", marks=pytest.mark.slow)])
 def test_a_view_shows_the_current_versions_as_long_as_the_model_wants_one(lake: Warehouse, merge: str) -> None:
     lake.append("events", [(1, "x", 1, "c", 10), (2, "y", 1, "c", 10)], EVENTS)

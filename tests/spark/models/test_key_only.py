@@ -47,6 +47,7 @@ def write(lake: Warehouse, *events: tuple[Any, ...]) -> None:
     lake.append("events", events, EVENTS)
 
 
+@pytest.mark.in_turn
 def test_the_deletion_of_a_row_that_never_was_takes_nothing_from_a_sum(lake: Warehouse) -> None:
     model, sums = make_keys(lake), make_sums(lake)
     write(lake, (1, None, "c", 1), (2, None, "c", 2))
@@ -66,6 +67,7 @@ def test_the_deletion_of_a_row_that_never_was_takes_nothing_from_a_sum(lake: War
     assert lake.actions(lake.run(sums, full_refresh=True)) == (0, 0, 0)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("keep", [pytest.param("net", marks=pytest.mark.slow), "all"])
 def test_the_first_load_of_a_sum_does_not_count_it_either(lake: Warehouse, keep: str) -> None:
     model = make_keys(lake, keep=keep)
@@ -82,6 +84,7 @@ def test_the_first_load_of_a_sum_does_not_count_it_either(lake: Warehouse, keep:
     assert lake.broken(sums) == []
 
 
+@pytest.mark.in_turn
 def test_verify_sees_a_sum_that_took_back_a_row_that_never_was(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -354,6 +354,7 @@ def test_a_table_stays_what_its_events_give_while_columns_versions_and_rules_cha
         assert lake.broken(model) == []
 
 
+@pytest.mark.in_turn
 def test_a_rule_that_continues_applies_to_later_events_alone(lake: Warehouse) -> None:
     model = cdc(lake, sql=PLAIN, merge_columns={"n": "sum"})
     lake.append("events", [Event(1, "x", 2, "u", 1), Event(1, "x", 3, "u", 2)], EVENTS)
@@ -368,6 +369,7 @@ def test_a_rule_that_continues_applies_to_later_events_alone(lake: Warehouse) ->
     assert lake.rows(later) == [(1, "x", 4), (2, "y", 4)]
 
 
+@pytest.mark.in_turn
 def test_the_order_of_events_grows_and_is_refused_where_it_becomes_another_one(lake: Warehouse) -> None:
     sql = "select id, a, n, op, lsn, timestamp_seconds(lsn) as at from {changes(events)}"
     config = {"exclude_columns": ["op", "lsn", "at"]}

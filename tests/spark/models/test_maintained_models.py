@@ -392,6 +392,7 @@ def test_columns_that_the_query_lost_keep_their_values_in_rows_that_change(lake:
     assert lake.log(shrunk)[-2]["_before"] == {"customer": 1, "state": "new"}
 
 
+@pytest.mark.in_turn
 def test_maps_are_followed_too(lake: Warehouse) -> None:
     columns = "id int, tags map<string,int>"
     lake.append("m_events", [(1, {"a": 1}), (2, {"b": 2})], columns)
@@ -521,6 +522,7 @@ def test_tables_of_many_columns_are_followed(lake: Warehouse, merge: str) -> Non
 GROUPS = "select place, sum(v) as total from {facts} group by place"
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("shown", "changed", "is_followed"),
     [

@@ -193,6 +193,7 @@ def test_sums_follow_updates_deletes_and_rows_that_move_to_another_key(lake: War
     assert lake.actions(lake.run(model, full_refresh=True)) == (0, 0, 0)
 
 
+@pytest.mark.in_turn
 def test_functions_that_can_not_take_back_a_value_say_so_where_they_would_have_to(lake: Warehouse) -> None:
     orders = lake.model("orders", "select * from {s}", primary_key="id")
     functions = {"high": "max", "total": "sum"}
@@ -259,6 +260,7 @@ def test_late_events_after_a_restore_and_declared_rows_are_refused(lake: Warehou
         overwrite_with_source(lake.refresh_of(model), lake.table("events"), "9")
 
 
+@pytest.mark.in_turn
 def test_the_examples_of_the_documentation_give_what_they_say(lake: Warehouse) -> None:
     columns = "customer_id int, amount decimal(10,2), channel string, email string, kind string, paid_at int"
     payments = documented(lake, "concepts.md", "## Merge functions", "payments_by_customer")

@@ -95,6 +95,7 @@ def declare_part(lake: Warehouse, model: Model, as_of: int, region: str, *rows: 
     return counts["insert"], counts["update"], counts["delete"]
 
 
+@pytest.mark.in_turn
 def test_a_partition_is_declared_alone(lake: Warehouse) -> None:
     """Rows come from another partition and leave for one, before and after; others are as if nothing had been said."""
     model = placed_model(lake)

@@ -204,6 +204,7 @@ def flow_stream(seed: int, count: int, columns: Sequence[str], numbers: bool) ->
     return drawn(random.Random(seed), count, 5, ([None, "x", "y"], second), some)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("merge", "seed"), [pytest.param("on_write", 11, marks=pytest.mark.slow), pytest.param("on_read", 12)]
 )

@@ -76,6 +76,7 @@ def stream(seed: int, count: int, numbers: bool) -> list[Event]:
     return [*events, *chance.sample(events, count // 6)]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("merge", "sums", "seed"),
     [
@@ -111,6 +112,7 @@ def test_a_late_event_of_one_flow_touches_no_column_of_another(
     assert lake.actions(lake.run(model, full_refresh=True)) == (0, 0, 0)
 
 
+@pytest.mark.in_turn
 def test_each_flow_is_read_from_where_it_was_and_null_is_a_value(lake: Warehouse) -> None:
     model = wide(lake)
     lake.append("profiles", [(1, "a", "a@x", 10, "u")], PROFILES)

@@ -174,6 +174,7 @@ def test_a_truncated_partition_is_created_in_one_commit_that_knows_its_version(l
     assert lake.spark.conf.get("spark.sql.iceberg.distribution-mode", None) is None
 
 
+@pytest.mark.in_turn
 def test_the_layout_is_what_is_configured(lake: Warehouse) -> None:
     properties = {"write.target-file-size-bytes": "1000000"}
     config: dict[str, Any] = {"primary_key": ["a", "b"], "hash_key": "b", "nodes": 4, "sort_key": ["t"]}
@@ -300,6 +301,7 @@ FLAWS = {
 }
 
 
+@pytest.mark.in_turn
 @mostly_on_write
 def test_flawed_rows_are_shown_and_nothing_is_written(lake: Warehouse, merge: str) -> None:
     config: dict[str, Any] = {"primary_key": ["id", "k"], "merge": merge, "not_null": ("n",)}

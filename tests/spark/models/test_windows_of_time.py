@@ -50,6 +50,7 @@ def broken(lake: Warehouse, model: Model, time: datetime.datetime) -> list[str]:
     return [f"{finding.check}: {finding.examples}" for finding in findings if finding.broken]
 
 
+@pytest.mark.in_turn
 def test_rows_enter_and_leave_a_window_of_days(lake: Warehouse) -> None:
     lake.load("source", rows_of({1: 0, 2: 1, 3: 2, 4: 3, 5: -1}), COLUMNS)
     model = lake.model(

@@ -119,6 +119,7 @@ SHOWN_BEFORE = [texts_of(i) for i in range(1, 6)]
 SHOWN_AFTER = [*map(texts_of, range(1, 6), ZEROS), texts_of(5)]
 
 
+@pytest.mark.in_turn
 def test_zeros_that_change_their_sign_reach_the_layers_below(lake: Warehouse) -> None:
     lake.load("given", BEFORE, COLUMNS)
     plain = lake.model("plain", f"select id, {TEXTS} from {{given}}", primary_key="id", refresh="strict")
@@ -142,6 +143,7 @@ def test_zeros_that_change_their_sign_reach_the_layers_below(lake: Warehouse) ->
     assert lake.rows(below) == SHOWN_BEFORE
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("history", ["none", "scd2"])
 def test_events_that_change_the_sign_of_a_zero_change_the_row(lake: Warehouse, history: str) -> None:
     columns = f"{COLUMNS}, seq int"
@@ -178,6 +180,7 @@ def test_verification_sees_the_sign_of_a_zero(lake: Warehouse) -> None:
     assert broken == ["the query gives the table", "the changes fold to the table"]
 
 
+@pytest.mark.in_turn
 def test_both_zeros_are_one_key(lake: Warehouse) -> None:
     columns, key = "id int, k double, v double", {"primary_key": ["id", "k"]}
     lake.load("given", [(1, 0.0, 1.0), (1, 2.0, 1.0)], columns)

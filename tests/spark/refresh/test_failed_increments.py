@@ -144,6 +144,7 @@ def test_changes_are_followed_again_once_somebody_asked_for_it(
     assert lake.run(model).mode == "incremental"
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("refresh", "fault", "error", "message"),
     [

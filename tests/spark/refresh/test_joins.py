@@ -22,6 +22,7 @@ def is_shuffled(lake: Warehouse, sql: str, capsys: pytest.CaptureFixture[str]) -
     return "Exchange" in capsys.readouterr().out
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("one", "other", "on"),
     [

@@ -203,6 +203,7 @@ def test_a_run_that_a_full_refresh_overtakes_starts_again(lake: Warehouse) -> No
     assert lake.broken(sources.model) == []
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("merge", "last"), [("on_write", "base.overwrite"), pytest.param("on_read", "view.replace", marks=pytest.mark.slow)]
 )

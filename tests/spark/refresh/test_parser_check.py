@@ -242,6 +242,7 @@ def test_a_script_is_run_by_every_run_and_never_followed(lake: Warehouse) -> Non
         lake.run(lake.model("strict", script, primary_key="id", refresh="strict"))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("changed", "named"),
     [

@@ -52,6 +52,7 @@ def test_models_over_one_upstream_agree_although_it_moves_on_between_them(
     assert lake.broken(both) == []
 
 
+@pytest.mark.in_turn
 def test_a_table_is_read_as_its_own_run_made_it(lake: Warehouse, diamond: tuple[Model, Model, Model]) -> None:
     left, right, both = diamond
     pins = PinnedSnapshots()
@@ -75,6 +76,7 @@ def test_what_was_read_by_another_invocation_is_not_read_as_of_an_older_pin(
     assert lake.rows(right) == [("a", 2), ("b", 1)]
 
 
+@pytest.mark.in_turn
 def test_an_invocation_that_was_overtaken_does_not_mix_versions(
     lake: Warehouse, diamond: tuple[Model, Model, Model]
 ) -> None:

@@ -440,6 +440,7 @@ def test_a_field_that_may_be_that_of_an_alias_is_refused(sql: str) -> None:
         analyse_query(sql, RELATIONS, {}, "lake", "raw")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "queries",
     [QUERIES[::2], *(pytest.param(queries, marks=pytest.mark.slow) for queries in (QUERIES[1::2], MORE))],

@@ -41,6 +41,7 @@ def examples(texts: Texts) -> list[Text]:
     return [_as_list(query) for query in dict.fromkeys(_examples(texts))]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("part", PARTS)
 def test_lists_in_examples_of_functions_are_read_as_spark_reads_them(
     part: int, texts: Texts, examples: list[Text], record_property: Record
@@ -69,6 +70,7 @@ def test_expressions_of_all_kinds_are_read_as_spark_reads_them(
     assert not tally.not_run
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("part", PARTS)
 def test_queries_of_all_kinds_are_read_as_spark_reads_them(part: int, texts: Texts, record_property: Record) -> None:
     tally = _compare(texts, as_texts(QUERIES[part::5]), "queries", record_property)

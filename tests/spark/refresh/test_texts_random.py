@@ -70,6 +70,7 @@ def test_random_expressions_are_read_as_spark_reads_them(random_texts: Texts, re
     _compare(random_texts, record_property, "random expressions", _LISTS, 3, SEED)
 
 
+@pytest.mark.in_turn
 def test_random_queries_are_read_as_spark_reads_them(random_texts: Texts, record_property: Record) -> None:
     _compare(random_texts, record_property, "random queries", _QUERIES, 2, SEED)
 

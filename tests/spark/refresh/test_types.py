@@ -21,6 +21,7 @@ def test_spark_gives_expressions_the_inferred_types(spark: SparkSession) -> None
     assert types == expected
 
 
+@pytest.mark.in_turn
 def test_a_column_of_a_type_without_spark_matters_only_where_it_is_read(lake: Warehouse) -> None:
     """A variant, which pyiceberg refuses with the whole table."""
     source = lake.sql_name("s")

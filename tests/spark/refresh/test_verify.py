@@ -53,6 +53,7 @@ def rolled_back_to(lake: Warehouse, table: str, snapshot: int) -> None:
     lake.spark.sql(f"call lake.system.rollback_to_snapshot('{lake.namespace}.{table}', {snapshot})").collect()
 
 
+@pytest.mark.in_turn
 def test_every_kind_of_corruption_is_found_and_named_with_examples(lake: Warehouse) -> None:
     model = built(lake)
     assert lake.broken(model) == []
@@ -122,6 +123,7 @@ def test_versions_status_and_rows_are_reported(lake: Warehouse, merge: str) -> N
         look_up_row(lake.reader, model, [])
 
 
+@pytest.mark.in_turn
 def test_a_small_table_that_is_merged_on_read_is_merged_after_two_commits(lake: Warehouse) -> None:
     lake = lake.under(merge={"unmerged_read_seconds": MergeThresholds.unmerged_read_seconds})
     model = lake.model("m", "select id, v from {s}", primary_key="id", merge="on_read")
@@ -136,6 +138,7 @@ def test_a_small_table_that_is_merged_on_read_is_merged_after_two_commits(lake: 
     assert waiting == [0, 1, 0, 1, 0]
 
 
+@pytest.mark.in_turn
 def test_unmerged_changes_are_counted_and_looked_up(lake: Warehouse) -> None:
     """Few changes of many rows wait in the change table, and are read from there."""
     model = lake.model("m", "select id, v, n from {s}", primary_key="id", merge="on_read", nodes=2)

@@ -116,6 +116,7 @@ def test_a_diamond_shows_one_state_of_its_source_although_that_moves_on(
     assert service.broken() == []
 
 
+@pytest.mark.in_turn
 def test_a_failure_holds_back_downstream_tables_until_it_is_repaired(
     lake: Warehouse, diamond: tuple[Model, Model, Model], following: Follow
 ) -> None:
@@ -167,6 +168,7 @@ def test_a_result_that_depends_on_the_clock_is_computed_when_its_tables_move_and
     assert service.once() == {}
 
 
+@pytest.mark.in_turn
 def test_each_event_counts_once_for_models_over_models(lake: Warehouse, following: Follow) -> None:
     lake.append("events", [(1, "x", 1), (2, "y", 2)], "id int, v string, lsn int")
     ods = lake.model(
@@ -205,6 +207,7 @@ def test_what_another_run_left_undone_is_done_without_news(
     assert lake.rows(left) == [("a", 2), ("b", 1)]
 
 
+@pytest.mark.in_turn
 def test_followers_and_runs_of_dbt_may_work_at_the_same_models(
     lake: Warehouse, diamond: tuple[Model, Model, Model], following: Follow
 ) -> None:

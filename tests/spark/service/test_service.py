@@ -84,6 +84,7 @@ def test_models_follow_and_are_shown_and_the_other_service_takes_over(lake: Ware
     assert lake.broken(cities) == []
 
 
+@pytest.mark.in_turn
 def test_requests_of_users_are_done_alongside_and_a_paused_model_holds_back_downstream_models(
     lake: Warehouse, start: Start
 ) -> None:

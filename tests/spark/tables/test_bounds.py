@@ -57,6 +57,7 @@ def in_berlin(spark: SparkSession) -> Iterator[None]:
     spark.conf.set("spark.sql.session.timeZone", str(before))
 
 
+@pytest.mark.in_turn
 @pytest.mark.usefixtures("in_berlin")
 def test_every_value_is_where_its_bounds_say(lake: Warehouse, few: int) -> None:
     spark = lake.spark
@@ -96,6 +97,7 @@ def test_a_table_is_read_as_a_whole_where_much_of_it_is_looked_for_unless_its_pl
     assert bounds.compute_pruning_bounds(rows, many, most, PRUNING, known=known) == near
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "written", ["range", *(pytest.param(way, marks=pytest.mark.slow) for way in ("known", "list"))]
 )
@@ -174,6 +176,7 @@ def test_groups_that_changed_are_computed_again_from_where_they_are(
     assert any(isinstance(node, Filter) for node in walk_tree(trees[-1]))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("is_held", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["held", "read twice"])
 def test_partners_of_changed_rows_are_looked_for_where_they_can_be(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_held: bool

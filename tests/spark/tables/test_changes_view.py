@@ -33,6 +33,7 @@ def read_feed(lake: Warehouse, after: int = 0, columns: str = "id, `a b`, v") ->
     return [tuple(row) for row in rows.collect()]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("merge", ["on_write", "on_read"])
 def test_a_feed_has_a_row_for_each_image_in_the_order_of_commits(lake: Warehouse, merge: str) -> None:
     put(lake, QUERY, [(1, "x", 1), (2, "y", None)], merge=merge)

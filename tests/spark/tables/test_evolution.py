@@ -118,6 +118,7 @@ def test_a_column_that_comes_back_is_another_one(lake: Warehouse, merge: str) ->
         assert lake.broken(model) == []
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_a_column_that_is_renamed_keeps_what_it_holds_and_changes_no_row(lake: Warehouse, merge: str) -> None:
     lake.load("s", [(1, 1, "a"), (2, 2, "b")], "id int, v int, old string")

@@ -107,6 +107,7 @@ def as_spark(value: Any) -> Any:
     return value
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("merge", ["on_write", "on_read"])
 def test_a_lookup_gives_nested_values_and_their_nulls_as_spark_does(lake: Warehouse, merge: str) -> None:
     seed = random.randrange(10**6)

@@ -76,6 +76,7 @@ def test_columns_of_any_name_are_compared_merged_and_reported(lake: Warehouse, m
     assert lake.broken(model) == []
 
 
+@pytest.mark.in_turn
 def test_event_columns_of_any_name_are_folded(lake: Warehouse) -> None:
     columns = ", ".join(f"{quoted(name)} string" for name in COLUMN_NAMES)
     lake.append("s", [[f"{i}" for i in range(len(COLUMN_NAMES))]], columns)
@@ -99,6 +100,7 @@ def test_event_columns_of_any_name_are_folded(lake: Warehouse) -> None:
     assert lake.broken(model) == []
 
 
+@pytest.mark.in_turn
 def test_tables_of_any_name_are_made_and_read_for_their_changes(odd: Warehouse) -> None:
     for name in TABLE_NAMES:
         model = odd.model(name, "select 1 as id, 'a' as v", primary_key="id")

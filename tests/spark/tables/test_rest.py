@@ -62,6 +62,7 @@ def rest(
     return Warehouse(ours, reader, spark, "dwd")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_a_model_follows_its_source_and_asks_nothing_of_spark_without_news(rest: Warehouse, merge: str) -> None:
     model = rest.model("orders", "select id, customer, amount from {landed}", primary_key="id", merge=merge)
@@ -86,6 +87,7 @@ def test_a_model_follows_its_source_and_asks_nothing_of_spark_without_news(rest:
     assert kinds.items() <= rest.reader.list_relations("dwd").items()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("lacks", [{"stages": False}], ids=["stages nothing"])
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_where_nothing_is_staged_a_creation_may_die_at_every_effect(rest: Warehouse, merge: str) -> None:
@@ -135,6 +137,7 @@ def test_where_no_views_are_kept_only_tables_merged_on_write_are_created(rest: W
     assert rest.run(rest.model("m", "select id, amount from {landed}", primary_key="id")).mode == "create"
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_a_model_is_cloned(rest: Warehouse, merge: str) -> None:
     model, clone = build_clone(rest, merge)

@@ -53,6 +53,7 @@ def remote(
     return Warehouse(ours, reader, ours.new_session(), "dwd")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("name", "times"),
     [

@@ -31,6 +31,7 @@ def counted(lake: Warehouse, below: Model) -> Model:
     )
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("merge", ["on_read", pytest.param("on_write", marks=pytest.mark.slow)])
 def test_events_that_were_undone_do_not_come_again(lake: Warehouse, merge: str) -> None:
     model = events_model(lake, merge=merge)

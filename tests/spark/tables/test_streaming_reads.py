@@ -51,6 +51,7 @@ def later(lake: Warehouse, model: Model) -> TableSession:
     return lake.session_of(model, now=datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=2))
 
 
+@pytest.mark.in_turn
 def test_each_change_is_read_once_through_compaction_and_changelog_compaction(lake: Warehouse, tmp_path: Path) -> None:
     put(lake, {1: 1, 2: 2})
     put(lake, {1: 10, 2: 2})
@@ -77,6 +78,7 @@ def test_a_stream_without_the_options_fails_at_changelog_compaction(lake: Wareho
     assert follow(lake, tmp_path) == [(1, 20, "update")]
 
 
+@pytest.mark.in_turn
 def test_a_stream_fails_where_its_version_has_expired_and_a_new_one_lacks_earlier_rows(
     lake: Warehouse, tmp_path: Path
 ) -> None:
@@ -91,6 +93,7 @@ def test_a_stream_fails_where_its_version_has_expired_and_a_new_one_lacks_earlie
     assert (2, 2, "insert") in {(row["id"], row["v"], row["_action"]) for row in lake.log(model)}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("is_quiet", [True, False])
 def test_a_stream_goes_on_from_where_a_batch_read_has_ended(lake: Warehouse, tmp_path: Path, is_quiet: bool) -> None:
     put(lake, {1: 1, 2: 2})

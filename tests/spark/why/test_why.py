@@ -38,6 +38,7 @@ def build_orders(lake: Warehouse) -> Model:
     return lake.model("orders", "select * from {changes(landed)}", **EVENTS, **STORED)
 
 
+@pytest.mark.in_turn
 def test_a_sum_comes_from_the_change_of_one_order(lake: Warehouse) -> None:
     orders = build_orders(lake)
     paid = lake.model("paid", "select id, customer, amount from {orders} where amount > 0", primary_key="id")
@@ -72,6 +73,7 @@ def test_a_sum_comes_from_the_change_of_one_order(lake: Warehouse) -> None:
     assert list_named(gone.upstreams[0].changes[0]) == [("orders", {"id": 3}, "update")]
 
 
+@pytest.mark.in_turn
 def test_an_upstream_whose_changed_rows_have_no_effect_is_named_with_their_number(lake: Warehouse) -> None:
     orders = build_orders(lake)
     people = lake.model(
@@ -92,6 +94,7 @@ def test_an_upstream_whose_changed_rows_have_no_effect_is_named_with_their_numbe
     assert counts == {"orders": (1, 0), "people": (0, 1)}
 
 
+@pytest.mark.in_turn
 def test_a_trail_of_keys_reads_no_table_by_spark_and_says_what_it_follows(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +234,7 @@ def test_a_trail_ends_at_the_event_of_a_landing_table(lake: Warehouse) -> None:
         assert [one.after["seq"] for one in order.upstreams[0].changes if one.after] == [2, 3]
 
 
+@pytest.mark.in_turn
 def test_a_trail_ends_at_the_transaction_of_an_ingested_source(lake: Warehouse) -> None:
     source = source_of(lake, "orders")
     order = {"id": 1, "item": "pen", "n": 2}
@@ -261,6 +265,7 @@ def test_a_trail_ends_at_the_transaction_of_an_ingested_source(lake: Warehouse) 
     }
 
 
+@pytest.mark.in_turn
 def test_a_trail_says_where_it_ends(lake: Warehouse) -> None:
     lake.append("rows", [(1, 1), (2, 2)], "id int, n int")
     sql = "select id, n, timestamp_seconds(id) as at, named_struct('a', n, 'b', array(n)) as parts from {rows}"

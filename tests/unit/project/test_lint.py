@@ -38,7 +38,7 @@ def test_the_run_of_everything_speaks_of_lint_only_if_it_fails(tmp_path: Path, i
     (tmp_path / ".ci").mkdir()
     (tmp_path / ".ci" / "run").write_text((ROOT / ".ci" / "run").read_text(encoding="utf-8"), encoding="utf-8")
     end = "exit 1" if is_broken else "true"
-    (tmp_path / "Makefile").write_text(f"test:\nlint: one two\none:\n\t@echo one; {end}\ntwo:\n\t@echo two\n")
+    (tmp_path / "Makefile").write_text(f"test test-turn:\nlint: one two\none:\n\t@echo one; {end}\ntwo:\n\t@echo two\n")
     done = subprocess.run(["bash", ".ci/run"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode != 0) == is_broken
     assert ("one" in done.stderr, "two" in done.stderr) == (is_broken, is_broken)
