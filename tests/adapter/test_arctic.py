@@ -88,7 +88,6 @@ class Warehouse:
 class TestLayers(Warehouse):
     """Two layers, from the first run to a full refresh."""
 
-    @pytest.mark.in_turn
     def test_a_run_publishes_exactly_what_changed_to_the_next_layer(
         self, project: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -263,7 +262,6 @@ class TestConfiguration:
 class TestBadRows(Warehouse):
     """Rows that break the key are named, and nothing of the run is left."""
 
-    @pytest.mark.in_turn
     @pytest.mark.parametrize(
         ("values", "said"), [("(3,'x',1)", "duplicate key"), ("(null,'x',1)", "null key")], ids=["duplicate", "null"]
     )
@@ -290,7 +288,6 @@ class TestBadRows(Warehouse):
 class TestSwitches(Warehouse):
     """A relation with the name of a model is replaced if it is the model's own, and never in silence else."""
 
-    @pytest.mark.in_turn
     def test_a_change_of_merge_needs_a_full_refresh(self, project: Any) -> None:
         run_dbt(["run", "--select", "orders"])
         for merge in ("on_read", "on_write"):

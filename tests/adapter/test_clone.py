@@ -166,7 +166,6 @@ class TestClone:
     def given(self, project: Any, **values: Any) -> list[str]:
         return ["--vars", json.dumps({"landed": project.test_schema, **values})]
 
-    @pytest.mark.in_turn
     def test_a_run_clones_what_an_empty_target_lacks(self, project: Any, defer: list[str]) -> None:
         prod, dev = project.test_schema, f"{project.test_schema}_dev"
         ran = messages(run_dbt([*defer, *self.given(project, least=15), "-s", "orders+"]))
@@ -194,7 +193,6 @@ class TestClone:
         }
         assert self.read(project, dev, "log") == self.read(project, prod, "log")
 
-    @pytest.mark.in_turn
     def test_a_model_that_cannot_be_a_clone_is_built(self, project: Any, defer: list[str]) -> None:
         values = self.given(project, plain="arctic")
         ran = messages(run_dbt([*defer, *values, "-s", "orders", "plain"]))
@@ -231,7 +229,6 @@ class TestClonesOfSeedsAndSnapshots:
         with project.adapter.connection_named("__test"):
             project.adapter.drop_schema(relation)
 
-    @pytest.mark.in_turn
     def test_a_build_after_a_clone_makes_them_tables_of_its_own(self, project: Any) -> None:
         run_dbt(["build"])
         save_state()

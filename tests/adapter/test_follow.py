@@ -131,7 +131,6 @@ class TestOnce(Shop):
             assert ours[name]["compiled_code"].strip() != ""
             assert ours[name]["relation_name"] == theirs[name]["relation_name"]
 
-    @pytest.mark.in_turn
     def test_it_follows_until_a_signal_ends_it_and_is_silent_while_nothing_is_new(self, project: Any) -> None:
         self.run(project, "--once")
         where = ["--project-dir", str(project.project_root), "--profiles-dir", str(project.profiles_dir)]

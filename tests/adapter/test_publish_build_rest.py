@@ -43,7 +43,6 @@ class TestPublishBuildRest:
     def rows(self, project: Any, name: str) -> list[tuple[Any, ...]]:
         return sorted(map(tuple, self.sql(project, f"select * from lake.{{schema}}.{name}")))
 
-    @pytest.mark.in_turn
     def test_published_in_a_server(self, project: Any, server: tuple[str, Catalog, Path]) -> None:
         _, catalog, _ = server
         self.sql(project, "create table lake.{schema}.raw_orders (id int, customer string, amount int)")

@@ -197,7 +197,6 @@ class TestQuarantine(Quarantined):
             assert results["orders"].adapter_response["quarantined"] == failing
             assert (f"{failing} in quarantine" in results["orders"].message) == (failing > 0)
 
-    @pytest.mark.in_turn
     def test_other_tests_are_another_query(self, project: Any) -> None:
         """A test that is added, changed or no longer an error moves the rows that it is about, and no others."""
         run_dbt(["run", "-s", "orders"])
@@ -305,7 +304,6 @@ class TestPublishedWhole(Quarantined):
     def dbt_profile_target(self, profile_target: dict[str, Any]) -> dict[str, Any]:
         return {**profile_target, "publish": "build"}
 
-    @pytest.mark.in_turn
     def test_both_are_published_at_once(self, project: Any) -> None:
         run_dbt(["run", "-s", "orders", "by_customer"])
         assert self.check_orders(project) == 11

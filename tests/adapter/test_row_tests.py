@@ -146,7 +146,6 @@ class TestRowTests:
         self.sql(project, "update lake.{schema}.raw_orders set amount = 9 where id = 4")
         assert self.build(*given) == dict.fromkeys(ROW_TESTS, 2)
 
-    @pytest.mark.in_turn
     @pytest.mark.parametrize(
         ("change", "failing"),
         [
@@ -192,7 +191,6 @@ class TestRowTests:
             looked = {r.node.test_metadata.name for r in tests if "changed_rows" in r.adapter_response}
             assert looked == ROW_TESTS
 
-    @pytest.mark.in_turn
     def test_all_rows_where_the_test_is_another(self, project: Any) -> None:
         self.build()
         assert set(self.build("--vars", "{least: -5}")) == ROW_TESTS - {"positive"}

@@ -112,7 +112,6 @@ class TestChangedConfiguration:
         table = project.adapter.catalog_reader.load_table(project.test_schema, "m")
         return [table.schema().find_column_name(field.source_id) for field in table.sort_order().fields]
 
-    @pytest.mark.in_turn
     def test_it_is_applied_left_or_refused(self, project: Any) -> None:
         run_dbt(["run"])
         assert self.sorted_by(project) == []
@@ -202,7 +201,6 @@ class TestChecks:
             assert check in said[name]
             assert ids(project, name) == [7]
 
-    @pytest.mark.in_turn
     def test_a_row_that_breaks_one_is_reported_and_nothing_is_written(self, project: Any) -> None:
         self.run(7, "good")
         self.check_refused(project, self.NAMES, 1, "bad", "`a b` <> 'bad'")

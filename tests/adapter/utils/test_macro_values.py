@@ -411,7 +411,6 @@ class TestMacroValues:
     def compiled(self, project: Any) -> dict[str, str]:
         return {result.node.name: result.node.compiled_code for result in run_dbt(["compile"])}
 
-    @pytest.mark.in_turn
     @pytest.mark.parametrize("zone", ZONES)
     def test_functions_have_the_values_that_python_computes(
         self, project: Any, cases: dict[str, list[Case]], compiled: dict[str, str], zone: str
