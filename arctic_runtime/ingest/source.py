@@ -26,7 +26,6 @@ _POLICIES: Mapping[SchemaChanges, OnSchemaChange] = {
     "evolve": "sync_all_columns",
     "freeze": "fail",
 }
-"""Connectors of sources that report the primary keys of their tables, namely databases."""
 
 _TABLE_KEYS = (
     "primary_key",

@@ -308,13 +308,14 @@ class Published:
 def _drop_refused_state(attempt: RefreshAttempt) -> RefreshAttempt:
     """Returns the attempt without the aggregate state that an earlier attempt could not keep.
 
-    Records for later runs that it can't be kept. The costs that were estimated with the state are dropped.
+    The costs that were estimated with the state are dropped.
     """
-    increment, refused = attempt.decision.increment, attempt.request.refused_state
-    if increment is None or not isinstance(increment.maintenance, AggregateState) or refused is None:
+    increment = attempt.decision.increment
+    if attempt.request.refused_state is None or increment is None:
         return attempt
-    decision = replace(attempt.decision, increment=drop_aggregate_state(increment), ways=())
-    return replace(attempt, decision=decision).record_entries(RunSummary(no_aggregate_state=refused))
+    if not isinstance(increment.maintenance, AggregateState):
+        return attempt
+    return replace(attempt, decision=replace(attempt.decision, increment=drop_aggregate_state(increment), ways=()))
 
 
 def build_summary(attempt: RefreshAttempt) -> RunSummary:
@@ -329,7 +330,7 @@ def build_summary(attempt: RefreshAttempt) -> RunSummary:
         offsets=decision.consumed,
         query=compute_fingerprint(attempt.model, attempt.upstreams),
         session=request.session,
-        no_aggregate_state=last.no_aggregate_state if last else None,
+        no_aggregate_state=request.refused_state or (last.no_aggregate_state if last else None),
         given_up=str(decision.given_up) if decision.given_up else None,
         repaired=", ".join(decision.repairs) or None,
         changelog="input" if is_without_before_images else None,

@@ -17,7 +17,7 @@ from arctic_runtime.service.settings import read_settings
 from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import Thresholds
 from dbt.adapters.arctic.connections.target_type import check_target_type, show_target_type
-from dbt.adapters.arctic.target_settings import TargetSettings
+from dbt.adapters.arctic.target_settings import ALIASES, TargetSettings
 
 _PUBLISH = ("model", "build")
 _OTHER_ADAPTERS_KEYS = {
@@ -59,7 +59,7 @@ class ArcticCredentials(Credentials):
     thresholds: ClassVar[Thresholds] = Thresholds()
     """Limits of planning and execution that no configuration key sets; the same for every profile."""
 
-    _ALIASES: ClassVar[dict[str, str]] = {"catalog": "database"}
+    _ALIASES: ClassVar[dict[str, str]] = dict(ALIASES)
 
     @classmethod
     def validate(cls, data: Any) -> None:

@@ -14,6 +14,9 @@ from arctic_runtime.spark.engine.keep_alive import choose_keep_alive, observe_su
 from arctic_runtime.spark.engine.server import find_server
 from arctic_runtime.thresholds import Thresholds
 
+ALIASES: Mapping[str, str] = {"catalog": "database"}
+"""Other names of settings, as a profile may write them."""
+
 
 @dataclass(frozen=True)
 class TargetSettings:

@@ -12,12 +12,11 @@ import yaml
 
 from arctic_runtime.profile import Profile
 from arctic_runtime.thresholds import Thresholds
-from dbt.adapters.arctic.target_settings import TargetSettings
+from dbt.adapters.arctic.target_settings import ALIASES, TargetSettings
 
 _VARIABLE = re.compile(
     r"""\{\{\s*env_var\(\s*(['"])(?P<name>\w+)\1\s*(?:,\s*(['"])(?P<default>[^'"\\]*)\3\s*)?\)\s*\}\}"""
 )
-_ALIASES = {"catalog": "database"}
 _KEYS = frozenset(key.name for key in fields(TargetSettings))
 
 
@@ -36,7 +35,7 @@ def read_target_profile(
     try:
         written: Any = yaml.safe_load(file.read_bytes())
         settings: Any = written[profile]["outputs"][target]
-        known = {_ALIASES.get(key, key): value for key, value in settings.items()}
+        known = {ALIASES.get(key, key): value for key, value in settings.items()}
     except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError, AttributeError) as error:
         raise UnreadableProfile(str(file)) from error
     rendered = {key: _render_value(value, environment) for key, value in known.items() if key in _KEYS}
