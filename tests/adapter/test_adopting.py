@@ -118,6 +118,7 @@ class TestKeys(Landed):
         assert "ids__changes" not in project.adapter.catalog_reader.list_relations(project.test_schema)
 
 
+@pytest.mark.in_turn
 class TestMaterializations(Landed):
     """A model changes its materialization, and its table keeps the rows of its query."""
 

@@ -16,6 +16,7 @@ from tests.adapter.test_publish_build import BY_CUSTOMER, ORDERS, OTHER, YAML
 from tests.rest_catalog import Catalog, serve
 
 
+@pytest.mark.in_turn
 class TestPublishBuildRest:
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:

@@ -297,6 +297,7 @@ class TestQuarantine(Quarantined):
             return [relation.identifier for relation in project.adapter.list_relations_without_caching(place)]
 
 
+@pytest.mark.in_turn
 class TestPublishedWhole(Quarantined):
     """With `publish: build` both tables are visible at once."""
 

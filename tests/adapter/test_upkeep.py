@@ -81,6 +81,7 @@ class TestOverwrite:
         assert self.rows(built) == before
 
 
+@pytest.mark.in_turn
 class TestUpkeep:
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:

@@ -92,6 +92,7 @@ def passes_over_connect(*tests: str) -> None:
     assert " skipped" not in done.stdout.splitlines()[-1]
 
 
+@pytest.mark.in_turn
 def test_a_telling_part_of_the_suites_passes_over_connect() -> None:
     passes_over_connect(*TELLING)
 

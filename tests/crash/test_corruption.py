@@ -168,7 +168,9 @@ MANY = pytest.param(30, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("count", [2, MANY])
-@pytest.mark.parametrize("has_checksums", [True, False], ids=["checksums", "none"])
+@pytest.mark.parametrize(
+    "has_checksums", [pytest.param(True, id="checksums"), pytest.param(False, marks=pytest.mark.in_turn, id="none")]
+)
 @pytest.mark.parametrize(("kind", "how"), DAMAGES, ids=[f"{kind} {how}" for kind, how in DAMAGES])
 def test_a_damaged_file_is_never_read_as_other_rows(
     case: Case, kind: str, how: str, has_checksums: bool, count: int

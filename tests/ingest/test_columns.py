@@ -218,6 +218,7 @@ def test_older_rows_have_each_default_of_mariadb_as_an_event_has_it(
     assert_same_rows(lake, DEFAULTS_OF_MARIADB)
 
 
+@pytest.mark.in_turn
 def test_older_rows_have_each_default_of_postgresql_as_an_event_has_it(
     lake: Warehouse, postgresql: PostgreSQLServer, slot: str
 ) -> None:

@@ -71,6 +71,7 @@ def connection(
     )
 
 
+@pytest.mark.in_turn
 def test_an_error_of_java_ends_the_stream_with_advice_and_no_event_is_lost(
     server: PostgreSQLServer | MariaDBServer, connection: DebeziumConnection
 ) -> None:

@@ -16,6 +16,7 @@ __all__ = ["database", "source"]
 MARIADB = pytest.param("mariadb", marks=pytest.mark.slow)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("database", ["postgresql", MARIADB], indirect=True)
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3, 4))])
 def test_keys_that_rows_swap_by_way_of_others_are_never_seen(

@@ -92,6 +92,7 @@ def test_a_source_whose_only_table_can_not_be_read_ends_with_the_reason(
         ingest(lake, source)
 
 
+@pytest.mark.in_turn
 def test_a_definition_that_can_not_be_read_holds_its_table_alone(
     lake: Warehouse, mariadb: MariaDBServer, slot: str
 ) -> None:

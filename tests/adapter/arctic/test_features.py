@@ -76,6 +76,7 @@ unit_tests:
 """
 
 
+@pytest.mark.in_turn
 class TestUnitTestsAndDeferral:
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:

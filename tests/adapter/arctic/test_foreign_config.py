@@ -35,6 +35,7 @@ REFUSED = """
 HEADLINE = "Settings of other adapters, and what they mean here"
 
 
+@pytest.mark.in_turn
 class TestForeignConfig:
     @pytest.fixture(scope="class")
     def project_config_update(self) -> dict[str, Any]:

@@ -151,6 +151,7 @@ DAYS = {
 }
 
 
+@pytest.mark.in_turn
 class TestBatchesOutsideUtc:
     """A batch deletes the rows that it reads again, and no others, wherever the session is."""
 

@@ -26,6 +26,7 @@ from dbt.tests.adapter.simple_snapshot.test_various_configs import (
 from dbt.tests.util import check_relations_equal, run_dbt
 
 
+@pytest.mark.in_turn
 class TestSimpleSnapshot(BaseSimpleSnapshot):
     pass
 

@@ -393,6 +393,7 @@ def write_model(cases: list[Case]) -> str:
     return "select\n" + ",\n".join(columns)
 
 
+@pytest.mark.in_turn
 class TestMacroValues:
     """Every function, rendered once by dbt and evaluated by one query in each of several time zones."""
 

@@ -15,6 +15,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "notebook.md"
 _BLOCK = re.compile(r"^```python\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.in_turn
 def test_the_page_does_what_it_says(
     embedded: Callable[..., Profile],
     folder: Path,

@@ -800,6 +800,7 @@ FIRST = [Part("public.orders", ORDERS, [event("c", None, {"id": 1, "item": "a", 
 NOTHING = SourceSchema((SourceColumn("id", "bigint"), SourceColumn("at", "timestamp")), ("id",))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("is_killed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_table_that_is_declared_later_is_loaded_and_followed_from_there(lake: Warehouse, is_killed: bool) -> None:
     """Events that its rows have already are left out, wherever the process dies; one without rows is there too."""

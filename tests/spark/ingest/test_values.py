@@ -122,6 +122,7 @@ def decoded(spark: SparkSession, *columns: tuple[SourceColumn, Any]) -> tuple[st
     return row[0], list(row[1:])
 
 
+@pytest.mark.in_turn
 def test_values_are_those_that_the_source_has(spark: SparkSession) -> None:
     reason, values = decoded(spark, *[(column, written) for column, written, _ in CASES])
     assert reason is None

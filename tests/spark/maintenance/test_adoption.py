@@ -43,6 +43,7 @@ def list_files(lake: Warehouse, name: str = "m") -> set[str]:
     return {row[0] for row in lake.spark.table(f"{lake.sql_name(name)}.all_data_files").select("file_path").collect()}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("clause", ["", pytest.param("partitioned by (g)", marks=pytest.mark.slow)])
 def test_only_differences_are_published(lake: Warehouse, version: int, clause: str) -> None:

@@ -194,6 +194,7 @@ def test_a_table_without_a_key_is_cloned(lake: Warehouse, dev: Warehouse) -> Non
     assert (len(dev.rows(clone)), len(lake.rows(model))) == (2, 1)
 
 
+@pytest.mark.in_turn
 def test_upkeep_of_the_origin_keeps_the_files_of_a_clone(lake: Warehouse, dev: Warehouse) -> None:
     model = build(lake)
     clone = clone_of(lake, dev, model)

@@ -146,6 +146,7 @@ def test_small_files_of_a_node_are_joined_and_its_large_ones_left(lake: Warehous
     assert lake.broken(shop.model) == []
 
 
+@pytest.mark.in_turn
 def test_a_run_compacts_by_itself_when_it_is_worth_it_and_not_where_that_is_off(lake: Warehouse) -> None:
     limits = {"small_files": 1, "deleted_share": 0.01, "change_files": 2}
     shop = Shop(lake, compaction=limits)

@@ -134,6 +134,7 @@ def compare_both_ways(dev: Warehouse, own: Model, other: Model) -> TableDiff:
     return diff
 
 
+@pytest.mark.in_turn
 @MERGES
 def test_a_clone_is_compared_by_the_keys_that_changed(lake: Warehouse, dev: Warehouse, merge: str) -> None:
     model, own = built(lake, dev, merge)

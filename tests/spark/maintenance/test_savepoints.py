@@ -24,6 +24,7 @@ def put(lake: Warehouse, model: Model, *rows: tuple[int, str]) -> None:
     lake.run(model)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_a_table_is_restored_to_a_savepoint_after_later_versions_expired(lake: Warehouse, merge: str) -> None:
     config: dict[str, Any] = {"primary_key": "id", "merge": merge, "retention": {"versions": "1d"}}

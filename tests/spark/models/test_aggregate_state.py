@@ -113,6 +113,7 @@ def batch(lake: Warehouse, seed: int) -> None:
     lake.append("landed", rows, f"{SALES}, op string, lsn int")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "kind",
     ["extremes", "one row", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)],

@@ -362,6 +362,7 @@ def test_a_contract_is_asked_of_the_row_that_an_event_leaves_behind(lake: Wareho
         assert lake.rows(model) == [(1, "four", 2)]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("on_match", "left"), [pytest.param("update", ("a1", 2), marks=pytest.mark.slow), ("ignore", ("a0", None))]
 )

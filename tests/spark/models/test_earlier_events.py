@@ -48,6 +48,7 @@ def check_once(lake: Warehouse, model: Model) -> None:
     assert lake.actions(lake.run(model, full_refresh=True)) == (0, 0, 0)
 
 
+@pytest.mark.in_turn
 def test_a_delete_that_closed_no_version_ends_those_that_later_runs_open_before_it(lake: Warehouse) -> None:
     model = make_history(lake, valid_time="vt")
     first = [(1, None, None, "d", 1, 7), (2, 1, "p", "c", 2, 1), (2, None, None, "d", 3, 5), (2, None, None, "d", 4, 9)]

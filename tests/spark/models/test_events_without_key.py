@@ -31,6 +31,7 @@ def put(lake: Warehouse, *rows: tuple[int, int]) -> None:
     lake.append("events", [(key, None, n) for key, n in rows], EVENTS)
 
 
+@pytest.mark.in_turn
 def test_each_event_is_one_row_once_and_is_followed_downstream(lake: Warehouse) -> None:
     model = appended(lake, partition_by=["bucket(2, id)"], sort_key="n", retention={"versions": "1d"})
     followed = lake.model("sums", "select id, sum(n) as n from {m} group by id", primary_key="id", refresh="strict")

@@ -97,6 +97,7 @@ def batches(seed: int, events: Sequence[Event], count: int) -> list[Sequence[Eve
     return [events[start:end] for start, end in pairwise([0, *cuts, len(events)])]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("merge", "late", "config"),
     [

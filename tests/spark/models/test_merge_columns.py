@@ -173,6 +173,7 @@ def grouped(rows: Sequence[tuple[int, int, int]], customers: set[int]) -> list[t
     return sorted(((customer, sum(own), len(own)) for customer, own in amounts.items()), key=repr)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_sums_follow_updates_deletes_and_rows_that_move_to_another_key(lake: Warehouse, merge: str) -> None:
     chance = random.Random(5)

@@ -27,6 +27,7 @@ def declare(lake: Warehouse, model: Model, as_of: object, *rows: tuple[Any, ...]
     return counts["insert"], counts["update"], counts["delete"]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_later_events_hold_and_earlier_ones_are_no_news(lake: Warehouse, merge: str) -> None:
     """Of keys 5 and 6 a later event was read that changed nothing, or deleted a row that was not there."""

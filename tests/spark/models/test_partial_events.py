@@ -97,6 +97,7 @@ def drawn(
     return [*events, *chance.sample(events, count // 6)]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("changed", "merge", "keep", "seed"),
     [

@@ -93,6 +93,7 @@ QUICK = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", QUICK)
 def test_a_few_histories_give_the_same_table_however_they_are_split(lake: Warehouse, name: str) -> None:
     is_forward, kinds = QUICK[name]

@@ -112,6 +112,7 @@ def test_a_time_that_is_selected_is_computed_once_a_day(lake: Warehouse) -> None
     assert "current_date outside of a condition" in later.because
 
 
+@pytest.mark.in_turn
 def test_rows_that_have_left_a_window_are_forgotten(lake: Warehouse) -> None:
     lake.load("source", rows_of({1: 0, 2: 1}), COLUMNS)
     above = lake.model("above", "select id, g, day from {source}", primary_key="id")

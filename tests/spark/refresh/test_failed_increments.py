@@ -80,6 +80,7 @@ def given_up(lake: Warehouse, model: Model) -> str | None:
     return changes.commits[-1].summary.get(GIVEN_UP)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("fault", "reason", "because"),
     [

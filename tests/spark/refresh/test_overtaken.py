@@ -137,6 +137,7 @@ def after_first(effect: str, act: Callable[[], object]) -> Iterator[None]:
     assert not waiting
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_runs_of_two_flows_at_once_both_commit_and_their_columns_are_exact(lake: Warehouse, merge: str) -> None:
     sources = Sources(lake, merge=merge)

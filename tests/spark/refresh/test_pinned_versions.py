@@ -33,6 +33,7 @@ def diamond(lake: Warehouse) -> tuple[Model, Model, Model]:
     return left, right, both
 
 
+@pytest.mark.in_turn
 def test_models_over_one_upstream_agree_although_it_moves_on_between_them(
     lake: Warehouse, diamond: tuple[Model, Model, Model]
 ) -> None:

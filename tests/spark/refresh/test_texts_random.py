@@ -75,6 +75,7 @@ def test_random_queries_are_read_as_spark_reads_them(random_texts: Texts, record
     _compare(random_texts, record_property, "random queries", _QUERIES, 2, SEED)
 
 
+@pytest.mark.in_turn
 def test_random_clauses_are_read_as_spark_reads_them(texts: Texts, record_property: Record) -> None:
     _compare_clauses(texts, record_property, 40, SEED)
 

@@ -93,6 +93,7 @@ def diamond(lake: Warehouse) -> tuple[Model, Model, Model]:
     return left, right, both
 
 
+@pytest.mark.in_turn
 def test_a_diamond_shows_one_state_of_its_source_although_that_moves_on(
     lake: Warehouse, diamond: tuple[Model, Model, Model], following: Follow
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import datetime
 from collections.abc import Sequence
 from decimal import Decimal
@@ -60,6 +62,7 @@ def check_same(lake: Warehouse, model: Model, start: int | None) -> Sequence[int
     return commits
 
 
+@pytest.mark.in_turn
 def test_change_rows_are_those_of_spark_after_new_columns_compaction_and_expiry(lake: Warehouse) -> None:
     rows = {key: build_row(key, 0) for key in range(6)}
 

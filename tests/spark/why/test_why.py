@@ -180,6 +180,7 @@ def test_a_joined_row_comes_from_the_side_that_changed(lake: Warehouse) -> None:
     assert ("named", {"id": 3}, "update") not in list_named(place)
 
 
+@pytest.mark.in_turn
 def test_a_trail_ends_at_the_event_of_a_landing_table(lake: Warehouse) -> None:
     orders = build_orders(lake)
     partial = lake.model(

@@ -118,6 +118,7 @@ def test_settings_of_the_service_in_a_text_have_no_secret() -> None:
 UNREACHED = [name for name, target in TARGETS.items() if target.get("catalog_config", {}).get("type") == "rest"]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", UNREACHED)
 def test_a_catalog_that_does_not_answer_is_described_without_the_secret(name: str, tmp_path: Path) -> None:
     reader = CatalogReader(build_credentials(TARGETS[name]).to_profile(tmp_path))
