@@ -2,8 +2,8 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install databases browser demo live test test-unit test-turn test-slow test-all test-open trust prove fuzz audit lint format docs wheel \
-	sbom bench clean
+.PHONY: help install databases browser containers demo live test test-unit test-turn test-slow test-all test-open test-image trust prove fuzz \
+	audit lint format docs wheel sbom bench clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -34,6 +34,7 @@ help:
 	@echo "make test-turn  the tests that take turns in .ci/run; PART=2/3 runs the second of three equal parts"
 	@echo "make test-slow  the tests that take longest; PART=3/24 runs the third of 24 equal parts"
 	@echo "make test-open  object stores and catalogs, on servers of open source"
+	@echo "make test-image the image, built by its Dockerfile and run as deploy/docker/compose.yml says; needs root and Debian"
 	@echo "make trust      all that proves the guarantees, of TRUST_SIZE quick, full or night (parts: make fuzz, make audit)"
 	@echo "make lint       style, types, import contracts and spelling (make format: put the style right)"
 	@echo "make docs       the pages in docs/: generated parts, then all as a site, in site/"
@@ -49,10 +50,17 @@ install: $(INSTALLED)
 # Their packages start servers of their own where an init system runs; the tests use none of these.
 databases:
 	@if ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || ! command -v mariadbd >/dev/null || \
-		! command -v promtool >/dev/null; then \
-		echo "Installing PostgreSQL, MariaDB and promtool"; \
+		! command -v promtool >/dev/null || ! command -v bwrap >/dev/null; then \
+		echo "Installing PostgreSQL, MariaDB, promtool and bubblewrap"; \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-			postgresql mariadb-server prometheus >/dev/null; fi
+			postgresql mariadb-server prometheus bubblewrap >/dev/null; fi
+
+# What builds the image by its Dockerfile and runs it, without a service that does.
+containers:
+	@if ! command -v buildah >/dev/null || ! command -v podman >/dev/null || ! command -v mmdebstrap >/dev/null; then \
+		echo "Installing buildah, podman and mmdebstrap"; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+			buildah podman crun mmdebstrap iproute2 >/dev/null; fi
 
 # The page of the service is tested in it; without it these tests are skipped.
 browser:
@@ -105,6 +113,11 @@ $(INSTALLED_OPEN): $(INSTALLED)
 	@touch $@
 
 # The audit runs in any case: a fault hides no weakness of a package, nor does one hide a fault.
+# Built while there is a network; its containers have none but the loopback, as no other process of the tests has.
+test-image: install containers
+	@$(BIN)/python -m tests.image.image
+	@ARCTIC_IMAGE_TESTS=1 sh tests/image/alone.sh $(BIN)/python -m pytest tests/image $(PYTEST_ARGS)
+
 trust: install $(INSTALLED_TRUST)
 	@mkdir -p build
 	@$(MAKE) --no-print-directory --keep-going prove audit

@@ -33,7 +33,9 @@ def run_seeds(first: int, seeds: int, *others: str) -> dict[str, Any]:
     return summary
 
 
-@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.in_turn) for first in range(50, 200, 50))])
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(first, marks=pytest.mark.in_turn) for first in range(50, 200, 50))]
+)
 def test_seeds_lose_nothing_and_claim_nothing_false(first: int) -> None:
     summary = run_seeds(first, 50)
     assert (summary["losses"], summary["false_claims_of_freshness"]) == (0, 0), summary["failing_seeds"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 import datetime
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.table import Model

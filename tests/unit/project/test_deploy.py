@@ -17,6 +17,7 @@ from compose_spec import PyCompose
 
 from arctic_runtime.service.http.guard import OPEN_PATHS
 from arctic_runtime.service.http_settings import HttpSettings
+from arctic_runtime.service.settings import read_http
 from arctic_runtime.spark.engine.java.jars import JAVA_VERSIONS
 from tests.unit.service.promtool import needs_promtool, promtool
 
@@ -271,3 +272,81 @@ def test_the_monitor_names_a_port_of_the_service() -> None:
 def test_no_file_names_where_packages_come_from() -> None:
     texts = [file.read_text() for file in DEPLOY.rglob("*") if file.is_file()]
     assert [text for text in texts if re.search(r"pypi|maven|githubusercontent|index-url", text, re.IGNORECASE)] == []
+
+
+# Helm
+
+
+CHART = DEPLOY / "helm" / "arctic"
+EXAMPLES = sorted((CHART / "examples").glob("*.yaml"))
+HELM = Path(sys.executable).with_name("helm")
+needs_helm = pytest.mark.skipif(not HELM.exists(), reason="there is no wheel of helm for this machine")
+
+
+def render(*values: Path | str, expected: int = 0) -> str:
+    """What Helm makes of the chart and of files of values, or of settings such as `replicas=1`."""
+    options = [part for value in values for part in (("--values" if isinstance(value, Path) else "--set"), str(value))]
+    return run(HELM, "template", "shop", CHART, "--namespace", "warehouse", *options, expected=expected)
+
+
+def rendered(kind: str, *values: Path | str) -> Any:
+    (found,) = (document for document in yaml.safe_load_all(render(*values)) if document["kind"] == kind)
+    return found
+
+
+def chart_profile(*values: Path | str) -> Any:
+    (target,) = yaml.safe_load(rendered("ConfigMap", *values)["data"]["profiles.yml"])["shop"]["outputs"].values()
+    return target
+
+
+@needs_helm
+def test_helm_finds_nothing_to_say_against_the_chart() -> None:
+    assert "[WARNING]" not in run(HELM, "lint", "--strict", CHART)
+
+
+@needs_helm
+@pytest.mark.parametrize("version", [OLDEST_KUBERNETES, kubernetes_validate.latest_version()])
+@pytest.mark.parametrize("values", [None, *EXAMPLES], ids=lambda values: values.name if values else "defaults")
+def test_a_chart_renders_what_kubernetes_schemas_say(values: Path | None, version: str) -> None:
+    documents = list(yaml.safe_load_all(render(*([values] if values else []))))
+    assert {"ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount"} <= {
+        document["kind"] for document in documents
+    }
+    for document in documents:
+        if document["kind"] not in NOT_IN_KUBERNETES:
+            kubernetes_validate.validate(document, version, strict=True)
+
+
+@needs_helm
+def test_the_chart_runs_what_the_manifests_run() -> None:
+    """But for names, labels and the values that a user gives."""
+    ours, chart = manifest("Deployment")["spec"], rendered("Deployment")["spec"]
+    assert (chart["replicas"], chart["strategy"]) == (ours["replicas"], ours["strategy"])
+    pod, chart_pod = ours["template"]["spec"], chart["template"]["spec"]
+    for key in ("securityContext", "terminationGracePeriodSeconds", "automountServiceAccountToken"):
+        assert chart_pod[key] == pod[key]
+    (container,), (chart_container,) = pod["containers"], chart_pod["containers"]
+    different = {"image", "imagePullPolicy", "envFrom"}
+    assert {key: value for key, value in chart_container.items() if key not in different} == {
+        key: value for key, value in container.items() if key not in different
+    }
+    assert [volume["name"] for volume in chart_pod["volumes"]] == [volume["name"] for volume in pod["volumes"]]
+    assert rendered("NetworkPolicy")["spec"]["egress"] == manifest("NetworkPolicy")["spec"]["egress"]
+
+
+@needs_helm
+@pytest.mark.parametrize("values", [None, *EXAMPLES], ids=lambda values: values.name if values else "defaults")
+def test_the_profile_of_the_chart_is_one_that_the_service_takes(values: Path | None) -> None:
+    target = chart_profile(*([values] if values else []))
+    http = read_http(target["serve"]["http"] | {"token": "x" * 32})
+    assert http.allows_host("shop.warehouse.svc")
+    assert not http.allows_host("elsewhere.example.com")
+    assert ("warehouse" in target) != ("catalog_config" in target)
+    if values and values.name == "glue.yaml":
+        assert http.allows_host("warehouse.example.com")
+
+
+@needs_helm
+@pytest.mark.parametrize("value", ["replica=1", "replicas=3", "image.repository=", "profile.target=null"])
+def test_values_that_mean_nothing_are_refused(value: str) -> None:
+    assert "values don't meet the specifications" in render(value, expected=1)

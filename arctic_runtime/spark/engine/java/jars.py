@@ -55,7 +55,17 @@ JAVA_PLACES = (
 """The folders in which packages of Linux, Homebrew, macOS and SDKMAN install Java; PATH has one of them at most."""
 
 
+_REASONS = re.compile(r"unresolved dependency|SERVER ERROR|Server access error|Caused by|Exception(?!ally)(?:[: ]|$)")
+"""Lines of a download that say why it failed, among those that say where in the code."""
+
 _JAVA_NEEDED = " or ".join(map(str, JAVA_VERSIONS))
+
+
+LOOPBACK_ENVIRONMENT = {"SPARK_LOCAL_IP": "127.0.0.1"}
+"""Environment variables of a Spark that only this machine speaks to: it looks up no name of the machine.
+
+Containers and laptops may have a name that no resolver knows, with which Spark doesn't start.
+"""
 
 
 @dataclass(frozen=True)
@@ -388,9 +398,15 @@ def _resolve_jars(wanted: Sequence[Jar]) -> None:
     target = get_cache_directory() / "jars"
     try:
         target.mkdir(parents=True, exist_ok=True)
+        directory = tempfile.TemporaryDirectory(dir=target.parent, prefix="resolving-")
     except OSError as error:
-        raise _build_resolve_error(wanted, f"the directory can't be written ({error.strerror})") from error
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="resolving-") as scratch:
+        raise _build_resolve_error(
+            wanted,
+            f"the directory can't be written ({error.strerror})",
+            fix=f"in an image, run `{_format_command(wanted)}` when it is built, by the build argument JARS of ours; "
+            "elsewhere run it as a user who may write there",
+        ) from error
+    with directory as scratch:
         output = run_resolution(Path(scratch), wanted)
         for jar in wanted:
             resolved = Path(scratch) / "jars" / jar.file_name
@@ -422,20 +438,21 @@ def run_resolution(scratch: Path, wanted: Sequence[Jar]) -> str:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, "JAVA_HOME": str(java.executable.parent.parent)},
+        env={**LOOPBACK_ENVIRONMENT, **os.environ, "JAVA_HOME": str(java.executable.parent.parent)},
         text=True,
         check=False,
     )
-    return "\n".join(f"    {line}" for line in result.stdout.splitlines()[-25:])
+    lines = [line for line in result.stdout.splitlines() if _REASONS.search(line)] or result.stdout.splitlines()
+    return "\n".join(f"    {line.strip()}" for line in lines[-12:])
 
 
-def _build_resolve_error(wanted: Sequence[Jar], reason: str) -> ConfigError:
+def _build_resolve_error(wanted: Sequence[Jar], reason: str, fix: str = "") -> ConfigError:
     return ConfigError(
         "The JARs that Spark needs could not be resolved.",
         where=f"{get_cache_directory() / 'jars'} (DBT_ARCTIC_HOME chooses another cache directory)",
         expected=f"{', '.join(jar.coordinates for jar in wanted)}, as recorded",
         actual=reason,
-        fix=f"run `{_format_command(wanted)}` once with access to a Maven repository",
+        fix=fix or f"run `{_format_command(wanted)}` once with access to a Maven repository",
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import pwd
 import re
 import shlex
 import struct
@@ -125,9 +126,27 @@ def launch_jvm(settings: Mapping[str, str], thresholds: EngineThresholds) -> Jav
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.update({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret})
         try:
-            return launch_gateway()
+            gateway = launch_gateway()
         finally:
             del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+    if not _is_user_known():
+        users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+        users.setLoginUser(users.createRemoteUser(_build_user_environment()["SPARK_USER"]))
+    return gateway
+
+
+def _is_user_known() -> bool:
+    """Whether the system has a name for the user of this process; a container may run as any number."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return False
+    return True
+
+
+def _build_user_environment() -> dict[str, str]:
+    """Builds the environment variables that name a user whom the system does not know, for Spark and Hadoop."""
+    return {} if _is_user_known() else {"SPARK_USER": f"user-{os.getuid()}"}
 
 
 def submit_driver(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGateway:
@@ -218,6 +237,8 @@ def spawn_jvm(
         f"-Xmx{settings.get('spark.driver.memory', '1g')}",
         *([f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive else []),
         *JVM_OPTIONS,
+        # Java asks the system for it, which knows no home of a user without a name.
+        f"-Duser.home={Path.home()}",
         *(_AVRO_LIMITS if "avro" in settings.get(JARS_SETTING, "") else ()),
         *choose_collector_options(settings, thresholds if PROCESS.is_lasting else None),
         *_write_option_files(settings, connection.parent).values(),
@@ -227,6 +248,8 @@ def spawn_jvm(
     ]
     environment = {
         **(_LASTING_ENVIRONMENT if PROCESS.is_lasting else {}),
+        **(jars.LOOPBACK_ENVIRONMENT if settings.get("spark.driver.host") == "127.0.0.1" else {}),
+        **_build_user_environment(),
         **os.environ,
         "SPARK_HOME": str(find_spark_home()),
         "SPARK_CONNECT_MODE": "0",
