@@ -54,5 +54,4 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Container]]:
     yield start
     for container in started:
         if container.process.poll() is None:
-            container.process.kill()
-            container.wait()
+            container.kill()

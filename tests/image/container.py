@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -79,6 +80,13 @@ class Container:
         """Sends a signal as `docker stop` does, and returns the exit code."""
         self.process.send_signal(how)
         return self.wait(timeout)
+
+    def kill(self) -> None:
+        """Kills all processes of the container at once, as a machine that loses its power."""
+        for number in (self._group / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(number), signal.SIGKILL)
+        self.process.wait(30)
 
     def wait(self, timeout: float = 300) -> int:
         """Waits until the command has ended, and returns its exit code."""
