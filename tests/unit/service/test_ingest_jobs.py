@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.ingest_jobs import IngestJobs
+from arctic_runtime.service.activity import IngestJobs
 from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.service.view.job_board import JobBoard
 from arctic_runtime.thresholds import ServiceThresholds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from arctic_runtime.service.leadership import Leadership
+from arctic_runtime.service.parts import Leadership
 
 
 def test_the_end_calls_what_was_registered_and_not_what_was_taken_back() -> None:

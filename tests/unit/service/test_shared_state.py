@@ -12,7 +12,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.profile import Profile
-from arctic_runtime.service.project_source import ProjectSource
+from arctic_runtime.service.project import ProjectSource
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.shared_state import SharedState
 from tests.unit.service.unreached import unreached_state

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from arctic_runtime.service.leadership import Leadership
-from arctic_runtime.service.source_threads import Ingesting, SourceThreads
+from arctic_runtime.service.parts import Ingesting, Leadership, SourceThreads
 
 
 @dataclass

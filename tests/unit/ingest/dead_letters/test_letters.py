@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arctic_runtime.ingest.dead_letters.letters import decode_ids, encode_ids
+from arctic_runtime.ingest.dead_letters.table import decode_ids, encode_ids
 
 
 def test_letters_are_read_as_they_were_written_in_ranges() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from arctic_runtime.ingest.dead_letters.letters import decode_schema, encode_schema, encode_version
-from arctic_runtime.ingest.dead_letters.window import CommitWindow, find_commit_window, list_commit_kinds
+from arctic_runtime.ingest.dead_letters.outcome import CommitWindow, find_commit_window, list_commit_kinds
+from arctic_runtime.ingest.dead_letters.table import decode_schema, encode_schema, encode_version
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 from arctic_runtime.model.properties import POSITION, POSITION_EVENTS, REASON
 from arctic_runtime.model.state import ChangeTableState, Commit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from arctic_runtime.ingest.job.batch_work import BatchWork, LoadPieces, to_batch_work
+from arctic_runtime.ingest.job.reports import BatchWork, LoadPieces, to_batch_work
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
 from arctic_runtime.model.names import TableName
 

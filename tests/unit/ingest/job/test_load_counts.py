@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-from arctic_runtime.ingest.job.load_counts import LoadCounts
+from arctic_runtime.ingest.job.source_watch import LoadCounts
 from arctic_runtime.model.sources.ingestion import LoadProgress, Progress
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=timezone.utc)

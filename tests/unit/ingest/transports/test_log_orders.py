@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.ingest.transports.debezium.position import INITIAL, Joining, LogOrder, Position, read_position
-from arctic_runtime.ingest.transports.debezium.servers.binlog_order import BinlogOrder
-from arctic_runtime.ingest.transports.debezium.servers.wal_order import WalOrder
-from arctic_runtime.ingest.transports.debezium.stream.replay_filter import (
+from arctic_runtime.ingest.transports.debezium.servers.log_orders import BinlogOrder, WalOrder
+from arctic_runtime.ingest.transports.debezium.stream.batches import (
     count_snapshot_rows,
     find_newest_event,
     flag_new_events,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from arctic_runtime.ingest.formats.event_format import NULL_IN_OLDER_ROWS, OlderRows, SourceColumn
-from arctic_runtime.ingest.transports.debezium.servers.postgresql_columns import (
+from arctic_runtime.ingest.transports.debezium.servers.postgresql_tables import (
     TableColumn,
     number_columns,
     read_columns,

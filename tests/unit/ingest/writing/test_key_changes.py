@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arctic_runtime.ingest.writing.key_changes import find_roots
+from arctic_runtime.ingest.writing.fold import find_roots
 
 
 @given(st.lists(st.integers(0, 30), max_size=40).map(lambda ends: {of + 31: end for of, end in enumerate(ends)}))

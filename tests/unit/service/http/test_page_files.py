@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 from arctic_runtime.model.step import Reason
-from arctic_runtime.service.http.page_files import FOLDER, list_page_paths
+from arctic_runtime.service.http.application import FOLDER, list_page_paths
 from tests.unit.service.http.client import Client
 
 VENDOR = FOLDER / "vendor"

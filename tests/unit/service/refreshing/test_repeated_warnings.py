@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arctic_runtime.service.refreshing.repeated_warnings import Repeats
+from arctic_runtime.service.shared_state import Repeats
 
 
 def test_a_message_is_new_once_until_another_one_or_a_recovery() -> None:

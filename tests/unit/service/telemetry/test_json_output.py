@@ -13,7 +13,7 @@ import logging, signal, sys, threading, warnings, atexit, traceback, os
 early = logging.getLogger("py4j.early")
 early.addHandler(logging.StreamHandler())
 early.propagate = False
-from arctic_runtime.service.telemetry.json_output import JsonOutput
+from arctic_runtime.service.telemetry.logs import JsonOutput
 from arctic_runtime.service.telemetry import logs
 from dbt.adapters.arctic.commands.signals import stop_on_signals
 output = JsonOutput()
@@ -83,7 +83,7 @@ def test_everything_that_is_printed_is_a_line_of_json_on_the_standard_error() ->
 def test_a_standard_error_that_is_closed_ends_nothing() -> None:
     _, done = run_script(
         "import os, sys\n"
-        "from arctic_runtime.service.telemetry.json_output import JsonOutput\n"
+        "from arctic_runtime.service.telemetry.logs import JsonOutput\n"
         "JsonOutput()\n"
         "real = os.dup(1)\n"
         "os.close(2)\n"

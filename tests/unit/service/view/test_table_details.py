@@ -7,8 +7,8 @@ from typing import Any
 
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome
-from arctic_runtime.service.table_docs import DataTestRuns, LastDataTest, TableDocs
+from arctic_runtime.service.cron_schedules import DataTestOutcome
+from arctic_runtime.service.project import DataTestRuns, LastDataTest, TableDocs
 from arctic_runtime.service.telemetry.lineage.columns import ColumnLineage, SourceColumnRead, Use
 from arctic_runtime.service.view.table_details import DetailInputs, build_table_details
 from arctic_runtime.thresholds import ServiceThresholds

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from arctic_runtime.model.masking import Mask
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.view.table_rows import build_table_rows
+from arctic_runtime.service.view.table_details import build_table_rows
 
 ORDERS = TableName("lake", "dwd", "orders")
 PLAIN, MASK = Mask(b"k", {}), Mask(b"k", {"email": True}, ["hunter2"])

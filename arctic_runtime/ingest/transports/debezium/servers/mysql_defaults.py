@@ -13,8 +13,7 @@ from typing import Protocol
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.event_format import OlderRows, SourceColumn, build_unknown_value
 from arctic_runtime.ingest.formats.mysql_types import MysqlType, read_mysql_type
-from arctic_runtime.ingest.transports.debezium.servers.ddl_history import ColumnType
-from arctic_runtime.ingest.transports.debezium.servers.default_clauses import ConstantDefault
+from arctic_runtime.ingest.transports.debezium.servers.ddl_history import ColumnType, ConstantDefault
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
 
 

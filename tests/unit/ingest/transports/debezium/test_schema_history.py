@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from arctic_runtime.ingest.transports.debezium.schema_history import select_tables, select_until
+from arctic_runtime.ingest.transports.debezium.stream.joining import select_tables, select_until
 
 
 def record(file: int, place: int, *changes: tuple[str, str]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError, CorruptState, SourceError
-from arctic_runtime.ingest.transports.files.batches import FileBatch, FileBatches, select_first_files
 from arctic_runtime.ingest.transports.files.listing import Folder, SourceFile
+from arctic_runtime.ingest.transports.files.transport import FileBatch, FileBatches, select_first_files
 from arctic_runtime.thresholds import TransportThresholds
 
 LIMITS = TransportThresholds()

@@ -12,8 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import admin as kafka_admin
 
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.transports.kafka.client import KafkaOffsets
-from arctic_runtime.ingest.transports.kafka.connection import KafkaConnection
+from arctic_runtime.ingest.transports.kafka.connection import KafkaConnection, KafkaOffsets
 from arctic_runtime.ingest.transports.kafka.offsets import OffsetRange
 from arctic_runtime.thresholds import TransportThresholds
 

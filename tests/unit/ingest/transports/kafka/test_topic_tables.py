@@ -6,7 +6,7 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.registry import make_format
-from arctic_runtime.ingest.transports.kafka.topic_tables import TopicTable, check_topics
+from arctic_runtime.ingest.transports.kafka.transport import TopicTable, check_topics
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.telemetry.lineage.datasets import DatasetName, name_by_catalog, name_by_location
+from arctic_runtime.service.telemetry.lineage.observed import DatasetName, name_by_catalog, name_by_location
 
 ORDERS = TableName("lake", "ods", "orders")
 

@@ -11,11 +11,11 @@ import pytest
 from arctic_runtime.ingest.formats.event_format import UNKNOWN_IN_OLDER_ROWS as UNKNOWN
 from arctic_runtime.ingest.transports.debezium.servers.ddl_history import (
     ColumnType,
+    ConstantDefault,
     Definition,
     find_definition,
     list_definitions,
 )
-from arctic_runtime.ingest.transports.debezium.servers.default_clauses import ConstantDefault
 
 Columns = Mapping[str, Mapping[str, Any]]
 INT, TEXT = {"typeName": "INT"}, {"typeName": "VARCHAR"}

@@ -6,7 +6,7 @@ import pytest
 import sqlglot
 
 from arctic_runtime.ingest.formats.event_format import NULL_IN_OLDER_ROWS, OlderRows
-from arctic_runtime.ingest.transports.debezium.servers.default_clauses import ConstantDefault, Default, find_default
+from arctic_runtime.ingest.transports.debezium.servers.ddl_history import ConstantDefault, Default, find_default
 
 NULL = NULL_IN_OLDER_ROWS
 

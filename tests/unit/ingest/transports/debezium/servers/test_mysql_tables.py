@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arctic_runtime.ingest.transports.debezium.servers.mysql_tables import may_read
+from arctic_runtime.ingest.transports.debezium.servers.mysql import may_read
 
 GRANTS = [
     "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `arctic`@`%`",

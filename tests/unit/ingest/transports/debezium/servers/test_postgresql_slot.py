@@ -10,7 +10,7 @@ import pytest
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.position import INITIAL, Position
-from arctic_runtime.ingest.transports.debezium.servers.postgresql_slot import ReplicationSlot
+from arctic_runtime.ingest.transports.debezium.servers.postgresql_publication import ReplicationSlot
 from arctic_runtime.thresholds import SHIPPED
 
 CONNECTION = DebeziumConnection("postgresql", "db", 5432, "shop", "reader", "", (r"public\.a",), "arctic_shop")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from arctic_runtime.ingest.transports.debezium.connection import SNAPSHOT_SELECTS, DebeziumConnection
-from arctic_runtime.ingest.transports.debezium.servers.snapshot_selects import build_snapshot_queries
+from arctic_runtime.ingest.transports.debezium.servers.source_database import build_snapshot_queries
 
 CONNECTION = DebeziumConnection("mariadb", "127.0.0.1", 3306, "s", "root", "", (r"s\.t", r"s\.u"))
 ROWS = (

@@ -8,7 +8,7 @@ from typing import Any
 
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.position import Position
-from arctic_runtime.ingest.transports.debezium.servers.binlog_order import BinlogOrder
+from arctic_runtime.ingest.transports.debezium.servers.log_orders import BinlogOrder
 from arctic_runtime.ingest.transports.debezium.stream.joining import add_joining, exclude_joining, join_due_tables
 
 SERVER: Any = SimpleNamespace(order=BinlogOrder())

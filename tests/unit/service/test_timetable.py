@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.clock import Clock
-from arctic_runtime.service.schedules.cron_schedules import Scheduled, is_due, read_cron, was_set_back
-from arctic_runtime.service.schedules.timetable import Timetable
-from arctic_runtime.service.shared_state import SharedState
+from arctic_runtime.service.cron_schedules import Scheduled, is_due, read_cron, was_set_back
+from arctic_runtime.service.shared_state import Clock, SharedState
+from arctic_runtime.service.timetable import Timetable
 from arctic_runtime.thresholds import ServiceThresholds
 from tests.unit.service.unreached import unreached_state
 

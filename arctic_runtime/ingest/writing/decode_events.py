@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType, Struc
 
 from arctic_runtime.ingest.formats.event_format import EventFormat, Path, SourceColumn, SourceSchema
 from arctic_runtime.ingest.transports.transport import ARRIVAL, FAULT, MESSAGE, ORIGIN, PAYLOAD
-from arctic_runtime.ingest.writing.decoding.decode_values import EncodedValue, decode_value
+from arctic_runtime.ingest.writing.decode_values import EncodedValue, decode_value
 from arctic_runtime.model.columns import OWN_PREFIX, is_same_name
 from arctic_runtime.spark.engine.statement import (
     Sql,

@@ -9,8 +9,8 @@ from typing import Any
 
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome
-from arctic_runtime.service.schedules.data_tests import DataTests
+from arctic_runtime.service.cron_schedules import DataTestOutcome
+from arctic_runtime.service.timetable import DataTests
 from tests.unit.service.unreached import unreached_state
 
 ORDERS, SALES = TableName("lake", "dwd", "orders"), TableName("lake", "dws", "sales")

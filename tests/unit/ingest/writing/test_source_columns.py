@@ -15,7 +15,7 @@ from arctic_runtime.ingest.formats.event_format import (
     SourceSchema,
     build_unknown_value,
 )
-from arctic_runtime.ingest.writing.schema.source_columns import (
+from arctic_runtime.ingest.writing.source_columns import (
     ColumnChange,
     FollowedTable,
     RecreatedTable,
