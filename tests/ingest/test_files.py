@@ -25,7 +25,7 @@ from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD,
 from arctic_runtime.ingest.writing.event_frames import to_dataframe
 from arctic_runtime.thresholds import TransportThresholds
 from tests.spark.warehouse import Warehouse
-from tests.unit.ingest.transports.files.test_batches import Noted
+from tests.unit.ingest.transports.files.test_transport import Noted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
