@@ -82,7 +82,9 @@ class Timetable:
             return
         last = self._list_last_runs(models)
         waiting = {
-            model.name for model in models if self._shared.is_paused(model.table) or self._is_resting(model.name)
+            model.name
+            for model in models
+            if self._shared.is_paused(model.table) or self._clock.monotonic() < self._retry_at.get(model.name, 0.0)
         }
         times = {name: datetime.fromtimestamp(at) for name, at in last.items()}
         for model in list_due_models(models, times, datetime.fromtimestamp(self._clock.time()), waiting):
@@ -109,9 +111,6 @@ class Timetable:
             self._times.note_run(unknown)
             last.update(unknown)
         return last
-
-    def _is_resting(self, name: str) -> bool:
-        return self._clock.monotonic() < self._retry_at.get(name, 0.0)
 
     def _perform_run(self, model: Scheduled) -> bool:
         began = self._clock.time()

@@ -55,7 +55,7 @@ from arctic_runtime.ingest.writing.keyed import KeyedChanges, KeyedTable
 from arctic_runtime.ingest.writing.keyless import KeylessTable
 from arctic_runtime.ingest.writing.records import CommitNote, read_position
 from arctic_runtime.ingest.writing.source_columns import read_numbers, to_stored_columns, was_renamed
-from arctic_runtime.ingest.writing.table_schemas import TableSchemas, check_column_names
+from arctic_runtime.ingest.writing.table_schemas import TableSchemas, check_column_names, serve_rows
 from arctic_runtime.ingest.writing.table_target import TableStorage, TableTarget
 from arctic_runtime.model.columns import ACTION, OWN_PREFIX
 from arctic_runtime.model.properties import LETTERS
@@ -300,7 +300,7 @@ class TableReplay:
             own = letters.where(written.eqNullSafe(F.lit(text))).select(PAYLOAD, ORIGIN, ARRIVAL)
             schema = decode_schema(text) if text is not None else None
             known = None if self._target.form.events.schema else schema
-            events = TableEvents(self._target.table.source_name, known, _serve_rows(self._read_messages(own)))
+            events = TableEvents(self._target.table.source_name, known, serve_rows(self._read_messages(own)))
             for part in self._schemas.split_by_schema(events):
                 best = part.schema or schema or self._schemas.read_declared()
                 yield replace(part, schema=self._complete_schema(best, schema))
@@ -398,7 +398,3 @@ def _find_fates(rows: DataFrame, known: DataFrame) -> DataFrame:
     row = rows.withColumn(_ROW, F.coalesce(F.col(PART), F.lit(-1)))
     about = sound.withColumnRenamed(PART, _ROW)
     return row.join(about, [ARRIVAL, _ROW], "left").select(PART, DEAD_LETTER, fate.alias(_FATE), reason.alias(_WHY))
-
-
-def _serve_rows(rows: DataFrame) -> Callable[[SparkSession], DataFrame]:
-    return lambda _: rows

@@ -117,7 +117,8 @@ def _build_event_type(form: EventFormat, names: Sequence[str]) -> StructType:
     """Builds the Spark type of a parsed event, with the fields `names` in its rows."""
     row = StructType([StructField(name, StringType()) for name in names])
     image: DataType = ArrayType(row) if form.rows_are_lists else row
-    leaves: dict[Path, DataType] = {path: StringType() for path in _list_value_paths(form)}
+    paths = (form.operation, form.time, *form.order, form.log_position, form.proof)
+    leaves: dict[Path, DataType] = {path: StringType() for path in paths if path}
     leaves[form.row] = image
     if form.before is not None:
         leaves[form.before] = image
@@ -147,10 +148,6 @@ def _rename_top_fields(rows: DataFrame, form: EventFormat, schema: SourceSchema)
 
 def _has_renames(schema: SourceSchema) -> bool:
     return any(column.name != column.event_name for column in schema.columns)
-
-
-def _list_value_paths(form: EventFormat) -> list[Path]:
-    return [path for path in (form.operation, form.time, *form.order, form.log_position, form.proof) if path]
 
 
 def _nest_fields(leaves: Mapping[Path, DataType]) -> StructType:

@@ -142,11 +142,12 @@ def split_by_runs(events: DataFrame, runs: Sequence[SchemaRun]) -> list[Callable
     for place in range(len(runs)):
         from_start = F.lit(True) if place == 0 else arrival >= runs[place].start
         to_end = F.lit(True) if place == len(runs) - 1 else arrival < ends[place]
-        parts.append(_serve_rows(events.where(from_start & to_end)))
+        parts.append(serve_rows(events.where(from_start & to_end)))
     return parts
 
 
-def _serve_rows(rows: DataFrame) -> Callable[[SparkSession], DataFrame]:
+def serve_rows(rows: DataFrame) -> Callable[[SparkSession], DataFrame]:
+    """Returns the function that `TableEvents` wants for rows which are in Spark already."""
     return lambda _: rows
 
 

@@ -10,7 +10,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from arctic_runtime.catalog.change_rows.read import ChangeRows
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.operations.row_formats import ROW_FORMATS, RowFormat
 from arctic_runtime.service.http.problems import build_problem
@@ -116,7 +115,12 @@ def build_change_routes(service: LiveService, thresholds: HttpThresholds) -> API
         except BaseException:
             exports.end_export()
             raise
-        headers = _build_headers(rows)
+        headers = {
+            NEXT_VERSION_HEADER: str(rows.end.snapshot),
+            "cache-control": "no-store",
+            "vary": "accept, authorization",
+            "x-accel-buffering": "no",
+        }
         return _ExportResponse(_stream_parts(first, parts), headers, row_format.media_type, exports.end_export)
 
     router.add_api_route(
@@ -128,15 +132,6 @@ def build_change_routes(service: LiveService, thresholds: HttpThresholds) -> API
         responses={200: _describe_stream()},
     )
     return router
-
-
-def _build_headers(rows: ChangeRows) -> dict[str, str]:
-    return {
-        NEXT_VERSION_HEADER: str(rows.end.snapshot),
-        "cache-control": "no-store",
-        "vary": "accept, authorization",
-        "x-accel-buffering": "no",
-    }
 
 
 async def _stream_parts(first: bytes, parts: Iterator[bytes]) -> AsyncIterator[bytes]:

@@ -116,13 +116,11 @@ def _list_origins(uses: Uses) -> tuple[ColumnOrigin, ...]:
     """Lists the origins in `uses`; those of which values come are before those that only decide."""
     ordered = sorted(uses, key=lambda origin: (not any(use.is_direct for use in uses[origin]), origin))
     return tuple(
-        ColumnOrigin(origin.table, origin.column, tuple(sorted({_name_use(use.kind) for use in uses[origin]})))
+        ColumnOrigin(
+            origin.table, origin.column, tuple(sorted({use.kind.lower().replace("_", " ") for use in uses[origin]}))
+        )
         for origin in ordered
     )
-
-
-def _name_use(kind: str) -> str:
-    return kind.lower().replace("_", " ")
 
 
 @dataclass(frozen=True)

@@ -236,7 +236,10 @@ class Files:
                 self._closed.wait(self._limits.poll_seconds)
 
     def select_after(self, events: TableEvents, position: str) -> TableEvents:
-        return replace(events, events=_build_no_events()) if self._number <= parse_number(position) else events
+        if self._number > parse_number(position):
+            return events
+        columns = {PAYLOAD: pa.binary(), ORIGIN: pa.string(), ARRIVAL: pa.int64()}
+        return replace(events, events=pa.table({name: pa.array([], kind) for name, kind in columns.items()}))
 
     def acknowledge_batch(self, batch: Batch) -> None:
         """Does nothing: files are never deleted here; users may delete the files of batches that are saved."""
@@ -247,13 +250,11 @@ class Files:
     def _build_batches(self, kept_number: int) -> FileBatches:
         return FileBatches(self._folder, self._tables.values(), self._log, self._limits, kept_number)
 
-    def _find_table(self, file: SourceFile) -> str:
-        return next(table for table, pattern in self._tables.items() if fnmatchcase(file.path, pattern))
-
     def _build_batch(self, batch: FileBatch) -> Batch:
         by_table: dict[str, list[SourceFile]] = {}
         for file in batch.files:
-            by_table.setdefault(self._find_table(file), []).append(file)
+            table = next(name for name, pattern in self._tables.items() if fnmatchcase(file.path, pattern))
+            by_table.setdefault(table, []).append(file)
         tables, count = [], 0
         for table, own in by_table.items():
             blocks = self._count_blocks(own)
@@ -340,10 +341,4 @@ def _read_events(
             F.concat_ws(":", "path", F.col("line") + F.col("inside") + 1).alias(ORIGIN),
             (F.col("arrival") + F.col("inside")).alias(ARRIVAL),
         )
-    )
-
-
-def _build_no_events() -> pa.Table:
-    return pa.table(
-        {PAYLOAD: pa.array([], pa.binary()), ORIGIN: pa.array([], pa.string()), ARRIVAL: pa.array([], pa.int64())}
     )

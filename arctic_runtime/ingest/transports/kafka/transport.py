@@ -93,7 +93,7 @@ def belongs_to(table: TopicTable, sharing: Sequence[TopicTable], form: EventForm
     if form.table is None:
         return F.lit(table == sharing[0])
     name = extract_payload_part(form.table)
-    if form.namespace is not None and _has_namespace(table):
+    if form.namespace is not None and "." in table.name:
         name = F.concat_ws(".", extract_payload_part(form.namespace), name)
     is_own = name.eqNullSafe(F.lit(_get_event_table_name(table, form)))
     return is_own | extract_payload_part(form.table).isNull() if table == sharing[0] else is_own
@@ -102,10 +102,6 @@ def belongs_to(table: TopicTable, sharing: Sequence[TopicTable], form: EventForm
 def _get_event_table_name(table: TopicTable, form: EventFormat) -> str:
     """Returns the table's name as events contain it: with its schema if the format has a `namespace`, else without."""
     return table.name if form.namespace is not None else table.name.rpartition(".")[2]
-
-
-def _has_namespace(table: TopicTable) -> bool:
-    return "." in table.name
 
 
 KEY, PARTITION, OFFSET = "kafka_key", "kafka_partition", "kafka_offset"

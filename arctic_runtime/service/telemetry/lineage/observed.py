@@ -63,11 +63,9 @@ def _build_catalog_namespace(properties: Mapping[str, str]) -> str:
     if not location:
         return ""
     name = name_by_location(location)
-    return f"{name.namespace}:{name.name}" if name.namespace == "file" else _join_name(name)
-
-
-def _join_name(name: DatasetName) -> str:
-    return name.namespace if name.name == "/" else f"{name.namespace}/{name.name}"
+    if name.name == "/" and name.namespace != "file":
+        return name.namespace
+    return f"{name.namespace}{':' if name.namespace == 'file' else '/'}{name.name}"
 
 
 @dataclass(frozen=True)

@@ -96,10 +96,6 @@ def _join_advice(rows: Sequence[Row]) -> str:
     return "; ".join(dict.fromkeys(str(row[2]) for row in rows))
 
 
-def _join_tables(rows: Sequence[Row]) -> str:
-    return ", ".join(dict.fromkeys(str(row[0]) for row in rows))
-
-
 def describe_generated(rows: Sequence[Row]) -> tuple[str, str]:
     """Describes why generated columns can't be read, and how to leave them out.
 
@@ -119,7 +115,7 @@ _RULES = (
     _ReadabilityRule(
         _UNREADABLE,
         lambda rows: (
-            f"the user may not read {_join_tables(rows)}",
+            f"the user may not read {', '.join(dict.fromkeys(str(row[0]) for row in rows))}",
             f"as their owner, `{_join_advice(rows)}`",
         ),
         is_of_snapshot=True,
