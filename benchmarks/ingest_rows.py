@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.writing.keyed import KeyedChanges, KeyedTable
-from arctic_runtime.ingest.writing.source_position import CommitNote, SourcePosition
+from arctic_runtime.ingest.writing.records import CommitNote, SourcePosition
 from arctic_runtime.model.names import TableName
 from arctic_runtime.spark.changes.diff import diff_states
 from arctic_runtime.spark.tables.rows.frames import list_frame_columns

@@ -13,10 +13,8 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.profile import Profile
-from arctic_runtime.service.listeners import RefreshListeners
 from arctic_runtime.service.refreshing.follower import Follower
-from arctic_runtime.service.refreshing.refresh_task import RefreshWorkers, Report
-from arctic_runtime.service.refreshing.refresher import Refresher
+from arctic_runtime.service.refreshing.refresh_task import Refresher, RefreshListeners, RefreshWorkers, Report
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.spark.engine.session_pool import SessionPool

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from arctic_runtime.catalog.service_table import ServiceTable
-from arctic_runtime.service.listeners import RefreshListeners
-from arctic_runtime.service.refreshing.refresh_task import Report
+from arctic_runtime.service.refreshing.refresh_task import RefreshListeners, Report
 from arctic_runtime.service.service import Service
-from arctic_runtime.service.warehouse import ServiceWarehouse
+from arctic_runtime.service.shared_state import ServiceWarehouse
 from arctic_runtime.spark.engine.session_pool import get_pool
 from dbt.adapters.arctic.project.live_project import LiveProject
 from dbt.adapters.arctic.project.loaded_project import Location

@@ -95,7 +95,7 @@ _POSTGRESQL = DatabaseKind(
     password_variable="PGPASSWORD",
     default_schema="public",
     server="postgresql:PostgreSQL",
-    log_order="wal_order:WalOrder",
+    log_order="log_orders:WalOrder",
     debezium=DebeziumConnector(
         "io.debezium.connector.postgresql.PostgresConnector",
         {
@@ -149,7 +149,7 @@ _MYSQL = DatabaseKind(
     password_variable="MYSQL_PWD",
     default_schema=None,
     server="mysql:MySQL",
-    log_order="binlog_order:BinlogOrder",
+    log_order="log_orders:BinlogOrder",
     debezium=DebeziumConnector(
         "io.debezium.connector.mysql.MySqlConnector",
         {

@@ -1,12 +1,14 @@
-"""Runs the parts of a service in threads, and starts a part again that has ended without being stopped."""
+"""Threads of a service while it leads: its parts, started again if they end too early, and the ingestion of sources."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 from arctic_runtime.service.refreshing.model_records import compute_source_pause
 from arctic_runtime.service.shared_state import SharedState
@@ -105,3 +107,125 @@ class Parts:
             self._say(f"{part.name}: {why}\n  started again in {pause:.0f} s")
         elif now >= part.restart_at:
             self._start_thread(part)
+
+
+class Leadership:
+    """One period in which a service leads, with the actions to call at its end; may be used by any thread."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self._lock = threading.Lock()
+        self._actions: list[Callable[[], None]] = []
+
+    def call_at_end(self, action: Callable[[], None]) -> Callable[[], None]:
+        """Calls `action` when leadership ends, or at once if it has ended; returns a function that unregisters it."""
+        with self._lock:
+            self._actions.append(action)
+            has_ended = self.ended.is_set()
+        if has_ended:
+            action()
+
+        def remove_action() -> None:
+            with self._lock, suppress(ValueError):
+                self._actions.remove(action)
+
+        return remove_action
+
+    def end_leadership(self) -> None:
+        self.ended.set()
+        with self._lock:
+            actions = list(self._actions)
+        for action in actions:
+            # An action may block for a while, and a signal handler must return quickly.
+            threading.Thread(target=action, daemon=True).start()
+
+
+class Ingesting(Protocol):
+    """The ingestion of one source.
+
+    `run_ingestion` returns after `stop_ingestion` was called, or raises an error. Two ingestions of a source do the
+    same if their `settings` are equal.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def settings(self) -> object: ...
+
+    def run_ingestion(self) -> None: ...
+
+    def stop_ingestion(self) -> None: ...
+
+
+class Joinable(Protocol):
+    """A thread, or a part of a service that is started again if it ends too early."""
+
+    def join(self) -> None: ...
+
+
+StartThread = Callable[[str, Callable[[], None], threading.Event], Joinable]
+"""Function that runs an action for the source of the given name in a thread of its own, until the event is set."""
+
+
+@dataclass(frozen=True)
+class _Running:
+    """An ingestion in a thread of its own, until its period ends."""
+
+    ingestion: Ingesting
+    period: Leadership
+    thread: Joinable
+
+
+class SourceThreads:
+    """Ingests each source in a thread of its own, for as long as a service leads.
+
+    `ingest` ingests until the given period ends, and `start` starts a thread.
+    """
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        ingest: Callable[[Leadership, Ingesting], None],
+        start: StartThread,
+    ) -> None:
+        self._leadership = leadership
+        self._ingest = ingest
+        self._start = start
+        self._running: dict[str, _Running] = {}
+
+    def use_ingestions(self, ingestions: Iterable[Ingesting]) -> list[str]:
+        """Ingests exactly these from now on; one with other settings takes over after the batch under way.
+
+        Returns the names of the sources whose ingestion begins, ends or gets other settings.
+        """
+        wanted = {ingestion.name: ingestion for ingestion in ingestions}
+        changed = [
+            name
+            for name in {**self._running, **wanted}
+            if name not in self._running
+            or name not in wanted
+            or self._running[name].ingestion.settings != wanted[name].settings
+        ]
+        for name in changed:
+            before = self._running.pop(name, None)
+            if before is not None:
+                before.period.end_leadership()
+            if name in wanted:
+                self._running[name] = self._start_after(wanted[name], before)
+        return changed
+
+    def _start_after(self, ingestion: Ingesting, before: _Running | None) -> _Running:
+        """Starts to ingest when the thread of the source's earlier ingestion, if there was one, has ended."""
+        period = Leadership()
+
+        def ingest() -> None:
+            remove = self._leadership.call_at_end(period.end_leadership)
+            try:
+                if before is not None:
+                    before.thread.join()
+                self._ingest(period, ingestion)
+            finally:
+                remove()
+
+        return _Running(ingestion, period, self._start(ingestion.name, ingest, period.ended))

@@ -19,23 +19,18 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.maintenance.upkeep import UpkeepBudget
 from arctic_runtime.service.activity import Activity
 from arctic_runtime.service.history import TableHistory
-from arctic_runtime.service.leadership import Leadership
-from arctic_runtime.service.listeners import RefreshListeners
-from arctic_runtime.service.parts import Parts
+from arctic_runtime.service.parts import Ingesting, Leadership, Parts, SourceThreads
 from arctic_runtime.service.project import ServedProject
 from arctic_runtime.service.refreshing.follower import Follower
 from arctic_runtime.service.refreshing.model_records import compute_look_pause, compute_source_pause
-from arctic_runtime.service.refreshing.refresh_task import RefreshResult, RefreshWorkers, Report, Task
+from arctic_runtime.service.refreshing.refresh_task import RefreshListeners, RefreshResult, RefreshWorkers, Report, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
-from arctic_runtime.service.schedules.data_tests import DataTests
-from arctic_runtime.service.schedules.timetable import Timetable
-from arctic_runtime.service.shared_state import SharedState
-from arctic_runtime.service.source_threads import Ingesting, SourceThreads
+from arctic_runtime.service.shared_state import ServiceWarehouse, SharedState
+from arctic_runtime.service.timetable import DataTests, Timetable
 from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.service.user_requests import UserRequests
 from arctic_runtime.service.view.live_warehouse import LiveWarehouse
 from arctic_runtime.service.view.overviews import to_part_name
-from arctic_runtime.service.warehouse import ServiceWarehouse
 from arctic_runtime.spark.engine.messages import get_error_details, get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 

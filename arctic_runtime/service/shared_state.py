@@ -1,10 +1,11 @@
-"""State that the parts of a service share: tables, jobs, events, the service's own state, and pauses by users."""
+"""What the parts of a service share: warehouse, clock, tables, jobs, events, its own state, and pauses by users."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
@@ -12,16 +13,17 @@ from typing import Any
 from arctic_runtime.catalog.heads import ObservedHeads, SharedHeads
 from arctic_runtime.catalog.observation.views import read_view_sql
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.catalog.service_table import Paused
+from arctic_runtime.catalog.service_table import Paused, ServiceTable
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.service.project_source import ProjectSource
+from arctic_runtime.service.cron_schedules import Scheduled
+from arctic_runtime.service.project import ProjectSource
 from arctic_runtime.service.refreshing.source_relations import FollowedModel, Readings
-from arctic_runtime.service.schedules.cron_schedules import Scheduled
 from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.service.view.job_board import JobBoard
 from arctic_runtime.service.view.live_data import ServiceState
+from arctic_runtime.spark.engine.session_pool import SessionPool
 from arctic_runtime.suggestions import suggest_nearest
 
 
@@ -195,3 +197,50 @@ def list_named_tables(name: str, tables: Collection[TableName]) -> list[TableNam
     """Returns those of `tables` that match `name`, which may leave out the catalog, or the catalog and the schema."""
     matches = [table for table in tables if name in (str(table), f"{table.schema}.{table.name}")]
     return matches or [table for table in tables if name == table.name]
+
+
+class Repeats:
+    """The last message about each subject, to recognise repeated ones; for use by one thread."""
+
+    def __init__(self) -> None:
+        self._messages: dict[Hashable, str] = {}
+
+    def is_new(self, subject: Hashable, message: str) -> bool:
+        """Records a message; returns whether it differs from the last one about `subject`.
+
+        The first message about a subject, or the first since `clear_subject`, is new.
+        """
+        is_new = self._messages.get(subject) != message
+        self._messages[subject] = message
+        return is_new
+
+    def clear_subject(self, subject: Hashable) -> None:
+        """Removes the stored message about a subject, since the subject works again."""
+        self._messages.pop(subject, None)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Source of the current time; tests pass their own functions.
+
+    `monotonic` returns seconds that never go back, and `time` returns seconds since 1970.
+    """
+
+    monotonic: Callable[[], float] = time.monotonic
+    time: Callable[[], float] = time.time
+
+    def read_local(self) -> datetime:
+        """Returns the local date and time of the service's machine, without a time zone."""
+        return datetime.fromtimestamp(self.time())
+
+
+SYSTEM_CLOCK = Clock()
+
+
+@dataclass(frozen=True)
+class ServiceWarehouse:
+    """The catalog reader, a pool of Spark sessions, and the table in which services store their own state."""
+
+    reader: CatalogReader
+    sessions: SessionPool
+    service_table: ServiceTable

@@ -24,10 +24,8 @@ from arctic_runtime.plan.maintenance.upkeep import (
     UpkeepState,
     schedule_upkeep,
 )
-from arctic_runtime.service.clock import SYSTEM_CLOCK, Clock
 from arctic_runtime.service.refreshing.model_records import compute_retry_pause
-from arctic_runtime.service.refreshing.repeated_warnings import Repeats
-from arctic_runtime.service.shared_state import SharedState
+from arctic_runtime.service.shared_state import SYSTEM_CLOCK, Clock, Repeats, SharedState
 from arctic_runtime.service.view.live_data import Upkeep
 from arctic_runtime.spark.engine.jobs import describe_jobs, make_cancellable
 from arctic_runtime.spark.engine.messages import get_error_details, get_message

@@ -28,13 +28,19 @@ from arctic_runtime.operations.masks import build_mask
 from arctic_runtime.operations.operation import Answer, Operation, OperationContext
 from arctic_runtime.service.activity import Activity
 from arctic_runtime.service.project import ServedProject
+from arctic_runtime.service.shared_state import ServiceWarehouse
 from arctic_runtime.service.telemetry.lineage.observed import observe_lineage
 from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.service.view.live_data import Job, JobState
-from arctic_runtime.service.view.table_details import DetailInputs, TableDetails, build_table_details
-from arctic_runtime.service.view.table_rows import TableRows, build_table_rows
-from arctic_runtime.service.view.table_trend import TableTrend, build_table_trend
-from arctic_runtime.service.warehouse import ServiceWarehouse
+from arctic_runtime.service.view.table_details import (
+    DetailInputs,
+    TableDetails,
+    TableRows,
+    TableTrend,
+    build_table_details,
+    build_table_rows,
+    build_table_trend,
+)
 from arctic_runtime.spark.engine.jobs import describe_jobs, make_cancellable
 from arctic_runtime.spark.engine.messages import get_error_details, get_message
 from arctic_runtime.spark.engine.session_pool import lend_session

@@ -13,9 +13,8 @@ from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.job.ingestion import Ingestion
 from arctic_runtime.ingest.job.reports import BatchReport, JobListeners
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.listeners import RefreshListeners
 from arctic_runtime.service.refreshing.follower import Follower
-from arctic_runtime.service.refreshing.refresh_task import RefreshWorkers, Report
+from arctic_runtime.service.refreshing.refresh_task import RefreshListeners, RefreshWorkers, Report
 from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.spark.engine.session_pool import get_pool
 from dbt.adapters.arctic.project.live_project import LiveProject

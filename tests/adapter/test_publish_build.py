@@ -14,9 +14,8 @@ from dbt.tests.util import run_dbt
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import EFFECTS, set_failpoint
-from arctic_runtime.service.listeners import RefreshListeners
 from arctic_runtime.service.refreshing.follower import Follower
-from arctic_runtime.service.refreshing.refresh_task import RefreshWorkers, Report
+from arctic_runtime.service.refreshing.refresh_task import RefreshListeners, RefreshWorkers, Report
 from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.spark.engine.session_pool import get_pool, lend_session
 from dbt.adapters.arctic import cli

@@ -22,10 +22,10 @@ from arctic_runtime.ingest.transports.files.listing import Folder
 from arctic_runtime.ingest.transports.files.log import FileTable
 from arctic_runtime.ingest.transports.files.transport import Files
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch
-from arctic_runtime.ingest.writing.decoding.event_frames import to_dataframe
+from arctic_runtime.ingest.writing.event_frames import to_dataframe
 from arctic_runtime.thresholds import TransportThresholds
 from tests.spark.warehouse import Warehouse
-from tests.unit.ingest.transports.files.test_batches import Noted
+from tests.unit.ingest.transports.files.test_transport import Noted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -34,7 +34,7 @@ jvm.start_jvm(256 << 20)
 def prepare() -> None:
     jvm.start_jvm(256 << 20)
     from arctic_runtime.ingest.transports.debezium.java_methods import insert_code
-    from arctic_runtime.ingest.transports.debezium.mariadb_support import MARIADB_SUPPORT
+    from arctic_runtime.ingest.transports.debezium.mysql_support import MARIADB_SUPPORT
     for _ in range(2):
         insert_code(MARIADB_SUPPORT)
     thread = jvm.load_java_class("java.lang.Thread").currentThread()

@@ -18,10 +18,9 @@ from arctic_runtime.ingest.job.reports import BatchReport, JobListeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.kafka.connection import KafkaConnection
 from arctic_runtime.ingest.transports.kafka.offsets import decode_offsets
-from arctic_runtime.ingest.transports.kafka.topic_tables import TopicTable
-from arctic_runtime.ingest.transports.kafka.transport import Kafka
+from arctic_runtime.ingest.transports.kafka.transport import Kafka, TopicTable
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch
-from arctic_runtime.ingest.writing.decoding.event_frames import to_dataframe
+from arctic_runtime.ingest.writing.event_frames import to_dataframe
 from arctic_runtime.model.properties import PRIMARY_KEY
 from arctic_runtime.thresholds import TransportThresholds
 from tests.ingest.kafka_server import PASSWORD, USER, KafkaServer

@@ -19,10 +19,10 @@ from arctic_runtime.ingest.transports.connector import SourceConnection
 from arctic_runtime.ingest.transports.files.listing import Folder
 from arctic_runtime.ingest.transports.files.transport import Files
 from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD
-from arctic_runtime.ingest.writing.schema.schema_runs import find_schema_runs, split_by_runs
+from arctic_runtime.ingest.writing.table_schemas import find_schema_runs, split_by_runs
 from arctic_runtime.thresholds import TransportThresholds
 from tests.spark.warehouse import Warehouse
-from tests.unit.ingest.transports.files.test_batches import Noted
+from tests.unit.ingest.transports.files.test_transport import Noted
 
 TYPES = {"id": "bigint(20) unsigned", "kind": "enum('a','b''s')", "tags": "set('x','y','z')", "raw": "binary(4)"}
 

@@ -6,8 +6,8 @@ from pyspark.sql import SparkSession
 
 from arctic_runtime.ingest.formats.debezium import DEBEZIUM
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
-from arctic_runtime.ingest.writing.decoding.decode_events import REASON, decode_changes
-from arctic_runtime.ingest.writing.decoding.event_frames import to_dataframe
+from arctic_runtime.ingest.writing.decode_events import REASON, decode_changes
+from arctic_runtime.ingest.writing.event_frames import to_dataframe
 from tests.ingest.reading import Reading, drained, opened
 from tests.ingest.servers import MariaDBServer
 

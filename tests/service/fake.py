@@ -23,7 +23,7 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.operations.operation import Answer, Operation
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http_settings import HttpSettings
-from arctic_runtime.service.table_docs import LastDataTest
+from arctic_runtime.service.project import LastDataTest
 from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.service.view.live_data import (
     IngestionState,
@@ -34,9 +34,15 @@ from arctic_runtime.service.view.live_data import (
     TableOverview,
     Upkeep,
 )
-from arctic_runtime.service.view.table_details import ColumnDetails, ColumnOrigin, TableDetails
-from arctic_runtime.service.view.table_rows import TableRows, build_table_rows
-from arctic_runtime.service.view.table_trend import TableTrend, build_table_trend
+from arctic_runtime.service.view.table_details import (
+    ColumnDetails,
+    ColumnOrigin,
+    TableDetails,
+    TableRows,
+    TableTrend,
+    build_table_rows,
+    build_table_trend,
+)
 
 HOSTILE = (
     "<img src=x onerror=document.title='owned'>",

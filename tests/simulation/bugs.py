@@ -11,7 +11,7 @@ from unittest import mock
 
 from arctic_runtime.catalog.branch.database_pointers import DatabasePointers
 from arctic_runtime.catalog.branch.pointers import PointerChange
-from arctic_runtime.ingest.dead_letters.window import CommitWindow
+from arctic_runtime.ingest.dead_letters.outcome import CommitWindow
 from arctic_runtime.ingest.job.batch_writer import BatchWriter
 from arctic_runtime.ingest.writing import keyed
 from arctic_runtime.ingest.writing.table_writer import TableWriter

@@ -30,8 +30,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.savepoint import format_cut
 from arctic_runtime.operations.refreshing import expire_after_publication
 from arctic_runtime.profile import Profile
-from arctic_runtime.service.refreshing.refresh_task import Task
-from arctic_runtime.service.refreshing.refresher import Refresher
+from arctic_runtime.service.refreshing.refresh_task import Refresher, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from tests.simulation.lake import Catalog, Metadata, Name
 from tests.simulation.runtime import Pool, Reader, Replacement

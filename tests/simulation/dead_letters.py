@@ -14,14 +14,22 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from arctic_runtime.effects import perform_effect
-from arctic_runtime.ingest.dead_letters.letters import encode_version
-from arctic_runtime.ingest.dead_letters.outcome import APPLIED, APPLY, REASONS, SUPERSEDED, UNORDERED
+from arctic_runtime.ingest.dead_letters.outcome import (
+    APPLIED,
+    APPLY,
+    REASONS,
+    SUPERSEDED,
+    UNORDERED,
+    CommitKind,
+    CommitWindow,
+    find_commit_window,
+    list_commit_kinds,
+)
 from arctic_runtime.ingest.dead_letters.replay import Replayed, TableReplay, replay_dead_letters
-from arctic_runtime.ingest.dead_letters.table import DeadLetterTable
-from arctic_runtime.ingest.dead_letters.window import CommitKind, CommitWindow, find_commit_window, list_commit_kinds
+from arctic_runtime.ingest.dead_letters.table import DeadLetterTable, encode_version
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.writing.keyed import KeyedChanges, KeyedTable
-from arctic_runtime.ingest.writing.source_position import CommitNote, read_position
+from arctic_runtime.ingest.writing.records import CommitNote, read_position
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import POSITION

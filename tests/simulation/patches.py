@@ -24,7 +24,7 @@ from unittest import mock
 
 from arctic_runtime.catalog.observation import tables
 from arctic_runtime.model.run_summary import RunSummary
-from arctic_runtime.service import clock
+from arctic_runtime.service import shared_state
 from tests.simulation import threads
 
 REPLACED: tuple[tuple[Any, Any], ...] = (
@@ -42,7 +42,7 @@ REPLACED: tuple[tuple[Any, Any], ...] = (
 CLOCKS: tuple[tuple[Any, Any], ...] = (
     (time.monotonic, threads.read_monotonic),
     (time.time, threads.read_wall_clock),
-    (clock.SYSTEM_CLOCK, clock.Clock(threads.read_monotonic, threads.read_wall_clock)),
+    (shared_state.SYSTEM_CLOCK, shared_state.Clock(threads.read_monotonic, threads.read_wall_clock)),
 )
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-import arctic_runtime.service.view.observed_tables
+import arctic_runtime.service.view.overviews
 import arctic_runtime.spark.maintenance.compaction
 import arctic_runtime.spark.refresh.run
 from arctic_runtime.catalog import table_samples
@@ -24,8 +24,15 @@ from arctic_runtime.errors import CatalogError
 from arctic_runtime.ingest.dead_letters import table as dead_letter_table
 from arctic_runtime.ingest.writing import keyed, table_writer
 from arctic_runtime.ingest.writing.keyed import KeyedChanges, KeyedTable
-from arctic_runtime.ingest.writing.records import EventPart, TableResult, WriteMode
-from arctic_runtime.ingest.writing.source_position import CommitNote, SourcePosition, SourceTimes, read_position
+from arctic_runtime.ingest.writing.records import (
+    CommitNote,
+    EventPart,
+    SourcePosition,
+    SourceTimes,
+    TableResult,
+    WriteMode,
+    read_position,
+)
 from arctic_runtime.ingest.writing.table_target import TableTarget
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import Column
@@ -289,7 +296,7 @@ REPLACEMENTS: tuple[Replacement, ...] = (
     (arctic_runtime.spark.maintenance.compaction, "observe_totals", observe_totals),
     (arctic_runtime.spark.maintenance.compaction, "observe_files", observe_files),
     (arctic_runtime.spark.maintenance.compaction, "observe_partial_progress", lambda *_: ()),
-    (arctic_runtime.service.view.observed_tables, "read_status", read_status),
+    (arctic_runtime.service.view.overviews, "read_status", read_status),
     (table_samples, "_list_added_files", list_added_files),
 )
 

@@ -23,7 +23,7 @@ from arctic_runtime.ingest.transports.connector import SourceConnection
 from arctic_runtime.ingest.transports.debezium import transport as transport_module
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.position import Position
-from arctic_runtime.ingest.transports.debezium.servers import server_classes
+from arctic_runtime.ingest.transports.debezium.servers import source_server
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
 from arctic_runtime.ingest.transports.debezium.stream import stream as stream_module
 from arctic_runtime.ingest.transports.debezium.stream.reading import Reading
@@ -308,7 +308,7 @@ def build_ingestion(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Inge
     monkeypatch.setattr(transport_module, "DebeziumLoad", lambda *_: Load(world))
     probe = SimpleNamespace(check_answer=lambda: None, close_probe=lambda: None)
     monkeypatch.setattr(DebeziumTransport, "open_probe", lambda _: probe)
-    monkeypatch.setattr(server_classes, "connect_server", lambda *_: Server(world))
+    monkeypatch.setattr(source_server, "connect_server", lambda *_: Server(world))
     source = IngestSource("shop", "postgresql", {}, (), TableName("lake", "shop", "dead"), trigger_seconds=0)
     reader: Any = SimpleNamespace(thresholds=SHIPPED, create_namespace=lambda _: None)
     connection = SourceConnection(DebeziumTransport(CONNECTION), SimpleNamespace())  # type: ignore[arg-type]

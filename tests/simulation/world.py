@@ -31,13 +31,11 @@ from arctic_runtime.model.sources.ingestion import ChangeSource
 from arctic_runtime.model.table import Compaction, Model, ModelConfig, Retention
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.profile import Profile
-from arctic_runtime.service.listeners import RefreshListeners
-from arctic_runtime.service.project_source import ProjectSource
-from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
-from arctic_runtime.service.refreshing.refresher import Refresher
+from arctic_runtime.service.project import ProjectSource
+from arctic_runtime.service.refreshing.refresh_task import Refresher, RefreshListeners, RefreshResult, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.service import Service, ServiceWork
-from arctic_runtime.service.warehouse import ServiceWarehouse
+from arctic_runtime.service.shared_state import ServiceWarehouse
 from arctic_runtime.thresholds import Thresholds
 from tests.simulation.builds import SimulatedBranch, run_build
 from tests.simulation.dead_letters import UNFIT, Letter, run_replay

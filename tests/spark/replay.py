@@ -14,9 +14,8 @@ import pyarrow as pa
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.debezium import build_debezium_format
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
-from arctic_runtime.ingest.job.batch_work import BatchWork
 from arctic_runtime.ingest.job.ingestion import Ingestion
-from arctic_runtime.ingest.job.reports import BatchReport, JobListeners
+from arctic_runtime.ingest.job.reports import BatchReport, BatchWork, JobListeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.connector import SourceConnection
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch, CatalogTable, TableEvents

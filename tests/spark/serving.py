@@ -12,16 +12,13 @@ from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
-from arctic_runtime.service.listeners import RefreshListeners
-from arctic_runtime.service.project_source import ProjectSource
-from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
-from arctic_runtime.service.refreshing.refresher import Refresher
+from arctic_runtime.service.cron_schedules import DataTestOutcome, Scheduled
+from arctic_runtime.service.project import ProjectSource, TableDocs
+from arctic_runtime.service.refreshing.refresh_task import Refresher, RefreshListeners, RefreshResult, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
-from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.service import Service
-from arctic_runtime.service.table_docs import TableDocs
+from arctic_runtime.service.shared_state import ServiceWarehouse as ReachedWarehouse
 from arctic_runtime.service.view.live_data import TableOverview
-from arctic_runtime.service.warehouse import ServiceWarehouse as ReachedWarehouse
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from tests.spark.warehouse import Warehouse
 

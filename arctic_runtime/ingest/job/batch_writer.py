@@ -1,9 +1,10 @@
-"""Writes a batch of change events to its tables in parallel."""
+"""Writes a batch of change events to its tables in parallel, by the state of its source, and merges their bases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Executor, wait
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
@@ -12,8 +13,8 @@ from arctic_runtime.errors import ArcticError, SourceError
 from arctic_runtime.ingest.dead_letters.table import DeadLetterTable
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
 from arctic_runtime.ingest.writing.records import DeadLetters, EventPart, TableResult, WriteMode
-from arctic_runtime.ingest.writing.schema.column_names import UnstorableColumns
-from arctic_runtime.ingest.writing.schema.source_columns import RecreatedTable, UnfollowedColumns, UnfollowedKey
+from arctic_runtime.ingest.writing.source_columns import RecreatedTable, UnfollowedColumns, UnfollowedKey
+from arctic_runtime.ingest.writing.table_schemas import UnstorableColumns
 from arctic_runtime.ingest.writing.table_writer import TableWriter
 from arctic_runtime.plan.refresh.schema import TypeConflict
 
@@ -139,3 +140,94 @@ class BatchWriter:
 def _find_unreadable(events: Iterable[TableEvents]) -> ArcticError | None:
     """Returns the first error of a table whose columns can't be read exactly; None if all can."""
     return next((part.unreadable for part in events if part.unreadable is not None), None)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """State while a snapshot of tables that already have rows is read: its rows are stored apart until it is complete.
+
+    The rows are then published with the position `initial`, which precedes all events, so that all later events are
+    applied.
+    """
+
+    initial: str
+
+    def write_batch(self, writer: BatchWriter, batch: Batch, mode: WriteMode) -> tuple[TableResult, ...]:
+        """Stores the snapshot's rows of a batch.
+
+        With the batch that ends the snapshot, publishes all stored rows, and then the batch's other events.
+        """
+        results = writer.collect_batch(batch)
+        if batch.is_snapshot:
+            return results
+        results += writer.leave_out(results).end_snapshot(self.initial)
+        return results + writer.leave_out(results).write_batch(batch, replace(mode, includes_snapshot_rows=False))
+
+
+@dataclass(frozen=True)
+class Load:
+    """State while a snapshot of tables that do not exist yet is read: its rows are inserted as they arrive."""
+
+    def write_batch(self, writer: BatchWriter, batch: Batch, mode: WriteMode) -> tuple[TableResult, ...]:
+        """Inserts the rows of a batch into new tables, which had no data of the source before."""
+        return writer.write_batch(batch, replace(mode, is_load=True, is_partial=batch.is_snapshot, shown=None))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """State while the events after a snapshot, or after the saved position, are read."""
+
+    def write_batch(self, writer: BatchWriter, batch: Batch, mode: WriteMode) -> tuple[TableResult, ...]:
+        """Publishes the events of a batch."""
+        return writer.write_batch(batch, mode)
+
+
+StreamState = Snapshot | Load | Stream
+
+
+def find_next_state(state: StreamState, batch: Batch) -> StreamState:
+    """Returns the state after `batch`: a snapshot or load ends with the first batch that is not part of a snapshot."""
+    return state if batch.is_snapshot else Stream()
+
+
+class BaseMerges:
+    """Merges unmerged changes into the bases of tables with `merge: on_read`, in one thread, one table at a time."""
+
+    def __init__(self, look_seconds: float) -> None:
+        self.pool = ThreadPoolExecutor(1, "merge")
+        self._look_seconds = look_seconds
+        self._look_at = 0.0
+        self._unmerged: set[str] = set()
+        self._merging: Future[None] | None = None
+
+    def add_tables(self, names: Iterable[str]) -> None:
+        """Adds the names of tables that were just written; the next merge checks whether they need merging."""
+        self._unmerged |= {*names}
+
+    def start_merge(self, writers: Collection[TableWriter]) -> None:
+        """Starts to merge the tables added since the last merge, unless a merge is running.
+
+        Raises the error of the last merge if that failed. Every `look_seconds` it checks all tables of `writers`, since
+        changes by other processes may make a merge due too.
+        """
+        if self._merging is not None and self._merging.done():
+            self.wait_for_merge()
+        if self._merging is not None:
+            return
+        if time.monotonic() > self._look_at:
+            self._look_at = time.monotonic() + self._look_seconds
+            self.add_tables(writer.table.name for writer in writers)
+        if self._unmerged:
+            due, self._unmerged = self._unmerged, set()
+            self._merging = self.pool.submit(_merge_all, [writer for writer in writers if writer.table.name in due])
+
+    def wait_for_merge(self) -> None:
+        """Waits for the running merge, if any; raises its error if it failed."""
+        merging, self._merging = self._merging, None
+        if merging is not None:
+            merging.result()
+
+
+def _merge_all(writers: Iterable[TableWriter]) -> None:
+    for writer in writers:
+        writer.merge_base()

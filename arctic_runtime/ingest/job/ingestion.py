@@ -18,13 +18,18 @@ from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.dead_letters.lease import SourceLease, lease_taken_error
 from arctic_runtime.ingest.dead_letters.table import DeadLetterTable
 from arctic_runtime.ingest.job.background_load import BackgroundLoad, LoadListeners
-from arctic_runtime.ingest.job.batch_writer import BatchWriter
-from arctic_runtime.ingest.job.load_counts import LoadCounts
-from arctic_runtime.ingest.job.merging import BaseMerges
+from arctic_runtime.ingest.job.batch_writer import (
+    BaseMerges,
+    BatchWriter,
+    Load,
+    Snapshot,
+    Stream,
+    StreamState,
+    find_next_state,
+)
 from arctic_runtime.ingest.job.reports import BatchReport, JobListeners, Reporter
 from arctic_runtime.ingest.job.source_tables import SourceTables
-from arctic_runtime.ingest.job.source_watch import watch_source
-from arctic_runtime.ingest.job.states import Load, Snapshot, Stream, StreamState, find_next_state
+from arctic_runtime.ingest.job.source_watch import LoadCounts, watch_source
 from arctic_runtime.ingest.source import IngestionEnded, IngestSource, TablesWait
 from arctic_runtime.ingest.transports.connector import SourceConnection
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from arctic_runtime.errors import ArcticError, SourceError
-from arctic_runtime.ingest.formats.event_format import SourceSchema
+from arctic_runtime.ingest.formats.event_format import Path, SourceSchema
 from arctic_runtime.model.columns import OWN_PREFIX
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
+
 
 PAYLOAD, ORIGIN, ARRIVAL = (f"{OWN_PREFIX}{own}" for own in ("payload", "origin", "arrival"))
 """Columns of events that transports return; their names have a prefix that no column of a source has.
@@ -233,3 +235,24 @@ class LoadsTables(Protocol):
 
     def pause_reading(self) -> None:
         """Ends `read_batches` before the next batch, until `close_source`; can be called by another thread."""
+
+
+def extract_payload_part(path: Path) -> Expression:
+    """Builds the expression for the part of PAYLOAD at `path`, as text or JSON.
+
+    Null if there is no such part, or if PAYLOAD is not JSON.
+    """
+    from pyspark.sql import functions as F
+
+    return F.get_json_object(F.col(PAYLOAD).cast("string"), "$" + "".join(f"['{name}']" for name in path))
+
+
+def extract_schema_parts(paths: Sequence[Path]) -> Expression:
+    """Builds the expression for the parts of PAYLOAD at `paths`, which describe an event's schema, as one JSON text.
+
+    Null if PAYLOAD has none of these parts.
+    """
+    from pyspark.sql import functions as F
+
+    parts = F.to_json(F.struct(*map(extract_payload_part, paths)))
+    return F.when(parts != F.lit("{}"), parts)

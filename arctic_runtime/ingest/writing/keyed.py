@@ -13,14 +13,13 @@ from arctic_runtime.errors import CommitConflict
 from arctic_runtime.ingest.formats.event_format import EventFormat, SourceSchema
 from arctic_runtime.ingest.writing.fold import change_rows
 from arctic_runtime.ingest.writing.keyless import build_unfollowed_key_error, replace_values
-from arctic_runtime.ingest.writing.records import DecodedBatch
-from arctic_runtime.ingest.writing.schema.source_columns import (
+from arctic_runtime.ingest.writing.records import CommitNote, DecodedBatch, SourcePosition, read_position
+from arctic_runtime.ingest.writing.source_columns import (
     UnfollowedKey,
     clear_columns,
     save_columns,
     to_stored_columns,
 )
-from arctic_runtime.ingest.writing.source_position import CommitNote, SourcePosition, read_position
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import Column, format_key, strip_change_columns
 from arctic_runtime.model.properties import PRIMARY_KEY

@@ -11,16 +11,15 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.errors import ConfigError, CorruptState
 from arctic_runtime.ingest.formats.event_format import Change, EventFormat, SourceSchema
-from arctic_runtime.ingest.writing.decoding.decode_events import ABSENT, CHANGE, REASON
+from arctic_runtime.ingest.writing.decode_events import ABSENT, CHANGE, REASON
 from arctic_runtime.ingest.writing.fold import select_row_events
-from arctic_runtime.ingest.writing.records import DecodedBatch
-from arctic_runtime.ingest.writing.schema.source_columns import (
+from arctic_runtime.ingest.writing.records import CommitNote, DecodedBatch, SourcePosition, read_position
+from arctic_runtime.ingest.writing.source_columns import (
     UnfollowedKey,
     clear_columns,
     save_columns,
     to_stored_columns,
 )
-from arctic_runtime.ingest.writing.source_position import CommitNote, SourcePosition, read_position
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.run_summary import find_last_run
 from arctic_runtime.model.shape import INSERT

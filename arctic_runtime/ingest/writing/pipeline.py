@@ -11,29 +11,64 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.ingest.formats.event_format import SourceSchema
-from arctic_runtime.ingest.transports.transport import ORIGIN, PAYLOAD
-from arctic_runtime.ingest.writing.decoding.decode_events import REASON, decode_events, is_change, is_read
-from arctic_runtime.ingest.writing.decoding.event_frames import cache_rows
-from arctic_runtime.ingest.writing.deduplication import find_new_events, take_all_events
+from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
+from arctic_runtime.ingest.writing.decode_events import REASON, decode_events, is_change, is_read
+from arctic_runtime.ingest.writing.event_frames import cache_rows, to_dataframe
 from arctic_runtime.ingest.writing.fold import KeptForReplay, count_events
 from arctic_runtime.ingest.writing.records import (
     DeadLetters,
     DecodedBatch,
     EventPart,
+    EventsAfter,
     KeepDeadLetters,
     NewEvents,
+    SourcePosition,
+    SourceTimes,
     TableResult,
     WriteMode,
+    read_position,
 )
-from arctic_runtime.ingest.writing.schema.schema_evolution import evolve_schema
-from arctic_runtime.ingest.writing.source_position import SourcePosition, SourceTimes, read_position
+from arctic_runtime.ingest.writing.table_schemas import evolve_schema
 from arctic_runtime.ingest.writing.table_target import TableStorage, TableTarget
 from arctic_runtime.model.state import TableState
+
+
+def take_all_events(spark: SparkSession, part: EventPart, start: SourcePosition) -> NewEvents:
+    """Returns all events of `part`; to be used only if the table has none of them.
+
+    `start` is the source position of the table.
+    """
+    preceding = sum(to_dataframe(spark, events).count() for events in part.before)
+    return NewEvents(to_dataframe(spark, part.events), start, preceding)
+
+
+def find_new_events(spark: SparkSession, part: EventPart, start: SourcePosition, after: EventsAfter) -> NewEvents:
+    """Returns the events of `part` that come after `start`, the source position of the table.
+
+    `after` selects the events after a position of the source. Counts events, so it runs Spark jobs.
+    """
+    known, read = start.position, to_dataframe(spark, part.events)
+    new = read if known is None else to_dataframe(spark, after(part.events, known))
+    before = part.before if known is None else [after(events, known) for events in part.before]
+    preceding = sum(to_dataframe(spark, events).count() for events in before)
+    had = max(0, start.events - preceding)
+    if not had:
+        return NewEvents(new, start, preceding, replayed=_count_missing(read, new))
+    arrivals = sorted(row[0] for row in new.select(ARRIVAL).collect())
+    if had >= len(arrivals):
+        new, ahead = new.limit(0), had - len(arrivals)
+        return NewEvents(new, start, preceding + len(arrivals), ahead, _count_missing(read, new))
+    new = new.where(F.col(ARRIVAL) >= arrivals[had])
+    return NewEvents(new, start, preceding + had, replayed=_count_missing(read, new))
+
+
+def _count_missing(read: DataFrame, new: DataFrame) -> int:
+    return 0 if new is read else read.count() - new.count()
 
 
 @dataclass(frozen=True)

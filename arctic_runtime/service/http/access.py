@@ -1,11 +1,16 @@
-"""Users of the HTTP interface: who sends a request, by their own token or one of OpenID Connect, and their roles."""
+"""Users of the HTTP interface: who sends a request, their roles, and the audit log of their changes."""
 
 from __future__ import annotations
 
 import hmac
+import json
+import logging
+import threading
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.datastructures import Headers
 
@@ -15,6 +20,7 @@ from arctic_runtime.service.http_settings import ROLES, HttpSettings, OpenIdSett
 
 if TYPE_CHECKING:
     from arctic_runtime.service.http.open_id import OpenIdProvider
+
 
 SAFE_METHODS: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 _OPERATIONS = "/api/operations/"
@@ -91,3 +97,54 @@ def _open_provider(settings: OpenIdSettings) -> OpenIdProvider:
     from arctic_runtime.service.http.open_id import OpenIdProvider
 
     return OpenIdProvider(settings)
+
+
+LOG = logging.getLogger("arctic_runtime.audit_log")
+
+
+class AuditLog:
+    """Appends lines to a file, or, without one, writes them to the log of the process.
+
+    The lines have the names of tables and arguments, but not the values of arguments, which may be keys of persons.
+    """
+
+    def __init__(self, file: str = "") -> None:
+        """Creates the file if it does not exist; raises ConfigError if it can't be written."""
+        self._file = Path(file) if file else None
+        self._writing = threading.Lock()
+        if self._file is not None:
+            self._append_line("")
+
+    def add_entry(self, request: dict[str, Any], body: bytes, status: int) -> None:
+        """Writes the line of one request; `request` has what is known besides its body and the status of its answer."""
+        at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        line = json.dumps({"at": at, **request, **_describe_body(body), "status": status})
+        if self._file is None:
+            LOG.info(line)
+        else:
+            self._append_line(f"{line}\n")
+
+    def _append_line(self, text: str) -> None:
+        assert self._file is not None
+        try:
+            with self._writing, self._file.open("a") as stream:
+                stream.write(text)
+        except OSError as error:
+            raise ConfigError(
+                "The audit log can't be written.",
+                where=f"serve.http.audit_file: {self._file}",
+                actual=str(error),
+                fix="make the file or its folder writable for the user of the service",
+            ) from error
+
+
+def _describe_body(body: bytes) -> dict[str, Any]:
+    try:
+        given = json.loads(body)
+    except ValueError:
+        return {}
+    if not isinstance(given, dict):
+        return {}
+    tables, arguments = given.get("tables"), given.get("arguments")
+    named = [table for table in tables if isinstance(table, str)] if isinstance(tables, list) else []
+    return {"tables": named, "arguments": sorted(arguments) if isinstance(arguments, dict) else []}

@@ -1,9 +1,13 @@
-"""The FastAPI application: routes, their OpenAPI description, and the guard in front of them."""
+"""The FastAPI application: routes, their OpenAPI description, health, files of the page, and the guard before them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import gzip
+import hashlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query, Request
@@ -12,22 +16,80 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from arctic_runtime.operations.operation import Answer
-from arctic_runtime.service.http.exports.change_routes import build_change_routes
+from arctic_runtime.service import page
+from arctic_runtime.service.http.cached import CachedBody, answer_request
+from arctic_runtime.service.http.change_routes import build_change_routes
+from arctic_runtime.service.http.encoding import build_reference, build_schemas
 from arctic_runtime.service.http.feed import EventFeed
 from arctic_runtime.service.http.guard import OPEN_PATHS, Guard
 from arctic_runtime.service.http.operation_routes import build_operation_routes
-from arctic_runtime.service.http.page_files import list_page_paths, serve_page
 from arctic_runtime.service.http.problems import PROBLEM_SCHEMA, PROBLEM_TYPE, add_problems
 from arctic_runtime.service.http.routes import build_service_routes
-from arctic_runtime.service.http.schema import build_reference, build_schemas
 from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.view.live_data import Job, LiveService, ServiceState, SourceOverview, TableOverview, Upkeep
-from arctic_runtime.service.view.readiness import list_unready_tables
-from arctic_runtime.service.view.table_details import TableDetails
-from arctic_runtime.service.view.table_rows import TableRows
-from arctic_runtime.service.view.table_trend import TableTrend
+from arctic_runtime.service.view.table_details import TableDetails, TableRows, TableTrend
 from arctic_runtime.thresholds import SHIPPED, HttpThresholds
+
+_UNREADY_STATES = ("missing", "loading", "failed", "held")
+_MAINTAINED = ("model", "ingested")
+
+
+def list_unready_tables(tables: Iterable[TableOverview]) -> list[TableOverview]:
+    """Lists the tables that are not loaded yet, or that are behind because of an error.
+
+    A table that is late but gets on, and one that users have paused, is ready.
+    """
+    return [table for table in tables if not _is_loaded(table) or _is_stopped(table)]
+
+
+def _is_loaded(table: TableOverview) -> bool:
+    """Whether the table exists and shows all of its sources, even if not their newest changes."""
+    if table.kind in _MAINTAINED and not table.version:
+        return False
+    return table.freshness is None or table.freshness.state == "fresh" or table.freshness.as_of is not None
+
+
+def _is_stopped(table: TableOverview) -> bool:
+    """Whether nothing keeps the table up to date."""
+    return table.state in _UNREADY_STATES or (table.ingestion is not None and not table.ingestion.is_running)
+
+
+FOLDER = Path(page.__file__).parent
+
+_TYPES: Mapping[str, str] = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+    ".json": "application/json",
+}
+
+
+@cache
+def list_page_paths() -> Mapping[str, Path]:
+    """Maps the URL path under which each file of the page is served to the file.
+
+    `/` is the page itself, and `/diff` opens it at its view of differences.
+    """
+    files = {
+        f"/page/{file.relative_to(FOLDER).as_posix()}": file for file in FOLDER.rglob("*") if file.suffix in _TYPES
+    }
+    return {"/": FOLDER / "index.html", "/diff": FOLDER / "index.html", **files}
+
+
+@cache
+def _read_page_file(file: Path) -> CachedBody:
+    body = file.read_bytes()
+    return CachedBody(body, gzip.compress(body, mtime=0), f'"{hashlib.sha256(body).hexdigest()[:16]}"')
+
+
+async def serve_page(request: Request) -> Response:
+    """Serves the file of the page at the request's path, which has to be one of `list_page_paths`."""
+    file = list_page_paths()[request.url.path]
+    return answer_request(request, _read_page_file(file), _TYPES[file.suffix])
+
 
 SCHEMA_CLASSES = (Answer, Job, ServiceState, SourceOverview, TableDetails, TableOverview, TableRows, TableTrend, Upkeep)
 

@@ -13,8 +13,7 @@ from starlette.responses import Response
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.operation import Argument, JsonType, Operation
 from arctic_runtime.operations.registry import OPERATIONS
-from arctic_runtime.service.http.encoding import encode_json
-from arctic_runtime.service.http.schema import build_list_schema, build_record_schema, build_reference
+from arctic_runtime.service.http.encoding import build_list_schema, build_record_schema, build_reference, encode_json
 from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.view.live_data import LiveService
 

@@ -12,10 +12,9 @@ from starlette.responses import Response, StreamingResponse
 
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.service.http.cached import Cached, TableTexts, answer_request
-from arctic_runtime.service.http.encoding import encode_json
+from arctic_runtime.service.http.encoding import build_list_schema, build_record_schema, build_reference, encode_json
 from arctic_runtime.service.http.feed import EventFeed
 from arctic_runtime.service.http.problems import build_problem
-from arctic_runtime.service.http.schema import build_list_schema, build_record_schema, build_reference
 from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.view.live_data import LiveService

@@ -2,20 +2,58 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import threading
 from contextlib import closing
+from typing import Any
 
+import h11
 import uvicorn
 from typing_extensions import Self
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.service.http.application import ReadMetrics, build_application
-from arctic_runtime.service.http.connection import build_limited_protocol
 from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.view.live_data import LiveService
 from arctic_runtime.thresholds import SHIPPED, HttpThresholds
+
+
+def build_limited_protocol(head_seconds: float) -> type[asyncio.Protocol]:
+    """Builds a protocol class for uvicorn that closes a connection whose request head takes over `head_seconds`.
+
+    Without this limit, uvicorn waits forever for the rest of a head that has begun.
+    """
+
+    class LimitedProtocol(H11Protocol):
+        _drop: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._limit()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.conn.their_state is not h11.IDLE:
+                self._unlimit()
+            elif self._drop is None and self.conn.trailing_data[0]:
+                self._limit()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._unlimit()
+            super().connection_lost(exc)
+
+        def _limit(self) -> None:
+            self._drop = self.loop.call_later(head_seconds, self.transport.close)
+
+        def _unlimit(self) -> None:
+            if self._drop is not None:
+                self._drop.cancel()
+                self._drop = None
+
+    return LimitedProtocol
 
 
 class HttpServer:

@@ -66,13 +66,12 @@ class ModelGraph:
         """
         return {
             model: frozenset(
-                above for above in self.origins[model] & self.reads.keys() if self._has_shared_origin(above, model)
+                above
+                for above in self.origins[model] & self.reads.keys()
+                if self.shared_origins[model] & self.origins[above]
             )
             for model in self.order
         }
-
-    def _has_shared_origin(self, above: TableName, model: TableName) -> bool:
-        return bool(self.shared_origins[model] & self.origins[above])
 
     def list_downstream(self, models: Iterable[TableName]) -> Tables:
         """Returns the models that read any of `models`, directly or through others, without `models` themselves."""

@@ -514,7 +514,6 @@ MISSED = Counter(
     (),
     "Events that came too fast to be counted here; counters lack what they told.",
     lambda _: (),
-    lambda _: ((),),
 )
 
 HISTOGRAMS = (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
 
+import prometheus_client
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 from typing_extensions import Self
@@ -27,46 +28,59 @@ from arctic_runtime.service.view.event_log import Event
 from arctic_runtime.service.view.live_data import LiveService
 from arctic_runtime.thresholds import ServiceThresholds
 
-_Labels = tuple[str, ...]
-
 
 def _get_now() -> datetime:
     return datetime.now(timezone.utc)
 
 
 class Tally:
-    """Counts events for counters and histograms; the end of a job is counted once, even if it is reported twice."""
+    """Counts events for counters and histograms; the end of a job is counted once, even if it is reported twice.
+
+    It is used by one thread at a time, apart from `list_families`, which any thread may call.
+    """
 
     def __init__(self, remembered_jobs: int) -> None:
+        # Times of creation would be one more line for each line of a counter.
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._remembered_jobs = remembered_jobs
-        self._counting = threading.Lock()
-        self._counts: dict[str, dict[_Labels, float]] = {metric.name: {} for metric in (*COUNTERS, MISSED)}
-        self._observed: dict[str, dict[_Labels, _Distribution]] = {metric.name: {} for metric in HISTOGRAMS}
+        self._counters = [
+            (counter, prometheus_client.Counter(counter.name, counter.meaning, counter.labels, registry=None))
+            for counter in COUNTERS
+        ]
+        self._missed = prometheus_client.Counter(MISSED.name, MISSED.meaning, registry=None)
+        self._histograms = [
+            (
+                histogram,
+                prometheus_client.Histogram(
+                    histogram.name, histogram.meaning, histogram.labels, registry=None, buckets=histogram.buckets
+                ),
+            )
+            for histogram in HISTOGRAMS
+        ]
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     def count_event(self, event: Event) -> None:
-        with self._counting:
-            if self._is_repeated(event):
-                return
-            for counter in COUNTERS:
-                counts = self._counts[counter.name]
-                for labels, amount in counter.count(event):
-                    counts[labels] = counts.get(labels, 0.0) + amount
-            for histogram in HISTOGRAMS:
-                distributions = self._observed[histogram.name]
-                for labels, value in histogram.observe(event):
-                    distributions.setdefault(labels, _Distribution(histogram.buckets)).add_value(value)
+        if self._is_repeated(event):
+            return
+        for counter, counted in self._counters:
+            for labels, amount in counter.count(event):
+                counted.labels(*labels).inc(amount)
+        for histogram, observed in self._histograms:
+            for labels, value in histogram.observe(event):
+                observed.labels(*labels).observe(value)
 
     def count_missed(self, count: int) -> None:
         """Adds `count` events that were dropped before they could be counted."""
-        with self._counting:
-            counts = self._counts[MISSED.name]
-            counts[()] = counts.get((), 0.0) + count
+        self._missed.inc(count)
 
     def list_families(self, snapshot: ServiceSnapshot) -> Iterator[Metric]:
-        with self._counting:
-            yield from [self._build_counter(counter, snapshot) for counter in (*COUNTERS, MISSED)]
-            yield from [self._build_histogram(histogram, snapshot) for histogram in HISTOGRAMS]
+        metrics: tuple[tuple[Counter | Histogram, prometheus_client.Counter | prometheus_client.Histogram], ...]
+        metrics = (*self._counters, *self._histograms)
+        for declared, metric in metrics:
+            for labels in declared.expected(snapshot):
+                metric.labels(*labels)
+            yield from metric.collect()
+        yield from self._missed.collect()
 
     def _is_repeated(self, event: Event) -> bool:
         if event.kind != "job" or event.data.state not in ENDED:
@@ -77,38 +91,6 @@ class Tally:
         if len(self._ended) > self._remembered_jobs:
             self._ended.popitem(last=False)
         return is_known
-
-    def _build_counter(self, counter: Counter, snapshot: ServiceSnapshot) -> Metric:
-        family = CounterMetricFamily(counter.name, counter.meaning, labels=counter.labels)
-        for labels, value in {**dict.fromkeys(counter.expected(snapshot), 0.0), **self._counts[counter.name]}.items():
-            family.add_metric(labels, value)
-        return family
-
-    def _build_histogram(self, histogram: Histogram, snapshot: ServiceSnapshot) -> Metric:
-        family = HistogramMetricFamily(histogram.name, histogram.meaning, labels=histogram.labels)
-        expected = {labels: _Distribution(histogram.buckets) for labels in histogram.expected(snapshot)}
-        for labels, distribution in {**expected, **self._observed[histogram.name]}.items():
-            family.add_metric(labels, distribution.list_cumulative(), distribution.sum)
-        return family
-
-
-class _Distribution:
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = (*bounds, float("inf"))
-        self._counts = [0] * len(self._bounds)
-        self.sum = 0.0
-
-    def add_value(self, value: float) -> None:
-        self.sum += value
-        for place, bound in enumerate(self._bounds):
-            self._counts[place] += value <= bound
-
-    def list_cumulative(self) -> list[tuple[str, float]]:
-        """Lists the upper bound of each histogram bucket with the number of values at or below it."""
-        return [
-            ("+Inf" if bound == float("inf") else str(bound), count)
-            for bound, count in zip(self._bounds, self._counts, strict=True)
-        ]
 
 
 class ServiceCollector:

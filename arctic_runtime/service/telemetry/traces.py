@@ -36,7 +36,8 @@ class Traces:
     def __init__(self, project: str, processor: SpanProcessor | None = None) -> None:
         """Creates the traces of a project; sends spans to `processor`, else as the OTEL environment variables say."""
         resource = Resource.create({"service.name": SERVICE, "dbt_arctic.project": project})
-        self._provider = TracerProvider(resource=_merge_resource(resource))
+        # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override its attributes, and add further ones.
+        self._provider = TracerProvider(resource=resource.merge(Resource.create()))
         self._provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer(SERVICE)
         self._passes: dict[int, _PassSpan] = {}
@@ -117,11 +118,6 @@ class _PassSpan:
 
     def end_span(self) -> None:
         self.span.end(self.ended_ns)
-
-
-def _merge_resource(resource: Resource) -> Resource:
-    """Overrides attributes of a resource by OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, and adds further ones."""
-    return resource.merge(Resource.create())
 
 
 def _describe_span(span: Span, done: RefreshResult) -> None:

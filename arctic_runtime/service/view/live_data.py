@@ -12,9 +12,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness
 from arctic_runtime.operations.operation import Answer, Operation
 from arctic_runtime.service.view.event_log import EventLog
-from arctic_runtime.service.view.table_details import TableDetails
-from arctic_runtime.service.view.table_rows import TableRows
-from arctic_runtime.service.view.table_trend import TableTrend
+from arctic_runtime.service.view.table_details import TableDetails, TableRows, TableTrend
 
 TableKind = Literal["model", "scheduled", "ingested", "landing", "source"]
 """Writer of a table: an arctic model, a model that dbt runs, ingestion, programs that append events, or others."""

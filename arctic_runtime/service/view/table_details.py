@@ -1,14 +1,19 @@
-"""Details of one table for people: its query, its columns with their types and origins, and its data tests."""
+"""Details of one table for people: query, columns with types and origins, data tests, first rows, and its last days."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, time
+from typing import Any
 
+from arctic_runtime.catalog.table_samples import TableSample
 from arctic_runtime.model.columns import Column, is_same_name
-from arctic_runtime.model.masking import is_masked
+from arctic_runtime.model.masking import Mask, is_masked
 from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import mask_text
-from arctic_runtime.service.table_docs import LastDataTest, TableDocs
+from arctic_runtime.service.project import LastDataTest, TableDocs
 from arctic_runtime.service.telemetry.lineage.columns import ColumnLineage, Uses
 from arctic_runtime.thresholds import ServiceThresholds
 
@@ -111,10 +116,85 @@ def _list_origins(uses: Uses) -> tuple[ColumnOrigin, ...]:
     """Lists the origins in `uses`; those of which values come are before those that only decide."""
     ordered = sorted(uses, key=lambda origin: (not any(use.is_direct for use in uses[origin]), origin))
     return tuple(
-        ColumnOrigin(origin.table, origin.column, tuple(sorted({_name_use(use.kind) for use in uses[origin]})))
+        ColumnOrigin(
+            origin.table, origin.column, tuple(sorted({use.kind.lower().replace("_", " ") for use in uses[origin]}))
+        )
         for origin in ordered
     )
 
 
-def _name_use(kind: str) -> str:
-    return kind.lower().replace("_", " ")
+@dataclass(frozen=True)
+class TableRows:
+    """A few rows of a table; each row has a text for each column, or None for null.
+
+    The rows are those of the last merge.
+    """
+
+    table: TableName
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | None, ...], ...]
+    masked: tuple[str, ...]
+    """Columns whose values are shown as hashes: equal values have the same hash until the service ends."""
+
+    unmerged_rows: int
+    """Number of change rows that are not merged yet, so that the rows shown may be older."""
+
+
+def build_table_rows(
+    table: TableName,
+    rows: Sequence[Mapping[str, Any]],
+    mask: Mask,
+    most_characters: int,
+    unmerged_rows: int = 0,
+) -> TableRows:
+    """Builds the rows to show: values are hidden by `mask`, and become texts of at most `most_characters`."""
+    columns = tuple(rows[0]) if rows else ()
+    masked = tuple(filter(mask.hides_column, columns))
+    shown = tuple(
+        tuple(_describe_value(mask.hide_value(name, row[name]), most_characters) for name in columns) for row in rows
+    )
+    return TableRows(table, columns, shown, masked, unmerged_rows)
+
+
+def _describe_value(value: Any, most: int) -> str | None:
+    if value is None:
+        return None
+    text = _to_text(value)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _to_text(value: Any) -> str:
+    match value:
+        case str():
+            return value
+        case bytes():
+            return value.hex()
+        case date() | time():
+            return value.isoformat()
+        case bool() | list() | dict():
+            return json.dumps(value, ensure_ascii=False, default=_to_text)
+    return str(value)
+
+
+@dataclass(frozen=True)
+class TableTrend:
+    """Samples of a table, oldest first: the lists have an item for each sample."""
+
+    table: TableName
+    at: tuple[datetime, ...]
+    rows: tuple[int, ...]
+    stale_seconds: tuple[float | None, ...]
+    """Seconds since the time as of which the table showed its sources; None if that was not known."""
+
+    states: tuple[str, ...]
+
+
+def build_table_trend(table: TableName, samples: Sequence[TableSample]) -> TableTrend:
+    """Builds the trend of a table from its samples."""
+    return TableTrend(
+        table,
+        tuple(sample.sampled_at for sample in samples),
+        tuple(sample.rows for sample in samples),
+        tuple(sample.stale_seconds for sample in samples),
+        tuple(sample.state for sample in samples),
+    )

@@ -18,8 +18,8 @@ from arctic_runtime.ingest.formats.maxwell import RENDERING
 from arctic_runtime.ingest.formats.mysql_types import build_mysql_column
 from arctic_runtime.ingest.formats.registry import FORMATS, make_format
 from arctic_runtime.ingest.transports.debezium.position import read_position
-from arctic_runtime.ingest.transports.debezium.schema_history import select_tables, select_until
 from arctic_runtime.ingest.transports.debezium.servers.ddl_history import list_definitions
+from arctic_runtime.ingest.transports.debezium.stream.joining import select_tables, select_until
 from arctic_runtime.sql.types import read_type, type_text
 from tests.fuzz.inputs import HOSTILE_TEXT, JSON, mutate_text, mutate_value, read_corpus
 from tests.fuzz.target import Target, expect_typed_errors

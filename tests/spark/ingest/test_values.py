@@ -17,7 +17,7 @@ from arctic_runtime.ingest.formats.debezium import DEBEZIUM
 from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn, SourceSchema
 from arctic_runtime.ingest.formats.registry import make_format
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, TableEvents
-from arctic_runtime.ingest.writing.decoding.decode_events import (
+from arctic_runtime.ingest.writing.decode_events import (
     CHANGE,
     OLD_KEY,
     REASON,
@@ -25,7 +25,7 @@ from arctic_runtime.ingest.writing.decoding.decode_events import (
     decode_events,
     is_change,
 )
-from arctic_runtime.ingest.writing.decoding.event_frames import cache_rows, to_dataframe
+from arctic_runtime.ingest.writing.event_frames import cache_rows, to_dataframe
 
 LABELS = ("a", "b", "c")
 MOMENT = datetime.datetime(2024, 2, 29, 13, 14, 15, 123456)

@@ -12,10 +12,15 @@ import pytest
 
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.model.table import Model
-from arctic_runtime.service.listeners import RefreshListeners
 from arctic_runtime.service.refreshing.follower import Follower
-from arctic_runtime.service.refreshing.refresh_task import RefreshResult, RefreshWorkers, Report, Task
-from arctic_runtime.service.refreshing.refresher import Refresher
+from arctic_runtime.service.refreshing.refresh_task import (
+    Refresher,
+    RefreshListeners,
+    RefreshResult,
+    RefreshWorkers,
+    Report,
+    Task,
+)
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.spark.engine.session_pool import SessionPool

@@ -14,8 +14,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.operations.registry import get_operation
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.plan.maintenance.upkeep import UpkeepBudget
-from arctic_runtime.service.clock import Clock
-from arctic_runtime.service.shared_state import SharedState
+from arctic_runtime.service.shared_state import Clock, SharedState
 from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.service.view.live_data import Job
 from arctic_runtime.spark.engine.session_pool import SessionPool

@@ -8,7 +8,7 @@ from typing import Any
 from arctic_runtime.catalog.lookup import look_up_row
 from arctic_runtime.ingest.formats.debezium import build_debezium_format
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
-from arctic_runtime.ingest.writing.decoding.decode_events import CHANGE, REASON, decode_changes
+from arctic_runtime.ingest.writing.decode_events import CHANGE, REASON, decode_changes
 from arctic_runtime.spark.engine.statement import quote_name, quote_text
 from tests.fuzz.hostile import FRAGMENTS, generate_hostile_texts, is_encodable
 from tests.fuzz.inputs import read_corpus

@@ -16,7 +16,7 @@ from arctic_runtime.catalog_kinds.registry import CATALOG_KINDS, get_catalog_kin
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import JARS_SETTING, Profile
-from arctic_runtime.service.telemetry.lineage.datasets import name_by_catalog
+from arctic_runtime.service.telemetry.lineage.observed import name_by_catalog
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs" / "configuration.md"

@@ -21,7 +21,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import Profile, mask_text
 from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.settings import read_http, read_settings
-from arctic_runtime.service.telemetry.lineage.datasets import name_by_catalog
+from arctic_runtime.service.telemetry.lineage.observed import name_by_catalog
 from arctic_runtime.service.telemetry.logs import JsonFormatter
 from arctic_runtime.spark.engine import server
 from arctic_runtime.spark.engine.java import jvm

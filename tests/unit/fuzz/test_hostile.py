@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlglot import exp
 
 from arctic_runtime.errors import ArcticError, ConfigError
-from arctic_runtime.ingest.dead_letters.letters import decode_schema, encode_schema
+from arctic_runtime.ingest.dead_letters.table import decode_schema, encode_schema
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 from arctic_runtime.model.clock import ClockReading
 from arctic_runtime.model.names import (
@@ -34,7 +34,7 @@ from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.sources.ingestion import Failure
 from arctic_runtime.model.version import Version, decode_versions, encode_versions
 from arctic_runtime.service.http.encoding import encode_json
-from arctic_runtime.service.telemetry.lineage.datasets import DatasetName, name_by_catalog, name_by_location
+from arctic_runtime.service.telemetry.lineage.observed import DatasetName, name_by_catalog, name_by_location
 from arctic_runtime.service.telemetry.logs import JsonFormatter
 from arctic_runtime.service.telemetry.metrics import Metrics
 from arctic_runtime.spark.engine.statement import quote_name, quote_text, write_properties

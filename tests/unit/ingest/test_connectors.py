@@ -14,7 +14,7 @@ from arctic_runtime.ingest.connectors import CONNECTORS, connect, with_jars
 from arctic_runtime.ingest.database_kinds import DATABASE_KINDS
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.debezium import servers
-from arctic_runtime.ingest.transports.debezium.servers.server_classes import create_log_order
+from arctic_runtime.ingest.transports.debezium.servers.source_server import create_log_order
 from arctic_runtime.ingest.transports.kafka.transport import Kafka
 from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import JARS_SETTING, Profile

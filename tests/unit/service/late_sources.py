@@ -17,8 +17,7 @@ from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version
 from arctic_runtime.operations.inspect import IngestionStatus, Status
 from arctic_runtime.service.view.live_data import TableOverview
-from arctic_runtime.service.view.observed_tables import ObservedTable
-from arctic_runtime.service.view.overviews import IngestionRun, Refreshing, Shown, build_overviews
+from arctic_runtime.service.view.overviews import IngestionRun, ObservedTable, Refreshing, Shown, build_overviews
 
 ODS, DWD, DWS = (TableName("lake", schema, "orders") for schema in ("ods", "dwd", "dws"))
 

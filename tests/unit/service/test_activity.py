@@ -13,11 +13,13 @@ from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.plan.quarantine import split_model
 from arctic_runtime.refresh_planner import Outcome
-from arctic_runtime.service.activity import Activity
+from arctic_runtime.service.activity import Activity, IngestJobs
 from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Report, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.user_requests import UserRequests
-from arctic_runtime.thresholds import SHIPPED
+from arctic_runtime.service.view.event_log import EventLog
+from arctic_runtime.service.view.job_board import JobBoard
+from arctic_runtime.thresholds import SHIPPED, ServiceThresholds
 from tests.unit.service.unreached import unreached_state
 
 SALES = TableName("lake", "dws", "sales")
@@ -95,3 +97,47 @@ def test_why_ingestion_fails_is_shown_since_its_first_failure_until_a_batch_succ
     activity.confirm_ingestion("shop")
     assert activity.list_ingestions()["shop"].failure is None
     assert activity.shared.get_state().errors == {}
+
+
+ORDERS = TableName("lake", "ods", "orders")
+
+
+def test_a_batch_is_a_job_until_it_is_published() -> None:
+    board = JobBoard(EventLog(100), ServiceThresholds())
+    jobs = IngestJobs(board)
+    jobs.begin_batch(("shop", False), [ORDERS], "20 events from postgresql db1:5432/shop")
+    (running,) = board.list_jobs()
+    assert (running.kind, running.name, running.state, running.tables) == (
+        "ingest",
+        "ingest shop",
+        "running",
+        (ORDERS,),
+    )
+    assert running.reason == "20 events from postgresql db1:5432/shop"
+    jobs.end_batch(("shop", False), {"insert": 12, "update": 8}, "shop: 20 events")
+    jobs.end_batch(("shop", False), {}, "a look that brought nothing")
+    (ended,) = board.list_jobs()
+    assert (ended.state, ended.rows, ended.lines) == ("done", {"insert": 12, "update": 8}, ("shop: 20 events",))
+
+
+def test_a_load_alongside_the_stream_has_a_job_of_its_own() -> None:
+    board = JobBoard(EventLog(100), ServiceThresholds())
+    jobs = IngestJobs(board)
+    jobs.begin_batch(("shop", True), [ORDERS], "load")
+    jobs.begin_batch(("shop", False), [ORDERS], "stream")
+    jobs.end_batch(("shop", False), {}, "")
+    assert {job.reason: job.state for job in board.list_jobs()} == {"load": "running", "stream": "done"}
+
+
+def test_what_was_under_way_ends_with_the_ingestion_of_its_source() -> None:
+    board = JobBoard(EventLog(100), ServiceThresholds())
+    jobs = IngestJobs(board)
+    for source in ("shop", "web"):
+        jobs.begin_batch((source, False), [ORDERS], "")
+    jobs.close_source("shop", "db1 does not answer", {"fix": "start it"})
+    assert {job.name: (job.state, job.error, job.error_details) for job in board.list_jobs()} == {
+        "ingest shop": ("failed", "db1 does not answer", {"fix": "start it"}),
+        "ingest web": ("running", "", {}),
+    }
+    jobs.close_source("web")
+    assert [job.state for job in board.list_jobs()] == ["cancelled", "failed"]

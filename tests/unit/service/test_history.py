@@ -13,7 +13,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness
 from arctic_runtime.service.history import TableHistory, list_samples
 from arctic_runtime.service.view.live_data import TableOverview
-from arctic_runtime.service.view.table_trend import build_table_trend
+from arctic_runtime.service.view.table_details import build_table_trend
 from tests.unit.service.unreached import unreached_state
 
 NOW = datetime(2026, 1, 1, 23, 40, tzinfo=timezone.utc)

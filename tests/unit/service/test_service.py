@@ -25,15 +25,13 @@ from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.refresh_planner import Outcome
-from arctic_runtime.service.listeners import RefreshListeners
-from arctic_runtime.service.project_source import ProjectSource
-from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
+from arctic_runtime.service.cron_schedules import DataTestOutcome, Scheduled
+from arctic_runtime.service.project import ProjectSource, TableDocs
+from arctic_runtime.service.refreshing.refresh_task import RefreshListeners, RefreshResult, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
-from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.service import Service, ServiceWork
-from arctic_runtime.service.table_docs import TableDocs
+from arctic_runtime.service.shared_state import ServiceWarehouse
 from arctic_runtime.service.view.live_data import TableOverview
-from arctic_runtime.service.warehouse import ServiceWarehouse
 from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from arctic_runtime.thresholds import EngineThresholds

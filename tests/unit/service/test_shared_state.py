@@ -12,9 +12,9 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.profile import Profile
-from arctic_runtime.service.project_source import ProjectSource
+from arctic_runtime.service.project import ProjectSource
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
-from arctic_runtime.service.shared_state import SharedState
+from arctic_runtime.service.shared_state import Repeats, SharedState
 from tests.unit.service.unreached import unreached_state
 
 RAW, SALES = TableName("lake", "ods", "raw"), TableName("lake", "dws", "sales")
@@ -77,3 +77,14 @@ def test_a_table_is_known_by_the_end_of_its_name() -> None:
     assert {shared.find_table(name) for name in ("sales", "dws.sales", "lake.dws.sales")} == {SALES}
     with pytest.raises(ConfigError, match="did you mean 'sales'"):
         shared.find_table("salse")
+
+
+def test_a_message_is_new_once_until_another_one_or_a_recovery() -> None:
+    repeats = Repeats()
+    assert repeats.is_new("orders", "locked")
+    assert not repeats.is_new("orders", "locked")
+    assert repeats.is_new("customers", "locked")
+    assert repeats.is_new("orders", "gone")
+    assert repeats.is_new("orders", "locked")
+    repeats.clear_subject("orders")
+    assert repeats.is_new("orders", "locked")

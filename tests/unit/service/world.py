@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.refreshing.candidates import ModelStatus, list_candidates
 from arctic_runtime.service.refreshing.model_graph import ModelGraph
 from arctic_runtime.service.refreshing.model_records import Record
-from arctic_runtime.service.refreshing.refresh_pass import Ended, Pass, Start
+from arctic_runtime.service.refreshing.refresh_pass import Ended, ModelStatus, Pass, Start, list_candidates
 from arctic_runtime.service.refreshing.source_relations import ModelReads, list_relations
 from arctic_runtime.thresholds import ServiceThresholds
 

@@ -20,7 +20,7 @@ from arctic_runtime.ingest.transports.connector import (
 )
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.position import parse_position
-from arctic_runtime.ingest.transports.debezium.servers.server_classes import create_log_order
+from arctic_runtime.ingest.transports.debezium.servers.source_server import create_log_order
 from arctic_runtime.ingest.transports.transport import CatalogTable
 
 _JAVA_CLASS = "connector.class"

@@ -265,10 +265,8 @@ class EmbeddedEngine:
         with self._changed:
             self._waiting.append(batch)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._sum_waiting_bytes() < self._thresholds.waiting_bytes or self._closed)
-
-    def _sum_waiting_bytes(self) -> int:
-        return sum(records.bytes for records in self._waiting)
+            most = self._thresholds.waiting_bytes
+            self._changed.wait_for(lambda: self._closed or sum(records.bytes for records in self._waiting) < most)
 
 
 def _create_java_thread(work: Any, group: Any) -> Any:

@@ -1,14 +1,17 @@
-"""Converts exceptions of the Java in this process to errors for people: what failed, where, and what to do next."""
+"""Converts Java exceptions in this process to errors for people: what failed, where or in which table, what to do."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Any
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.mysql_support import UNREADABLE
+from arctic_runtime.ingest.transports.transport import UnreadableTables
 
 _EXCEPTION = "java.lang.Throwable"
 _FATAL = "java.lang.Error"
@@ -121,3 +124,49 @@ def _describe_exception(error: Any, text: str) -> str:
 
 def _list_classes(error: Any) -> list[str]:
     return [kind.__name__ for kind in type(error).__mro__]
+
+
+_VALUE = re.compile(r"Failed to properly convert data value for '(?P<column>.+)' of type (?P<kind>\S+)")
+_DEFINITION = re.compile(re.escape(UNREADABLE).replace(r"\{table\}", "(?P<table>.+)"))
+
+
+def find_unreadable_table(connection: DebeziumConnection, error: Any) -> UnreadableTables | None:
+    """Returns the error for a table that Debezium can't read; None if the Java exception `error` names none."""
+    causes = list_causes(error)
+    for cause in causes:
+        if (match := _DEFINITION.search(str(cause))) is not None:
+            return UnreadableTables({match["table"]: _describe_definition(connection, match["table"], causes[-1])})
+        match = _VALUE.search(str(cause))
+        table = None if match is None else _find_table(connection, match["column"])
+        if match is not None and table is not None:
+            return UnreadableTables({table: _describe_value(connection, match["column"], match["kind"])})
+    return None
+
+
+def _find_table(connection: DebeziumConnection, column: str) -> str | None:
+    """Returns the longest name of a table that is read in the full name of a column; None if there is none."""
+    names = accumulate(column.split(".")[:-1], lambda name, part: f"{name}.{part}")
+    return next((name for name in reversed(list(names)) if connection.is_read(name)), None)
+
+
+def _describe_value(connection: DebeziumConnection, column: str, kind: str) -> str:
+    error = SourceError(
+        f"{connection.address}: Debezium can't read a value of {column} ({kind}), as a `NaN` in a list of decimals.",
+        fix=(
+            f"leave the column out, by the Debezium property `column.exclude.list: {re.escape(column)}`, or give it a "
+            "type that it knows, such as text; then `arctic ingest --resync TABLE`"
+        ),
+    )
+    return str(error)
+
+
+def _describe_definition(connection: DebeziumConnection, table: str, cause: Any) -> str:
+    error = SourceError(
+        f"{connection.address}: Debezium can't read the definition of {table}.",
+        actual=describe_parser_error(cause),
+        fix=(
+            "change the table so that it is without the part that is not understood; then "
+            "`arctic ingest --resync TABLE`"
+        ),
+    )
+    return str(error)

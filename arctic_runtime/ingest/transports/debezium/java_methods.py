@@ -1,4 +1,8 @@
-"""Inserts code into methods of Debezium's Java classes before Java loads these classes."""
+"""Inserts code into methods of Debezium's Java classes before Java loads these classes.
+
+For all databases, the connectors then convert no defaults of columns: events contain all values, and a default that
+Debezium does not understand would be logged, or stop the reading.
+"""
 
 from __future__ import annotations
 
@@ -72,3 +76,15 @@ def _define_class(pool: Any, changed: Any, insertions: list[InsertedCode]) -> No
             case _:
                 assert_never(insertion.place)
     lookup.defineClass(changed.toBytecode())
+
+
+_BINLOG = "io.debezium.connector.binlog.jdbc"
+_POSTGRESQL = "io.debezium.connector.postgresql.connection"
+
+
+def _remove_defaults(converter: str, neighbour: str) -> InsertedCode:
+    return InsertedCode(converter, neighbour, "parseDefaultValue", "{ return java.util.Optional.empty(); }", "body")
+
+
+NO_MYSQL_DEFAULTS = (_remove_defaults(f"{_BINLOG}.BinlogDefaultValueConverter", f"{_BINLOG}.ConnectionConfiguration"),)
+NO_POSTGRESQL_DEFAULTS = (_remove_defaults(f"{_POSTGRESQL}.PostgresDefaultValueConverter", f"{_POSTGRESQL}.Lsn"),)

@@ -1,6 +1,8 @@
-"""The connector for folders with files of events."""
+"""The connector for folders with files of events, and its positions: numbers of batches."""
 
 from __future__ import annotations
+
+import json
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.ingest.source import IngestSource
@@ -13,7 +15,28 @@ from arctic_runtime.ingest.transports.connector import (
     read_properties,
 )
 from arctic_runtime.ingest.transports.files.listing import Folder
-from arctic_runtime.ingest.transports.files.positions import parse_position
+from arctic_runtime.model.sources.positions import ParsedPosition, keep_opaque
+
+
+def format_position(number: int) -> str:
+    return json.dumps({"batch": number})
+
+
+def parse_number(position: str) -> int:
+    return int(json.loads(position)["batch"])
+
+
+def parse_position(position: str) -> ParsedPosition:
+    """Parses the text of a position to the number of its batch.
+
+    Any other text is kept unparsed, so that it can't be compared with positions.
+    """
+    try:
+        number = parse_number(position)
+    except (ValueError, TypeError, KeyError):
+        return keep_opaque(position)
+    return ParsedPosition(position, f"batch {number} of files", {"files": number}, is_transaction_end=True)
+
 
 _LOG = "__files"
 """Suffix of the name of the file log of a source, the table of the files that were read."""

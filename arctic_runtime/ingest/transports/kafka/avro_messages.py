@@ -8,19 +8,46 @@ machines need no access to the registry. Logical types are not decoded: a table'
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.avro_events import check_record
 from arctic_runtime.ingest.formats.avro_schema import SCHEMA_ID, AvroSchema
-from arctic_runtime.ingest.transports.kafka.missing_jars import explain_missing_jars
 from arctic_runtime.ingest.transports.kafka.schema_registry import SchemaRegistry
 from arctic_runtime.ingest.transports.transport import FAULT, MESSAGE, PAYLOAD
+from arctic_runtime.profile import JARS_SETTING
+from arctic_runtime.spark.engine.java.jars import GROUPS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
+
+
+@contextmanager
+def explain_missing_jars(part: str, *groups: str) -> Iterator[None]:
+    """Raises ConfigError if Spark cannot analyse the statement in the block, since it lacks the JARs for it.
+
+    `part` names the part of Spark that is missing. `groups` are the groups of JARs that a Kafka source needs for the
+    statement; those of the last one are missing.
+    """
+    from pyspark.errors import AnalysisException
+
+    try:
+        yield
+    except AnalysisException as error:
+        raise ConfigError(
+            f"Spark was started without its {part}.",
+            expected=", ".join(jar.coordinates for jar in GROUPS[groups[-1]]),
+            actual=str(error),
+            fix=(
+                f"set `{JARS_SETTING}: {','.join(groups)}` in server_side_parameters of the profile and restart Spark, "
+                "or install these packages on the Spark Connect server"
+            ),
+        ) from error
+
 
 _MAGIC, _NEGATIVE = b"\x00", b"\x80"
 _HEAD_BYTES = 5

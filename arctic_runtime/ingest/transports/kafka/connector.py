@@ -22,7 +22,7 @@ from arctic_runtime.ingest.transports.kafka.avro_messages import AvroMessages
 from arctic_runtime.ingest.transports.kafka.connection import KafkaConnection, Mechanism
 from arctic_runtime.ingest.transports.kafka.offsets import parse_position
 from arctic_runtime.ingest.transports.kafka.schema_registry import RegistryConnection, SchemaRegistry
-from arctic_runtime.ingest.transports.kafka.topic_tables import TopicTable
+from arctic_runtime.ingest.transports.kafka.transport import Kafka, TopicTable
 from arctic_runtime.operations.arguments import read_flag
 from arctic_runtime.plan.config.config_readers import get_reader
 from arctic_runtime.suggestions import suggest_nearest
@@ -49,8 +49,6 @@ _REGISTRY_KEYS = ("url", "user", "password", "password_env", "ca_file", "certifi
 
 
 def _connect(source: IngestSource, reader: CatalogReader, session: Session) -> SourceConnection:
-    from arctic_runtime.ingest.transports.kafka.transport import Kafka
-
     connection, form, tables = _read_connection(source), read_format(source), _list_topics(source)
     skips_lost = get_reader(OnDataLoss)("on_data_loss", source.connection.get("on_data_loss", "fail")) == "skip"
     limits = reader.thresholds.transports

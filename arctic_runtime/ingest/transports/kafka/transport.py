@@ -16,19 +16,18 @@ import json
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.formats.event_format import Format, SourceSchema
-from arctic_runtime.ingest.transports.kafka.avro_messages import AvroMessages, build_schema_mark
-from arctic_runtime.ingest.transports.kafka.client import KafkaOffsets
-from arctic_runtime.ingest.transports.kafka.connection import KafkaConnection
-from arctic_runtime.ingest.transports.kafka.missing_jars import explain_missing_jars
+from arctic_runtime.ingest.formats.event_format import Declared, EventFormat, Format, SourceSchema
+from arctic_runtime.ingest.transports.kafka.avro_messages import AvroMessages, build_schema_mark, explain_missing_jars
+from arctic_runtime.ingest.transports.kafka.connection import KafkaConnection, KafkaOffsets
 from arctic_runtime.ingest.transports.kafka.offsets import (
     Offsets,
     Range,
@@ -41,14 +40,69 @@ from arctic_runtime.ingest.transports.kafka.offsets import (
     encode_offsets,
     group_by_topic,
 )
-from arctic_runtime.ingest.transports.kafka.topic_tables import TopicTable, belongs_to, check_topics
-from arctic_runtime.ingest.transports.payload_parts import extract_schema_parts
-from arctic_runtime.ingest.transports.transport import ARRIVAL, MESSAGE, ORIGIN, PAYLOAD, Batch, TableEvents
+from arctic_runtime.ingest.transports.transport import (
+    ARRIVAL,
+    MESSAGE,
+    ORIGIN,
+    PAYLOAD,
+    Batch,
+    TableEvents,
+    extract_payload_part,
+    extract_schema_parts,
+)
 from arctic_runtime.thresholds import TransportThresholds
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, Row, SparkSession
+
+
+@dataclass(frozen=True)
+class TopicTable:
+    """A table of a Kafka source: its name in the source, its topic, and the columns that the user declares."""
+
+    name: str
+    topic: str
+    columns: Declared = field(default_factory=dict)
+
+
+def check_topics(tables: Sequence[TopicTable], form: EventFormat) -> None:
+    """Raises ConfigError if tables share a topic whose events do not name their table unambiguously."""
+    by_topic: dict[str, list[TopicTable]] = {}
+    for table in tables:
+        by_topic.setdefault(table.topic, []).append(table)
+    for topic, sharing in by_topic.items():
+        names = [_get_event_table_name(table, form) for table in sharing]
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if len(sharing) > 1 and (form.table is None or twice):
+            raise ConfigError(
+                f"Tables share the topic {topic}, and events of the format {form.name} don't name their table: "
+                f"{', '.join(table.name for table in sharing)}",
+                fix="give each table a topic of its own",
+            )
+
+
+def belongs_to(table: TopicTable, sharing: Sequence[TopicTable], form: EventFormat) -> Expression:
+    """Builds the condition that an event of a topic belongs to `table`; `sharing` are all tables of the topic.
+
+    An event that names no table belongs to the first of `sharing`, and becomes a dead letter of that table. Events of
+    tables that are not ingested belong to none.
+    """
+    from pyspark.sql import functions as F
+
+    if form.table is None:
+        return F.lit(table == sharing[0])
+    name = extract_payload_part(form.table)
+    if form.namespace is not None and "." in table.name:
+        name = F.concat_ws(".", extract_payload_part(form.namespace), name)
+    is_own = name.eqNullSafe(F.lit(_get_event_table_name(table, form)))
+    return is_own | extract_payload_part(form.table).isNull() if table == sharing[0] else is_own
+
+
+def _get_event_table_name(table: TopicTable, form: EventFormat) -> str:
+    """Returns the table's name as events contain it: with its schema if the format has a `namespace`, else without."""
+    return table.name if form.namespace is not None else table.name.rpartition(".")[2]
+
 
 KEY, PARTITION, OFFSET = "kafka_key", "kafka_partition", "kafka_offset"
 """Columns of events in addition to those of every transport: message key, partition number and offset."""

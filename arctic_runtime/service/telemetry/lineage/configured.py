@@ -38,8 +38,7 @@ def build_lineage_emitter(reader: CatalogReader, project: str, warn: Callable[[s
             actual="none",
             fix="install dbt-arctic with the extra `lineage`, or set OPENLINEAGE_DISABLED=true",
         )
-    from arctic_runtime.service.telemetry.lineage.emitter import LineageEmitter
-    from arctic_runtime.service.telemetry.lineage.events import JobIdentity
+    from arctic_runtime.service.telemetry.lineage.emitter import JobIdentity, LineageEmitter
 
     namespace = os.environ.get("OPENLINEAGE_NAMESPACE", DEFAULT_NAMESPACE)
     observe = partial(observe_lineage, reader)

@@ -1,12 +1,17 @@
-"""Lineage of a model, observed from the catalog and the analysis of its query."""
+"""Lineage of a model, observed from the catalog and the analysis of its query, with OpenLineage's names of datasets.
+
+The names equal those that OpenLineage's Spark integration gives to Iceberg tables.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from arctic_runtime.catalog.observation.tables import observe_readable
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog_kinds.registry import select_catalog_kind
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse_query
@@ -23,7 +28,44 @@ from arctic_runtime.service.telemetry.lineage.columns import (
     Uses,
     compute_column_lineage,
 )
-from arctic_runtime.service.telemetry.lineage.datasets import DatasetName, name_by_catalog, name_by_location
+
+_SCHEMES: Mapping[str, str] = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
+"""URL schemes of Hadoop clients, with the scheme that OpenLineage uses for the same object store."""
+
+
+_LOCATION = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?)?(.*)", re.DOTALL)
+"""Scheme, authority and path of a location; the path is plain text, in which `?` and `#` are parts of names."""
+
+
+@dataclass(frozen=True)
+class DatasetName:
+    """A dataset's name in OpenLineage; the namespace identifies its store or catalog."""
+
+    namespace: str
+    name: str
+
+
+def name_by_location(location: str) -> DatasetName:
+    """Returns the dataset name for a storage location such as `s3://bucket/warehouse/ods/orders`."""
+    scheme, authority, path = _LOCATION.fullmatch(location).groups("")  # type: ignore[union-attr]
+    if scheme.lower() in ("", "file"):
+        return DatasetName("file", "/" + path.strip("/"))
+    return DatasetName(f"{_SCHEMES.get(scheme.lower(), scheme.lower())}://{authority}", path.strip("/") or "/")
+
+
+def name_by_catalog(table: TableName, properties: Mapping[str, str]) -> DatasetName:
+    """Returns the dataset name of a table in the catalog with these `properties`; the name contains no secrets."""
+    return DatasetName(_build_catalog_namespace(properties) or table.catalog, f"{table.schema}.{table.name}")
+
+
+def _build_catalog_namespace(properties: Mapping[str, str]) -> str:
+    location = select_catalog_kind(properties).locate_catalog(properties)
+    if not location:
+        return ""
+    name = name_by_location(location)
+    if name.name == "/" and name.namespace != "file":
+        return name.namespace
+    return f"{name.namespace}{':' if name.namespace == 'file' else '/'}{name.name}"
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from typing import Any
 
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.operations.refreshing import format_upkeep_warning
-from arctic_runtime.service.listeners import RefreshListeners
 from arctic_runtime.service.refreshing.follower import Follower
-from arctic_runtime.service.refreshing.refresh_task import RefreshWorkers, Report
+from arctic_runtime.service.refreshing.refresh_task import RefreshListeners, RefreshWorkers, Report
 from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.spark.engine.java.process import PROCESS
 from dbt.adapters.arctic.commands.signals import stop_on_signals

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.operation import Answer
-from arctic_runtime.service.listeners import RefreshListeners
+from arctic_runtime.service.refreshing.refresh_task import RefreshListeners
 from arctic_runtime.service.settings import ServeSettings, read_http, read_settings
 from arctic_runtime.service.telemetry import logs
-from arctic_runtime.service.telemetry.json_output import JsonOutput
+from arctic_runtime.service.telemetry.logs import JsonOutput
 from arctic_runtime.service.telemetry.tracing_config import build_traces
 from arctic_runtime.spark.engine.java.process import PROCESS
 from dbt.adapters.arctic.__version__ import version
@@ -29,9 +29,8 @@ from dbt.adapters.arctic.commands.spark_loss import stop_with_spark
 
 if TYPE_CHECKING:
     from arctic_runtime.catalog.reader import CatalogReader
-    from arctic_runtime.ingest.job.batch_work import BatchWork
     from arctic_runtime.ingest.job.ingestion import Ingestion
-    from arctic_runtime.ingest.job.reports import BatchReport
+    from arctic_runtime.ingest.job.reports import BatchReport, BatchWork
     from arctic_runtime.ingest.source import IngestSource
     from arctic_runtime.service.refreshing.refresh_task import Report
     from arctic_runtime.service.service import Service
@@ -62,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def perform_command(options: argparse.Namespace) -> Answer:
     """Runs the service until a signal ends it; raises ConfigError for an unusable project or unusable settings."""
     from arctic_runtime.service.service import Service, ServiceWork
+    from arctic_runtime.service.shared_state import ServiceWarehouse
     from arctic_runtime.service.telemetry.lineage.configured import build_lineage_emitter
-    from arctic_runtime.service.warehouse import ServiceWarehouse
     from arctic_runtime.spark.engine.session_pool import get_pool
     from dbt.adapters.arctic.project.live_project import LiveProject
     from dbt.adapters.arctic.project.loaded_project import Location

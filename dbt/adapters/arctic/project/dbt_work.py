@@ -9,7 +9,7 @@ from typing import Any
 from dbt_common.exceptions import DbtBaseException
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, DataTestStatus, Scheduled
+from arctic_runtime.service.cron_schedules import DataTestOutcome, DataTestStatus, Scheduled
 from dbt.adapters.arctic.materialize.maintain import get_node_table
 from dbt.adapters.arctic.materialize.served_keys import read_served_keys
 from dbt.adapters.arctic.project.loaded_project import LoadedProject

@@ -17,11 +17,10 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.plan.quarantine import list_parts
-from arctic_runtime.service.project_source import ProjectSource
+from arctic_runtime.service.cron_schedules import DataTestOutcome, Scheduled
+from arctic_runtime.service.project import DataTestRuns, ProjectSource, TableDocs
 from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
-from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
-from arctic_runtime.service.table_docs import DataTestRuns, TableDocs
 from arctic_runtime.spark.engine.thread_imports import preload_modules
 from dbt.adapters.arctic.connections.manager import ROOMS
 from dbt.adapters.arctic.materialize.readers import Readers

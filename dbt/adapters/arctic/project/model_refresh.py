@@ -16,8 +16,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.operations.refreshing import Refreshed, refresh_parts
 from arctic_runtime.plan.refresh.decide import COMPUTED_EACH_TIME
 from arctic_runtime.refresh_planner import Outcome
-from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
-from arctic_runtime.service.refreshing.refresher import Refresher, plan_task
+from arctic_runtime.service.refreshing.refresh_task import Refresher, RefreshResult, Task, plan_task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.spark.engine.session_pool import get_pool
 from dbt.adapters.arctic.materialize import maintain

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.schedules.cron_schedules import DataTestStatus
-from arctic_runtime.service.table_docs import LastDataTest, TableDocs
+from arctic_runtime.service.cron_schedules import DataTestStatus
+from arctic_runtime.service.project import LastDataTest, TableDocs
 from dbt.adapters.arctic.materialize.maintain import get_node_table
 from dbt.adapters.arctic.materialize.masks import read_masks
 from dbt.adapters.arctic.project.loaded_project import LoadedProject

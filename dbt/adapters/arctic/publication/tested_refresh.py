@@ -12,8 +12,8 @@ from arctic_runtime.errors import DataError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.operations.refreshing import expire_after_publication
 from arctic_runtime.profile import Profile
+from arctic_runtime.service.cron_schedules import DataTestOutcome
 from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
-from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome
 from arctic_runtime.spark.engine.session_pool import get_pool, lend_session
 from dbt.adapters.arctic.connections.thread_reader import use_reader
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.table_docs import TableDocs
+from arctic_runtime.service.project import TableDocs
 from dbt.adapters.arctic.project.table_docs import describe_table, read_test_results
 
 ORDERS, RAW = TableName("lake", "dwd", "orders"), TableName("lake", "raw", "events")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from arctic_runtime.ingest.dead_letters.table import DeadLetterTable
+from arctic_runtime.ingest.dead_letters.table import DeadLetterTable, decode_ids, encode_ids
 from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import Profile
 from arctic_runtime.thresholds import IngestThresholds, Thresholds
@@ -65,3 +65,10 @@ def test_dead_letters_are_kept_although_another_writer_keeps_snapshots_from_expi
     monkeypatch.setattr(machine.lake, "expire", tag_first)
     machine.add(10)
     assert len(machine.snapshots) > FEW.dead_letter_snapshots
+
+
+def test_letters_are_read_as_they_were_written_in_ranges() -> None:
+    letters = [(7, -1, number) for number in (1, 2, 3, 5, 9, 10)] + [(8, 2, 1)]
+    text = encode_ids(letters)
+    assert text == "[[7,-1,[[1,3],[5,5],[9,10]]],[8,2,[[1,1]]]]"
+    assert decode_ids(text) == set(letters)

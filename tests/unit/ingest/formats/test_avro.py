@@ -14,9 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError, SourceError
-from arctic_runtime.ingest.formats.avro_columns import build_avro_column
-from arctic_runtime.ingest.formats.avro_connect import to_connect_schema
-from arctic_runtime.ingest.formats.avro_events import build_avro_format
+from arctic_runtime.ingest.formats.avro_events import build_avro_column, build_avro_format, to_connect_schema
 from arctic_runtime.ingest.formats.avro_schema import PRIMITIVES, SCHEMA_ID, AvroSchema, parse_avro_schema
 from arctic_runtime.ingest.formats.connect_schema import build_source_schema
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema

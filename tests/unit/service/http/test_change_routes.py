@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from arctic_runtime.errors import ConfigError, CorruptState
-from arctic_runtime.service.http.exports.content_negotiation import choose_format
+from arctic_runtime.service.http.change_routes import choose_format
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.thresholds import HttpThresholds

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.http.encoding import encode_json, to_plain
-from arctic_runtime.service.http.schema import build_schemas
+from arctic_runtime.service.http.encoding import build_schemas, encode_json, to_plain
 from arctic_runtime.service.view.live_data import Job, ServiceState, TableOverview, Upkeep
 
 TABLE = TableName("lake", "dwd", "flights")

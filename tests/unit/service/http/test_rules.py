@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from arctic_runtime.errors import CatalogError, CommitConflict, ConfigError
+from arctic_runtime.service.http.application import list_page_paths
 from arctic_runtime.service.http.guard import OPEN_PATHS
-from arctic_runtime.service.http.page_files import list_page_paths
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http_settings import SHORTEST_TOKEN, HttpSettings
 from arctic_runtime.thresholds import HttpThresholds

@@ -20,10 +20,10 @@ from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.service import user_requests
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http_settings import HttpSettings
+from arctic_runtime.service.project import LastDataTest, TableDocs
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.service import Service
-from arctic_runtime.service.table_docs import LastDataTest, TableDocs
-from arctic_runtime.service.warehouse import ServiceWarehouse
+from arctic_runtime.service.shared_state import ServiceWarehouse
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from tests.unit.service.http.client import Client
 

@@ -19,10 +19,15 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.refresh_planner import Outcome
-from arctic_runtime.service.listeners import RefreshListeners
-from arctic_runtime.service.refreshing.followed_models import FollowedModels
-from arctic_runtime.service.refreshing.follower import Follower
-from arctic_runtime.service.refreshing.refresh_task import RefreshModel, RefreshResult, RefreshWorkers, Report, Task
+from arctic_runtime.service.refreshing.follower import FollowedModels, Follower
+from arctic_runtime.service.refreshing.refresh_task import (
+    RefreshListeners,
+    RefreshModel,
+    RefreshResult,
+    RefreshWorkers,
+    Report,
+    Task,
+)
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.shared_state import SharedState
 from tests.thresholds import changed

@@ -10,9 +10,8 @@ from arctic_runtime.catalog.heads import SharedHeads
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.ingestion import ChangeSource, Failure, Progress
 from arctic_runtime.model.table import Model, ModelConfig
-from arctic_runtime.service.project_source import ProjectSource
-from arctic_runtime.service.view.observed_tables import ObservedTables
-from arctic_runtime.service.view.overviews import Shown, build_overviews
+from arctic_runtime.service.project import ProjectSource
+from arctic_runtime.service.view.overviews import ObservedTables, Shown, build_overviews
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 BAD, LATER, DEAD = (TableName("lake", "dwd", name) for name in ("bad", "later", "shop__dead_letters"))

@@ -17,13 +17,19 @@ from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version
 from arctic_runtime.operations.inspect import IngestionStatus, Status
-from arctic_runtime.service.project_source import ProjectSource
-from arctic_runtime.service.schedules.cron_schedules import Scheduled
+from arctic_runtime.service.cron_schedules import Scheduled
+from arctic_runtime.service.http.application import list_unready_tables
+from arctic_runtime.service.project import ProjectSource
 from arctic_runtime.service.view.live_data import Lag, TableOverview
-from arctic_runtime.service.view.observed_tables import ObservedTable
-from arctic_runtime.service.view.overviews import IngestionRun, Refreshing, Shown, build_overviews, is_news
-from arctic_runtime.service.view.readiness import list_unready_tables
-from arctic_runtime.service.view.sources import build_source_overviews
+from arctic_runtime.service.view.live_warehouse import build_source_overviews
+from arctic_runtime.service.view.overviews import (
+    IngestionRun,
+    ObservedTable,
+    Refreshing,
+    Shown,
+    build_overviews,
+    is_news,
+)
 from tests.unit.service.late_sources import TROUBLES
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)

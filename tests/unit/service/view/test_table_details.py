@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
 from arctic_runtime.model.columns import Column
+from arctic_runtime.model.masking import Mask
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome
-from arctic_runtime.service.table_docs import DataTestRuns, LastDataTest, TableDocs
+from arctic_runtime.service.cron_schedules import DataTestOutcome
+from arctic_runtime.service.project import DataTestRuns, LastDataTest, TableDocs
 from arctic_runtime.service.telemetry.lineage.columns import ColumnLineage, SourceColumnRead, Use
-from arctic_runtime.service.view.table_details import DetailInputs, build_table_details
+from arctic_runtime.service.view.table_details import DetailInputs, build_table_details, build_table_rows
 from arctic_runtime.thresholds import ServiceThresholds
 
 ODS, DWD = TableName("lake", "ods", "orders"), TableName("lake", "dwd", "orders")
@@ -84,3 +86,53 @@ def test_a_test_has_its_newest_result_whether_dbt_or_the_service_ran_it() -> Non
         ("newer_by_dbt", "pass", NOW + timedelta(hours=1)),
     ]
     assert runs.add_results(ODS, TableDocs(tests=known[:1])).tests == known[:1]
+
+
+ORDERS = TableName("lake", "dwd", "orders")
+PLAIN, MASK = Mask(b"k", {}), Mask(b"k", {"email": True}, ["hunter2"])
+
+
+def test_values_become_texts_and_null_stays_null() -> None:
+    row = {
+        "id": 9007199254740993,
+        "price": Decimal("1.50"),
+        "at": datetime(2026, 1, 1, tzinfo=timezone.utc),
+        "tags": ["a", "\u00e4"],
+        "raw": b"\x00\xff",
+        "none": None,
+        "is_new": True,
+    }
+    shown = build_table_rows(ORDERS, [row], PLAIN, 100)
+    assert shown.columns == tuple(row)
+    assert shown.rows == (
+        ("9007199254740993", "1.50", "2026-01-01T00:00:00+00:00", '["a", "\u00e4"]', "00ff", None, "true"),
+    )
+
+
+def test_long_values_are_cut() -> None:
+    (row,) = build_table_rows(ORDERS, [{"note": "x" * 50}], PLAIN, 10).rows
+    assert row == ("x" * 9 + "\u2026",)
+
+
+def test_masked_values_are_hashes_that_tell_only_whether_they_are_equal() -> None:
+    rows = [{"email": email} for email in ("a@x", "b@x", "a@x", None)]
+    shown = build_table_rows(ORDERS, rows, MASK, 100)
+    first, second, third, absent = (row[0] for row in shown.rows)
+    assert first == third != second
+    assert absent is None
+    assert first is not None
+    assert "a@x" not in first
+    assert build_table_rows(ORDERS, rows, Mask(b"other", MASK.columns), 100).rows[0][0] != first
+    assert shown.masked == ("email",)
+
+
+def test_secrets_are_hidden_in_other_columns() -> None:
+    (row,) = build_table_rows(ORDERS, [{"password": "p", "urls": ["https://me:hunter2@host"]}], MASK, 100).rows
+    assert row[0] == MASK.hide_value("password", "p")
+    assert row[1] is not None
+    assert row[1].startswith('["https://me:masked:')
+    assert "hunter2" not in row[1]
+
+
+def test_a_table_without_rows_has_no_columns_to_show() -> None:
+    assert build_table_rows(ORDERS, [], MASK, 100).columns == ()

@@ -13,8 +13,7 @@ from typing import Protocol
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.event_format import OlderRows, SourceColumn, build_unknown_value
 from arctic_runtime.ingest.formats.mysql_types import MysqlType, read_mysql_type
-from arctic_runtime.ingest.transports.debezium.servers.ddl_history import ColumnType
-from arctic_runtime.ingest.transports.debezium.servers.default_clauses import ConstantDefault
+from arctic_runtime.ingest.transports.debezium.servers.ddl_history import ColumnType, ConstantDefault
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
 
 
@@ -110,7 +109,7 @@ def _convert_whole(text: str, target: _Target) -> str | None:
     return _BOOLEANS.get(number)
 
 
-def _convert_decimal(text: str, _: _Target) -> str:
+def _keep_text(text: str, _: _Target) -> str:
     return text
 
 
@@ -141,10 +140,6 @@ def _convert_float(text: str, target: _Target) -> str | None:
 
 def _convert_double(text: str, target: _Target) -> str | None:
     return None if target.type.scale else text
-
-
-def _convert_bytes(text: str, _: _Target) -> str:
-    return text
 
 
 def _convert_fixed_bytes(text: str, target: _Target) -> str:
@@ -204,12 +199,12 @@ _RULES: Mapping[str, _DefaultRule] = {
     "enum": _DefaultRule(_TEXT, _convert_label),
     "set": _DefaultRule(_TEXT, _convert_labels),
     **dict.fromkeys(_WHOLE_NUMBERS, _DefaultRule(_NUMBER, _convert_whole)),
-    "decimal": _DefaultRule("cast({value} as decimal(65, {scale}))", _convert_decimal),
+    "decimal": _DefaultRule("cast({value} as decimal(65, {scale}))", _keep_text),
     "bit": _DefaultRule(_NUMBER, _convert_bits),
     "year": _DefaultRule(_NUMBER, _convert_year),
     "float": _DefaultRule(_DOUBLE, _convert_float),
     "double": _DefaultRule(_DOUBLE, _convert_double),
-    **dict.fromkeys(_BLOBS, _DefaultRule(_BYTES, _convert_bytes)),
+    **dict.fromkeys(_BLOBS, _DefaultRule(_BYTES, _keep_text)),
     "binary": _DefaultRule(_BYTES, _convert_fixed_bytes),
     "date": _DefaultRule("cast(cast({value} as date) as char)", _convert_date),
     "datetime": _DefaultRule("cast(cast({value} as datetime({length})) as char)", _convert_datetime),

@@ -7,33 +7,33 @@ from typing import Any
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.event_format import NumberedColumns, SourceColumn
-from arctic_runtime.ingest.transports.debezium.column_defaults import NO_POSTGRESQL_DEFAULTS
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
-from arctic_runtime.ingest.transports.debezium.java_methods import insert_code
+from arctic_runtime.ingest.transports.debezium.java_methods import NO_POSTGRESQL_DEFAULTS, insert_code
 from arctic_runtime.ingest.transports.debezium.position import Position, Source
 from arctic_runtime.ingest.transports.debezium.postgresql_support import POSTGRESQL_SUPPORT
-from arctic_runtime.ingest.transports.debezium.servers.postgresql_columns import (
-    COLUMNS,
-    TableColumn,
-    number_columns,
-    read_columns,
-)
-from arctic_runtime.ingest.transports.debezium.servers.postgresql_publication import Publication
+from arctic_runtime.ingest.transports.debezium.servers.log_orders import WalOrder
+from arctic_runtime.ingest.transports.debezium.servers.postgresql_publication import Publication, ReplicationSlot
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_requirements import (
     check_requirements,
     find_unreadable,
     warn_of_refused_updates,
 )
-from arctic_runtime.ingest.transports.debezium.servers.postgresql_slot import ReplicationSlot
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_tables import (
+    COLUMNS,
+    TableColumn,
     check_kinds,
     check_tables,
     describe_generated,
     find_unlogged,
+    number_columns,
+    read_columns,
 )
-from arctic_runtime.ingest.transports.debezium.servers.snapshot_selects import POSTGRESQL_DATES, build_snapshot_queries
-from arctic_runtime.ingest.transports.debezium.servers.source_database import SourceDatabase, build_catalog_tables
-from arctic_runtime.ingest.transports.debezium.servers.wal_order import WalOrder
+from arctic_runtime.ingest.transports.debezium.servers.source_database import (
+    POSTGRESQL_DATES,
+    SourceDatabase,
+    build_catalog_tables,
+    build_snapshot_queries,
+)
 from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.thresholds import DebeziumThresholds
 

@@ -1,14 +1,18 @@
-"""The interface to source database servers for tasks other than reading the stream of changes."""
+"""The interface to source database servers for tasks other than reading the stream, and its classes by their names."""
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.database_kinds import get_database_kind
 from arctic_runtime.ingest.formats.event_format import NumberedColumns, SourceColumn
+from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.position import LogOrder, Position, Source
 from arctic_runtime.ingest.transports.transport import CatalogTable
+from arctic_runtime.thresholds import DebeziumThresholds
 
 
 class ConnectionLost(SourceError):
@@ -97,3 +101,16 @@ class SourceServer(Protocol):
 
     def close_connection(self) -> None:
         """Closes the JDBC connection for queries."""
+
+
+def connect_server(connection: DebeziumConnection, thresholds: DebeziumThresholds) -> SourceServer:
+    """Creates the SourceServer for a connection's kind of database; raises ConfigError for an unknown connector."""
+    server_class = pkgutil.resolve_name(f"{__package__}.{get_database_kind(connection.connector).server}")
+    server: SourceServer = server_class(connection, thresholds)
+    return server
+
+
+def create_log_order(connector: str) -> LogOrder:
+    """Creates the LogOrder of a kind of databases; raises ConfigError for an unknown connector."""
+    order: LogOrder = pkgutil.resolve_name(f"{__package__}.{get_database_kind(connector).log_order}")()
+    return order

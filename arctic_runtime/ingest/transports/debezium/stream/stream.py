@@ -1,4 +1,4 @@
-"""An open stream of a database: returns the batches of its engine's runs, and reconnects if the connection is lost."""
+"""An open stream of a database: returns and acknowledges the batches of its engine's runs, and reconnects if lost."""
 
 from __future__ import annotations
 
@@ -10,20 +10,48 @@ from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.java_errors import find_unreadable_table
 from arctic_runtime.ingest.transports.debezium.position import Position
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost, SourceServer
 from arctic_runtime.ingest.transports.debezium.stream.batches import GatheredBatch, count_bytes
 from arctic_runtime.ingest.transports.debezium.stream.heartbeat import Heartbeat, LogEnd
 from arctic_runtime.ingest.transports.debezium.stream.joining import join_due_tables, join_first_tables
 from arctic_runtime.ingest.transports.debezium.stream.reading import Reading
-from arctic_runtime.ingest.transports.debezium.stream.receipts import Receipts
 from arctic_runtime.ingest.transports.debezium.stream.run import EngineRun, start_run
-from arctic_runtime.ingest.transports.debezium.stream.unreadable import find_unreadable_table
 from arctic_runtime.ingest.transports.transport import Batch
 from arctic_runtime.thresholds import DebeziumThresholds
 
 if TYPE_CHECKING:
-    from arctic_runtime.ingest.transports.debezium.engine import Records
+    from arctic_runtime.ingest.transports.debezium.engine import EmbeddedEngine, Receipt, Records
+
+
+class Receipts:
+    """The receipts of batches that are not acknowledged yet, by the batch's position, in the order of the stream."""
+
+    def __init__(self, flush_seconds: float) -> None:
+        self._flush_seconds = flush_seconds
+        self._receipts: dict[str, tuple[EmbeddedEngine, Receipt]] = {}
+        self._acknowledged_at = 0.0
+
+    def add_receipt(self, position: str, engine: EmbeddedEngine, receipt: Receipt) -> None:
+        self._receipts[position] = engine, receipt
+
+    def acknowledge_until(self, position: str) -> None:
+        """Acknowledges the batch at `position` and all earlier ones; does nothing if no batch has that position."""
+        if position not in self._receipts:
+            return
+        engine, receipt = self._receipts[position]
+        for earlier in list(self._receipts):
+            del self._receipts[earlier]
+            if earlier == position:
+                break
+        engine.acknowledge_receipt(receipt)
+        self._acknowledged_at = time.monotonic()
+
+    def wait_for_flush(self) -> None:
+        """Waits until the engine has sent the last acknowledgement to the source, which it does at its next poll."""
+        time.sleep(max(0.0, self._acknowledged_at + self._flush_seconds - time.monotonic()))
+
 
 LOG = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
-from arctic_runtime.ingest.transports.debezium.stream.unreadable import find_unreadable_table
+from arctic_runtime.ingest.transports.debezium.java_errors import find_unreadable_table
 
 CONNECTION = DebeziumConnection(
     "postgresql", "db", 5432, "shop", "reader", "-", (r"public\.a", r"public\.a\.b", r"s\.x\.t")

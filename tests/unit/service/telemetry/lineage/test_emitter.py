@@ -22,8 +22,7 @@ from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Report
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.telemetry.lineage.configured import build_lineage_emitter, is_configured
-from arctic_runtime.service.telemetry.lineage.emitter import LineageEmitter
-from arctic_runtime.service.telemetry.lineage.events import JobIdentity
+from arctic_runtime.service.telemetry.lineage.emitter import JobIdentity, LineageEmitter
 from arctic_runtime.service.telemetry.lineage.observed import ModelLineage, observe_lineage
 from arctic_runtime.thresholds import LineageThresholds
 

@@ -6,8 +6,7 @@ import pytest
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.event_format import OlderRows, SourceColumn
-from arctic_runtime.ingest.transports.debezium.servers.ddl_history import ColumnType
-from arctic_runtime.ingest.transports.debezium.servers.default_clauses import ConstantDefault
+from arctic_runtime.ingest.transports.debezium.servers.ddl_history import ColumnType, ConstantDefault
 from arctic_runtime.ingest.transports.debezium.servers.mysql_defaults import compute_default
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
 

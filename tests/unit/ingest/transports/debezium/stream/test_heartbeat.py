@@ -10,9 +10,10 @@ import pytest
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium.position import Position
-from arctic_runtime.ingest.transports.debezium.stream import heartbeat, receipts
+from arctic_runtime.ingest.transports.debezium.stream import heartbeat
+from arctic_runtime.ingest.transports.debezium.stream import stream as stream_module
 from arctic_runtime.ingest.transports.debezium.stream.heartbeat import Heartbeat, LogEnd
-from arctic_runtime.ingest.transports.debezium.stream.receipts import Receipts
+from arctic_runtime.ingest.transports.debezium.stream.stream import Receipts
 from arctic_runtime.thresholds import SHIPPED
 
 LIMITS = replace(SHIPPED.debezium, push_seconds=1, idle_seconds=60)
@@ -34,7 +35,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in (heartbeat, receipts):
+    for module in (heartbeat, stream_module):
         monkeypatch.setattr(module, "time", made)
     return made
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.ingest.transports.debezium.position import Position
-from arctic_runtime.ingest.transports.debezium.servers import server_classes
+from arctic_runtime.ingest.transports.debezium.servers import source_server
 from arctic_runtime.ingest.transports.debezium.stream import stream as stream_module
 from arctic_runtime.ingest.transports.debezium.stream.reading import (
     Reading,
@@ -111,7 +111,7 @@ def test_a_load_that_asks_while_the_stream_closes_does_not_end_the_next_stream(
 ) -> None:
     runs: list[Run] = []
     monkeypatch.setattr(stream_module, "start_run", lambda *given: runs.append(Run(given[-1])) or runs[-1])
-    monkeypatch.setattr(server_classes, "connect_server", lambda *_: Server())
+    monkeypatch.setattr(source_server, "connect_server", lambda *_: Server())
     transport, position = DebeziumTransport(CONNECTION), Position({}, {"lsn": 5}).text
     transport.open_at(position)
     transport.load_tables(["public.b"], position)

@@ -13,7 +13,7 @@ import pytest
 
 from arctic_runtime.ingest.formats.event_format import NumberedColumns
 from arctic_runtime.ingest.transports.debezium.position import INITIAL, Position
-from arctic_runtime.ingest.transports.debezium.servers.binlog_order import BinlogOrder
+from arctic_runtime.ingest.transports.debezium.servers.log_orders import BinlogOrder
 from arctic_runtime.ingest.transports.debezium.stream.run import EngineRun, Piece
 from arctic_runtime.ingest.transports.transport import PAYLOAD
 

@@ -16,9 +16,8 @@ from arctic_runtime.ingest.transports.debezium.position import Position
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
 from arctic_runtime.ingest.transports.debezium.stream import stream as stream_module
 from arctic_runtime.ingest.transports.debezium.stream.reading import Reading, ReadingEvent, ReadingState
-from arctic_runtime.ingest.transports.debezium.stream.receipts import Receipts
 from arctic_runtime.ingest.transports.debezium.stream.run import EngineRun
-from arctic_runtime.ingest.transports.debezium.stream.stream import DebeziumStream, StreamSettings
+from arctic_runtime.ingest.transports.debezium.stream.stream import DebeziumStream, Receipts, StreamSettings
 from arctic_runtime.ingest.transports.transport import Batch
 from arctic_runtime.thresholds import SHIPPED
 from tests.unit.ingest.transports.debezium.stream.test_run import STREAM, Server, after, records

@@ -1,1 +1,0 @@
-"""Decoding of change events: from JSON texts to typed rows, by Spark."""

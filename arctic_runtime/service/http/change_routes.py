@@ -1,0 +1,148 @@
+"""The HTTP route that streams the change rows of a table, so that clients can follow the table without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query
+from starlette.exceptions import HTTPException
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from arctic_runtime.errors import ArcticError
+from arctic_runtime.operations.row_formats import ROW_FORMATS, RowFormat
+from arctic_runtime.service.http.problems import build_problem
+from arctic_runtime.service.http.threads import run_in_thread
+from arctic_runtime.service.view.live_data import LiveService
+from arctic_runtime.thresholds import HttpThresholds
+
+
+def choose_format(accept: str) -> RowFormat | None:
+    """Returns the format of rows that an Accept header prefers; None if the header accepts none of the formats.
+
+    Among formats that the header accepts with the same weight, the first in `ROW_FORMATS` is chosen.
+    """
+    weights = {known: _weigh_type(known.media_type, accept) for known in ROW_FORMATS.values()}
+    best = max(weights, key=lambda known: weights[known])
+    return best if weights[best] > 0 else None
+
+
+def _weigh_type(media_type: str, accept: str) -> float:
+    """Returns the weight of a media type in an Accept header, from 0 to 1, by the most specific range that matches."""
+    ranges = (media_type, f"{media_type.split('/', maxsplit=1)[0]}/*", "*/*")
+    weights: dict[str, float] = {}
+    for part in accept.lower().split(","):
+        name, *parameters = (piece.strip() for piece in part.split(";"))
+        texts = (parameter[2:] for parameter in parameters if parameter.startswith("q="))
+        weights[name] = _parse_weight(next(texts, "1"))
+    return next((weights[name] for name in ranges if name in weights), 0.0)
+
+
+def _parse_weight(text: str) -> float:
+    try:
+        return min(max(float(text), 0.0), 1.0)
+    except ValueError:
+        return 0.0
+
+
+NEXT_VERSION_HEADER = "arctic-next-version"
+"""Response header with the version from which a client has to request the next change rows; a snapshot id, as text."""
+
+_SUMMARY = "The change rows between two versions of a table, as a stream"
+_VERSION = "a version, by its number or the name of a savepoint; "
+
+
+class _Exports:
+    """Counts the exports that are running, of which at most `most` are allowed."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._running = 0
+
+    def begin_export(self) -> None:
+        """Counts a new export; raises HTTPException if there are too many."""
+        if self._running >= self._most:
+            raise HTTPException(503, f"{self._running} clients read change rows already, which is the limit.")
+        self._running += 1
+
+    def end_export(self) -> None:
+        self._running -= 1
+
+
+class _ExportResponse(StreamingResponse):
+    """A streamed response that calls `end` once it has ended, whether it was sent as a whole or not."""
+
+    def __init__(self, parts: AsyncIterator[bytes], headers: dict[str, str], media_type: str, end: Callable[[], None]):
+        super().__init__(parts, 200, headers, media_type)
+        self._end = end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._end()
+
+
+def build_change_routes(service: LiveService, thresholds: HttpThresholds) -> APIRouter:
+    """Builds the route that streams change rows; `thresholds.exports` limits the number of concurrent streams."""
+    router = APIRouter(prefix="/api")
+    exports = _Exports(thresholds.exports)
+
+    async def changes(
+        table: Annotated[str, Path(min_length=1)],
+        start: Annotated[
+            str | None, Query(alias="from", min_length=1, description=_VERSION + "rows after it; all if left out")
+        ] = None,
+        end: Annotated[
+            str | None, Query(alias="to", min_length=1, description=_VERSION + "the newest if left out")
+        ] = None,
+        accept: Annotated[str, Header()] = "*/*",
+    ) -> Response:
+        row_format = choose_format(accept)
+        if row_format is None:
+            expected = ", ".join(known.media_type for known in ROW_FORMATS.values())
+            return build_problem(406, ArcticError("No accepted media type is offered here.", expected=expected))
+        if service.find_table(table) is None:
+            error = ArcticError(f"There is no table {table!r}.", fix="see /api/tables for those there are")
+            return build_problem(404, error)
+        exports.begin_export()
+        try:
+            rows = await run_in_thread(service.requests.open_changes, table, start, end)
+            parts = row_format.encode(rows.schema, rows.batches)
+            # Read before the status is sent, since later the status can't report an error.
+            first = await run_in_thread(next, parts, b"")
+        except BaseException:
+            exports.end_export()
+            raise
+        headers = {
+            NEXT_VERSION_HEADER: str(rows.end.snapshot),
+            "cache-control": "no-store",
+            "vary": "accept, authorization",
+            "x-accel-buffering": "no",
+        }
+        return _ExportResponse(_stream_parts(first, parts), headers, row_format.media_type, exports.end_export)
+
+    router.add_api_route(
+        "/tables/{table}/changes",
+        changes,
+        methods=["GET"],
+        summary=_SUMMARY,
+        response_class=Response,
+        responses={200: _describe_stream()},
+    )
+    return router
+
+
+async def _stream_parts(first: bytes, parts: Iterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    while (part := await run_in_thread(next, parts, None)) is not None:
+        yield part
+
+
+def _describe_stream() -> dict[str, Any]:
+    """Returns the OpenAPI entry of the response that streams change rows."""
+    schema = {"schema": {"type": "string", "format": "binary"}}
+    version = {"description": "the version to ask from next", "schema": {"type": "string"}, "required": True}
+    content = {known.media_type: schema for known in ROW_FORMATS.values()}
+    return {"description": _SUMMARY, "headers": {NEXT_VERSION_HEADER: version}, "content": content}
