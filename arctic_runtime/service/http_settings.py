@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
 
 from arctic_runtime.errors import ConfigError
@@ -18,6 +18,9 @@ A reader sees everything, an operator also refreshes, pauses and maintains table
 rows.
 """
 
+MEANING: Final = "meaning"
+"""Key of the metadata of a field with its meaning, in Markdown, for documentation and editors."""
+
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -25,9 +28,11 @@ _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 class HttpUser:
     """A user of the server, with a token and a role; raises ConfigError for settings that can't be used."""
 
-    name: str
-    token: str = field(repr=False)
-    role: Role = "reader"
+    name: str = field(metadata={MEANING: "name of the user, for the audit log"})
+    token: str = field(metadata={MEANING: "secret that the user sends, of 16 characters or more"}, repr=False)
+    role: Role = field(
+        default="reader", metadata={MEANING: "what the user may do; each role may do what those before it may"}
+    )
 
     def __post_init__(self) -> None:
         if not self.name.strip() or not self.name.isprintable():
@@ -41,26 +46,19 @@ class HttpUser:
 class OpenIdSettings:
     """An OpenID provider whose tokens users send; raises ConfigError for settings that can't be used."""
 
-    issuer: str
-    """URL of the provider, as its tokens name it."""
-
-    audience: str
-    """Name of this service, which its tokens must have as their audience."""
-
-    role_claim: str = "roles"
-    """Claim of a token with the names of roles."""
-
-    role_prefix: str = ""
-    """Text before `reader`, `operator` or `admin` in the names of roles."""
-
-    name_claim: str = "sub"
-    """Claim of a token with the name of the user, for the audit log."""
-
-    seconds: float = 5.0
-    """Maximum time to wait for the provider."""
-
-    pause_seconds: float = 30.0
-    """Minimum time between two reads of the provider's keys."""
+    issuer: str = field(metadata={MEANING: "URL of the provider, as its tokens name it"})
+    audience: str = field(metadata={MEANING: "name of this service, which its tokens must have as their audience"})
+    role_claim: str = field(default="roles", metadata={MEANING: "claim of a token with the names of roles"})
+    role_prefix: str = field(
+        default="", metadata={MEANING: "text before `reader`, `operator` or `admin` in the names of roles"}
+    )
+    name_claim: str = field(
+        default="sub", metadata={MEANING: "claim of a token with the name of the user, for the audit log"}
+    )
+    seconds: float = field(default=5.0, metadata={MEANING: "maximum time to wait for the provider"})
+    pause_seconds: float = field(
+        default=30.0, metadata={MEANING: "minimum time between two reads of the provider's keys"}
+    )
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.issuer)
@@ -77,39 +75,36 @@ class HttpSettings:
     Raises ConfigError for settings that can't be used, or that would let everybody read the warehouse.
     """
 
-    host: str = "127.0.0.1"
-    port: int = 8470
-    """Port to listen on; 0 takes any port that is free."""
-
-    token: str = field(default="", repr=False)
-    """Secret that clients must send, for everything; without any token, only loopback addresses may be served."""
-
-    users: tuple[HttpUser, ...] = ()
-    """Users with tokens of their own."""
-
-    open_id: OpenIdSettings | None = None
-    """Provider whose tokens are accepted too; None for none."""
-
-    audit_file: str = ""
-    """File to which requests that change something are written; empty for the log of the process."""
-
-    certificate_file: str = ""
-    """File with the certificate for HTTPS; empty for HTTP."""
-
-    key_file: str = ""
-    """File with the certificate's key."""
-
-    allowed_hosts: tuple[str, ...] = ()
-    """Further names by which clients may call the server."""
-
-    body_bytes: int = 65_536
-    """Maximum size of a request body."""
-
-    request_seconds: float = 30.0
-    """Maximum duration of a request."""
-
-    streams: int = 64
-    """Maximum number of clients that follow events at the same time."""
+    host: str = field(
+        default="127.0.0.1",
+        metadata={MEANING: "address to listen on; others than loopback need `token`, `users` or `open_id`"},
+    )
+    port: int = field(default=8470, metadata={MEANING: "port to listen on; 0 takes any port that is free"})
+    token: str = field(
+        default="",
+        metadata={
+            MEANING: "secret that clients must send, for everything; without any, only loopback addresses may be served"
+        },
+        repr=False,
+    )
+    users: tuple[HttpUser, ...] = field(default=(), metadata={MEANING: "users with tokens of their own"})
+    open_id: OpenIdSettings | None = field(default=None, metadata={MEANING: "provider whose tokens are accepted too"})
+    audit_file: str = field(
+        default="",
+        metadata={
+            MEANING: "file to which requests that change something are written; empty for the log of the process"
+        },
+    )
+    certificate_file: str = field(default="", metadata={MEANING: "file with the certificate for HTTPS; empty for HTTP"})
+    key_file: str = field(default="", metadata={MEANING: "file with the certificate's key"})
+    allowed_hosts: tuple[str, ...] = field(
+        default=(), metadata={MEANING: "further names by which clients may call the server"}
+    )
+    body_bytes: int = field(default=65_536, metadata={MEANING: "maximum size of a request body"})
+    request_seconds: float = field(default=30.0, metadata={MEANING: "maximum duration of a request"})
+    streams: int = field(
+        default=64, metadata={MEANING: "maximum number of clients that follow events at the same time"}
+    )
 
     def __post_init__(self) -> None:
         self._check_token()

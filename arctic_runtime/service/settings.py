@@ -4,25 +4,67 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from datetime import time
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.arguments import read_count
 from arctic_runtime.plan.config.config_readers import read_size
+from arctic_runtime.plan.config.value_reader import (
+    Schema,
+    Setting,
+    ValueReader,
+    close_object,
+    describe_settings,
+    keep_value,
+)
 from arctic_runtime.plan.maintenance.upkeep import Hours, UpkeepBudget
 from arctic_runtime.profile import mask_text
-from arctic_runtime.service.http_settings import HttpSettings, HttpUser, OpenIdSettings
+from arctic_runtime.service.http_settings import MEANING, HttpSettings, HttpUser, OpenIdSettings
 from arctic_runtime.suggestions import suggest_nearest
 
 T = TypeVar("T")
+_JSON_TYPES = {str: "string", int: "integer", float: "number"}
 KEYS = ("http", "upkeep")
-UPKEEP_KEYS = ("jobs", "bytes_per_minute", "quiet_hours", "groups")
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_DAY, _TIME = "[A-Za-z]{3}", "[0-9]{1,2}:[0-9]{2}"
 _HOURS = re.compile(
     r"(?:(?P<first>[a-z]{3})(?:-(?P<last>[a-z]{3}))?\s+)?(?P<begin>\d\d?:\d\d)\s*-\s*(?P<end>\d\d?:\d\d)", re.IGNORECASE
 )
+
+_BYTES_OR_NULL = {"anyOf": [read_size.schema, {"type": "null"}]}
+_HOURS_TEXT = {"type": "string", "pattern": rf"^\s*(?:{_DAY}(?:-{_DAY})?\s+)?{_TIME}\s*-\s*{_TIME}\s*$"}
+UPKEEP_SETTINGS = (
+    Setting(
+        "jobs",
+        ValueReader(read_count, {"type": "integer", "minimum": 1}),
+        "jobs of upkeep that run at the same time",
+        "1",
+    ),
+    Setting(
+        "bytes_per_minute",
+        ValueReader(read_size, _BYTES_OR_NULL),
+        (
+            "how much upkeep may write. Unused bytes are kept for ten minutes. A larger job begins when ten minutes' "
+            "worth is unused, and the next one waits longer"
+        ),
+        "no limit",
+    ),
+    Setting(
+        "quiet_hours",
+        keep_value({"anyOf": [_HOURS_TEXT, {"type": "array", "items": _HOURS_TEXT}, {"type": "null"}]}),
+        ("hours of the service's own clock in which no upkeep begins, such as `22:00-06:00` or `mon-fri 08:00-18:00`"),
+        "none",
+    ),
+    Setting(
+        "groups",
+        keep_value({"type": ["object", "null"], "additionalProperties": read_size.schema}),
+        "bytes a minute for the tables of a schema; they count in the whole as well",
+        "none",
+    ),
+)
+"""Keys of `serve.upkeep`."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +117,38 @@ def _read_record(label: str, written: Any, record: type[T]) -> T:
     return record(**written)
 
 
+def describe_http() -> Schema:
+    """Returns the JSON schema of `serve.http`."""
+    return _describe_record(HttpSettings)
+
+
+def _describe_record(record: Any) -> dict[str, Any]:
+    """Returns the JSON schema of a mapping with the fields of a dataclass, as `_read_record` reads it."""
+    kinds = get_type_hints(record)
+    properties = {
+        part.name: {**_describe_kind(kinds[part.name]), "description": part.metadata[MEANING], **_get_default(part)}
+        for part in fields(record)
+    }
+    required = [part.name for part in fields(record) if part.default is MISSING]
+    return {"type": "object", "required": required, **close_object(properties)}
+
+
+def _get_default(part: Field[Any]) -> dict[str, Any]:
+    return {} if part.default in (MISSING, None, "", ()) else {"default": part.default}
+
+
+def _describe_kind(kind: Any) -> dict[str, Any]:
+    """Returns the JSON schema of a type: text, a number, a `Literal`, a dataclass, and a tuple of these."""
+    arguments = [argument for argument in get_args(kind) if argument not in (type(None), ...)]
+    if get_origin(kind) is Literal:
+        return {"enum": arguments}
+    if get_origin(kind) is tuple:
+        return {"type": "array", "items": _describe_kind(arguments[0])}
+    if arguments:
+        return _describe_kind(arguments[0])
+    return _describe_record(kind) if is_dataclass(kind) else {"type": _JSON_TYPES[kind]}
+
+
 def _check_kind(label: str, value: Any, kind: type) -> None:
     names = {str: "text", int: "a whole number", float: "a number", tuple: "a list"}
     accepted = {int: (int,), float: (int, float), tuple: (list, tuple)}.get(kind, (kind,))
@@ -86,7 +160,7 @@ def read_budget(written: Any) -> UpkeepBudget:
     """Reads the budget of upkeep, `serve.upkeep`; raises ConfigError for unknown keys and invalid values."""
     if not isinstance(written, Mapping):
         raise ConfigError(f"`serve.upkeep` must be a mapping; found {written!r}")
-    _refuse_unknown("serve.upkeep", written, UPKEEP_KEYS)
+    _refuse_unknown("serve.upkeep", written, tuple(setting.name for setting in UPKEEP_SETTINGS))
     jobs = read_count("serve.upkeep.jobs", written.get("jobs", 1))
     if jobs < 1:
         raise ConfigError(f"`serve.upkeep.jobs` must be 1 or more; found {jobs}")
@@ -132,6 +206,24 @@ def _list_days(first: str, last: str) -> frozenset[int]:
 def _parse_time(text: str) -> time:
     hour, minute = map(int, text.split(":"))
     return time(0) if (hour, minute) == (24, 0) else time(hour, minute)
+
+
+def describe_upkeep_settings() -> str:
+    """Formats the table of docs/service.md with the keys of `upkeep`."""
+    return describe_settings("key of `upkeep`", UPKEEP_SETTINGS)
+
+
+def describe_http_settings() -> str:
+    """Formats the table of docs/service.md with the keys of `http`."""
+    rows = (
+        f"| `{part.name}` | {_format_default(part.default)} | {part.metadata[MEANING]} |"
+        for part in fields(HttpSettings)
+    )
+    return "\n".join(["| key of `http` | default | meaning |\n|---|---|---|", *rows])
+
+
+def _format_default(value: Any) -> str:
+    return "none" if value in (None, "", ()) else f"`{value}`"
 
 
 def _refuse_unknown(where: str, written: Mapping[str, Any], known: tuple[str, ...]) -> None:

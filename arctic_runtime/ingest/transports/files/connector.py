@@ -5,6 +5,8 @@ from __future__ import annotations
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.connector import (
+    FORMAT,
+    PROPERTIES,
     Connector,
     Session,
     SourceConnection,
@@ -14,6 +16,7 @@ from arctic_runtime.ingest.transports.connector import (
 )
 from arctic_runtime.ingest.transports.files.listing import Folder
 from arctic_runtime.ingest.transports.files.positions import parse_position
+from arctic_runtime.plan.config.value_reader import PLAIN, PLAIN_VALUES, Setting, keep_value
 
 _LOG = "__files"
 """Suffix of the name of the file log of a source, the table of the files that were read."""
@@ -30,6 +33,11 @@ def _connect(source: IngestSource, reader: CatalogReader, session: Session) -> S
     return SourceConnection(Files(folder, tables, log, session, reader.thresholds.transports), read_format(source))
 
 
-FILES = Connector(
-    "files", ("path", "format", "files", "properties"), ("path",), _connect, describe_address, parse_position
+_SETTINGS = (
+    Setting("path", keep_value(PLAIN), "folder or bucket with the files", "required"),
+    FORMAT,
+    Setting("files", keep_value(PLAIN_VALUES), "pattern of the files of each table, as `{orders: orders/*.json}`"),
+    PROPERTIES,
 )
+
+FILES = Connector("files", _SETTINGS, ("path",), _connect, describe_address, parse_position)
