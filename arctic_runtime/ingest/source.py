@@ -303,6 +303,7 @@ def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[Declare
     connector = known.pop("connector", None)
     if not isinstance(connector, str):
         wrong.append(f"`connector` is missing: {', '.join(DATABASE_KINDS)}, kafka or files")
+        connector = ""
     values: dict[str, Any] = {}
     for setting in INGEST_SETTINGS:
         key = setting.name
