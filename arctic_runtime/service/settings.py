@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import time
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.arguments import read_count
 from arctic_runtime.plan.config.config_readers import read_size
 from arctic_runtime.plan.config.value_reader import (
-    Schema,
     Setting,
     ValueReader,
-    close_object,
     describe_settings,
     keep_value,
 )
 from arctic_runtime.plan.maintenance.upkeep import Hours, UpkeepBudget
 from arctic_runtime.profile import mask_text
-from arctic_runtime.service.http_settings import MEANING, HttpSettings, HttpUser, OpenIdSettings
 from arctic_runtime.suggestions import suggest_nearest
 
-T = TypeVar("T")
-_JSON_TYPES = {str: "string", int: "integer", float: "number"}
+if TYPE_CHECKING:
+    from arctic_runtime.service.http_settings import HttpSettings
+
 KEYS = ("http", "upkeep")
+_UNKNOWN = ("unexpected_keyword_argument", "invalid_key")
+_KINDS = {"string": "text", "int": "a whole number", "float": "a number", "tuple": "a list", "dataclass": "a mapping"}
+"""The first word of pydantic's kinds of errors, and the type that is expected."""
+
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY, _TIME = "[A-Za-z]{3}", "[0-9]{1,2}:[0-9]{2}"
 _HOURS = re.compile(
@@ -86,74 +88,46 @@ def read_settings(written: Mapping[str, Any]) -> ServeSettings:
 
 def read_http(written: Mapping[str, Any]) -> HttpSettings:
     """Reads the settings of the HTTP server; raises ConfigError for unknown keys and invalid values."""
-    kinds = {setting.name: type(setting.default) for setting in fields(HttpSettings)}
-    _refuse_unknown("serve.http", written, tuple(kinds))
-    built: dict[str, Any] = {}
-    for key, value in written.items():
-        label = f"serve.http.{key}"
-        if key == "open_id":
-            built[key] = _read_record(label, value, OpenIdSettings)
-            continue
-        _check_kind(label, value, kinds[key])
-        if key == "users":
-            built[key] = tuple(_read_record(label, user, HttpUser) for user in value)
-        else:
-            built[key] = tuple(value) if kinds[key] is tuple else value
-    return HttpSettings(**built)
+    from pydantic import TypeAdapter, ValidationError
+
+    from arctic_runtime.service.http_settings import HttpSettings
+
+    try:
+        return TypeAdapter(HttpSettings).validate_python(dict(written))
+    except ValidationError as error:
+        errors = [(part["type"], *_locate_error(part["type"], part["loc"]), part["input"]) for part in error.errors()]
+    raise _explain_errors(errors)
 
 
-def _read_record(label: str, written: Any, record: type[T]) -> T:
-    """Reads a mapping with the fields of a dataclass; raises ConfigError for unknown, missing and wrong ones."""
-    if not isinstance(written, Mapping):
-        raise ConfigError(f"`{label}` must be a mapping; found a {type(written).__name__}")
-    known = {part.name: part for part in fields(record)}  # type: ignore[arg-type]
-    _refuse_unknown(label, written, tuple(known))
-    missing = [name for name, part in known.items() if part.default is MISSING and name not in written]
-    if missing:
-        raise ConfigError(f"`{label}` needs {', '.join(missing)}")
-    for key, value in written.items():
-        default = known[key].default
-        _check_kind(f"{label}.{key}", value, str if default is MISSING else type(default))
-    return record(**written)
+def _locate_error(kind: str, location: Sequence[int | str]) -> tuple[str, str]:
+    """Returns the mapping in which an error is, as `serve.http.users`, and the key in it; indexes are left out."""
+    *outer, last = location
+    names = [name for name in outer if isinstance(name, str)]
+    if isinstance(last, str) or kind in _UNKNOWN:
+        names.append(str(last))
+    return ".".join(["serve.http", *names[:-1]]), names[-1]
 
 
-def describe_http() -> Schema:
-    """Returns the JSON schema of `serve.http`."""
-    return _describe_record(HttpSettings)
+def _explain_errors(errors: Sequence[tuple[str, str, str, Any]]) -> ConfigError:
+    """Explains the first error of pydantic, of unknown keys before others; it shows no value, which may be a secret."""
+    from arctic_runtime.service.http_settings import RECORDS
+
+    kind, place, key, value = next((error for error in errors if error[0] in _UNKNOWN), errors[0])
+    if kind in _UNKNOWN:
+        return _build_unknown_error(place, key, tuple(part.name for part in fields(RECORDS[place])))
+    if kind == "missing":
+        missing = [name for other, owner, name, _ in errors if (other, owner) == (kind, place)]
+        return ConfigError(f"`{place}` needs {', '.join(missing)}")
+    return ConfigError(f"`{place}.{key}` must be {_KINDS[kind.split('_')[0]]}; found a {type(value).__name__}")
 
 
-def _describe_record(record: Any) -> dict[str, Any]:
-    """Returns the JSON schema of a mapping with the fields of a dataclass, as `_read_record` reads it."""
-    kinds = get_type_hints(record)
-    properties = {
-        part.name: {**_describe_kind(kinds[part.name]), "description": part.metadata[MEANING], **_get_default(part)}
-        for part in fields(record)
-    }
-    required = [part.name for part in fields(record) if part.default is MISSING]
-    return {"type": "object", "required": required, **close_object(properties)}
+def describe_http() -> dict[str, Any]:
+    """Returns the JSON schema of `serve.http`; its `$defs` have those of the mappings in it."""
+    from pydantic import TypeAdapter
 
+    from arctic_runtime.service.http_settings import HttpSettings
 
-def _get_default(part: Field[Any]) -> dict[str, Any]:
-    return {} if part.default in (MISSING, None, "", ()) else {"default": part.default}
-
-
-def _describe_kind(kind: Any) -> dict[str, Any]:
-    """Returns the JSON schema of a type: text, a number, a `Literal`, a dataclass, and a tuple of these."""
-    arguments = [argument for argument in get_args(kind) if argument not in (type(None), ...)]
-    if get_origin(kind) is Literal:
-        return {"enum": arguments}
-    if get_origin(kind) is tuple:
-        return {"type": "array", "items": _describe_kind(arguments[0])}
-    if arguments:
-        return _describe_kind(arguments[0])
-    return _describe_record(kind) if is_dataclass(kind) else {"type": _JSON_TYPES[kind]}
-
-
-def _check_kind(label: str, value: Any, kind: type) -> None:
-    names = {str: "text", int: "a whole number", float: "a number", tuple: "a list"}
-    accepted = {int: (int,), float: (int, float), tuple: (list, tuple)}.get(kind, (kind,))
-    if not isinstance(value, accepted) or isinstance(value, bool):
-        raise ConfigError(f"`{label}` must be {names[kind]}; found a {type(value).__name__}")
+    return TypeAdapter(HttpSettings).json_schema()
 
 
 def read_budget(written: Any) -> UpkeepBudget:
@@ -216,19 +190,21 @@ def describe_upkeep_settings() -> str:
 def describe_http_settings() -> str:
     """Formats the table of docs/service.md with the keys of `http`."""
     rows = (
-        f"| `{part.name}` | {_format_default(part.default)} | {part.metadata[MEANING]} |"
-        for part in fields(HttpSettings)
+        f"| `{name}` | {_format_default(part['default'])} | {part['description']} |"
+        for name, part in describe_http()["properties"].items()
     )
     return "\n".join(["| key of `http` | default | meaning |\n|---|---|---|", *rows])
 
 
 def _format_default(value: Any) -> str:
-    return "none" if value in (None, "", ()) else f"`{value}`"
+    return "none" if value in (None, "", []) else f"`{value}`"
 
 
 def _refuse_unknown(where: str, written: Mapping[str, Any], known: tuple[str, ...]) -> None:
     for key in written:
         if key not in known:
-            raise ConfigError(
-                f"`{where}` has no key `{key}`{suggest_nearest(str(key), known)}; known are {', '.join(known)}"
-            )
+            raise _build_unknown_error(where, str(key), known)
+
+
+def _build_unknown_error(where: str, key: str, known: tuple[str, ...]) -> ConfigError:
+    return ConfigError(f"`{where}` has no key `{key}`{suggest_nearest(key, known)}; known are {', '.join(known)}")

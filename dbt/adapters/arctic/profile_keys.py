@@ -13,29 +13,15 @@ from arctic_runtime.plan.config.value_reader import (
     TEXT,
     Schema,
     Setting,
-    close_object,
     describe_settings,
     keep_value,
 )
 from arctic_runtime.profile import Method
-from arctic_runtime.service.settings import UPKEEP_SETTINGS, describe_http
 from arctic_runtime.spark.engine.keep_alive import KEEP_ALIVE_SCHEMA
 
 PUBLISH: Final = ("model", "build")
 TARGET_TYPE_PATTERN: Final = "[a-z][a-z0-9_]*"
 
-_SERVE: Final[Schema] = {
-    "type": "object",
-    **close_object(
-        {
-            "http": {"anyOf": [describe_http(), {"type": "null"}]},
-            "upkeep": {
-                "type": ["object", "null"],
-                **close_object({key.name: {"description": key.meaning, **key.read.schema} for key in UPKEEP_SETTINGS}),
-            },
-        }
-    ),
-}
 _CATALOG: Final[Schema] = {**PLAIN_VALUES, "properties": {"type": {"enum": list(CATALOG_KINDS)}}}
 _SPARK: Final[Schema] = {"type": "object", "propertyNames": {"pattern": r"^spark\."}, "additionalProperties": PLAIN}
 
@@ -137,7 +123,7 @@ SETTINGS: Final = (
     ),
     Setting(
         "serve",
-        keep_value(_SERVE),
+        keep_value({"$ref": "#/$defs/serve"}),
         "how [`arctic serve`](service.md#settings) works: `http` and `upkeep`",
     ),
     Setting(

@@ -54,18 +54,18 @@ def _strip_links(text: str) -> str:
 
 
 def _allow_jinja(schema: Schema) -> dict[str, Any]:
-    inner = _allow_jinja_inside(schema)
+    inner = allow_jinja_inside(schema)
     if _accepts_any_text(schema):
         return inner
     notes = {name: inner.pop(name) for name in ("description", "default", "examples") if name in inner}
     return {**notes, "anyOf": [*(inner["anyOf"] if [*inner] == ["anyOf"] else [inner]), JINJA]}
 
 
-def _allow_jinja_inside(schema: Schema) -> dict[str, Any]:
+def allow_jinja_inside(schema: Schema) -> dict[str, Any]:
     """Allows Jinja for the values in an object or an array."""
     changed = dict(schema)
     if "anyOf" in schema:
-        changed["anyOf"] = [_allow_jinja_inside(part) for part in schema["anyOf"]]
+        changed["anyOf"] = [allow_jinja_inside(part) for part in schema["anyOf"]]
     if "properties" in schema:
         changed["properties"] = {name: _allow_jinja(part) for name, part in schema["properties"].items()}
     for name in ("items", "additionalProperties"):

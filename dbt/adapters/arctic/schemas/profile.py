@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from arctic_runtime.plan.config.value_reader import Schema
+from arctic_runtime.service.settings import UPKEEP_SETTINGS, describe_http
 from dbt.adapters.arctic.profile_keys import DATABASE, SETTINGS
-from dbt.adapters.arctic.schemas.parts import NULL, build_document, close_keys, describe_keys
+from dbt.adapters.arctic.schemas.parts import NULL, allow_jinja_inside, build_document, close_keys, describe_keys
 
 _CONNECTS: Final[Schema] = {"properties": {"method": {"const": "connect"}}, "required": ["method"]}
 _STARTS: Final[Schema] = {"properties": {"method": {"const": "session"}}}
@@ -28,4 +29,11 @@ def build_schema() -> dict[str, Any]:
     outputs = {"type": "object", "additionalProperties": output}
     profile = {"type": "object", "properties": {"target": {"type": "string"}, "outputs": outputs}}
     files = {"properties": {"config": True}, "additionalProperties": profile}
-    return build_document("profiles.yml with targets of dbt-arctic", files, {"target": target})
+    return build_document("profiles.yml with targets of dbt-arctic", files, {"target": target, **_describe_serve()})
+
+
+def _describe_serve() -> dict[str, Schema]:
+    http = allow_jinja_inside(describe_http())
+    records = {name: allow_jinja_inside(record) for name, record in http.pop("$defs").items()}
+    upkeep = close_keys(describe_keys(UPKEEP_SETTINGS), type=["object", "null"])
+    return {"serve": close_keys({"http": {"anyOf": [http, NULL]}, "upkeep": upkeep}), **records}

@@ -117,9 +117,9 @@ def test_a_schema_accepts_the_values_that_are_read(name: str, data: st.DataObjec
         assert was_read
 
 
-@given(written=values_for(DOCUMENTS["profile"]["$defs"]["target"]["properties"]["serve"]))
+@given(written=values_for(DOCUMENTS["profile"]["$defs"]["serve"]))
 def test_settings_of_the_service_that_are_read_are_accepted(written: Any) -> None:
-    serve = DOCUMENTS["profile"]["$defs"]["target"]["properties"]["serve"]
+    serve = DOCUMENTS["profile"]["$defs"]["serve"]
     checks = Draft202012Validator({**serve, "$defs": DOCUMENTS["profile"]["$defs"]})
     if isinstance(written, dict):
         if is_read(lambda: read_http(written)):
