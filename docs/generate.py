@@ -9,10 +9,13 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from arctic_runtime.ingest.source import describe_ingest_settings, describe_table_settings
 from arctic_runtime.model.properties import describe_stored_names
 from arctic_runtime.plan.config.configuration import describe_configuration
 from arctic_runtime.plan.config.foreign_settings import describe_foreign_settings
+from arctic_runtime.service.settings import describe_http_settings, describe_upkeep_settings
 from arctic_runtime.service.telemetry.declared_metrics import describe_metrics
+from dbt.adapters.arctic.profile_keys import describe_profile_keys
 from docs.generate_commands import describe_commands
 from docs.generate_macros import MACROS, macros_text
 from docs.generate_packages import describe_layout, describe_parts
@@ -23,6 +26,11 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "stored names": describe_stored_names,
     "model keys": describe_configuration,
     "foreign settings": describe_foreign_settings,
+    "profile keys": describe_profile_keys,
+    "ingest settings": describe_ingest_settings,
+    "table settings": describe_table_settings,
+    "upkeep settings": describe_upkeep_settings,
+    "http settings": describe_http_settings,
     "metrics": describe_metrics,
     "parts": describe_parts,
     "layout": describe_layout,

@@ -13,6 +13,7 @@ _PAGES = {
     "ingest": "ingestion.md",
     "run": "live.md",
     "serve": "service.md",
+    "schema": "configuration.md#in-an-editor",
     "spark": "cluster.md",
 }
 """Pages about the commands that are no operation on a table."""

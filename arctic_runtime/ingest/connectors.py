@@ -45,7 +45,7 @@ def connect(source: IngestSource, reader: CatalogReader, session: Session) -> So
 
     Raises ConfigError for an unknown connector or for wrong settings.
     """
-    connector = _find_connector(source)
+    connector = find_connector(source)
     connection = connector.connect(source, reader, ThreadSessions(session).open_session)
     return replace(connection, parse_position=connector.parse_position)
 
@@ -70,7 +70,7 @@ def list_source_tables(source: IngestSource) -> list[CatalogTable]:
 
     Raises ConfigError if the source is no database, if its connector is unknown, or if its settings are wrong.
     """
-    connector = _find_connector(source)
+    connector = find_connector(source)
     if connector.list_tables is None:
         databases = [known.name for known in CONNECTORS if known.list_tables is not None]
         raise ConfigError(
@@ -80,7 +80,8 @@ def list_source_tables(source: IngestSource) -> list[CatalogTable]:
     return connector.list_tables(source)
 
 
-def _find_connector(source: IngestSource) -> Connector:
+def find_connector(source: IngestSource) -> Connector:
+    """Returns the connector of a source; raises ConfigError for an unknown one, and for unknown or missing keys."""
     connector = _BY_NAME.get(source.connector)
     if connector is None:
         raise ConfigError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
@@ -12,9 +12,18 @@ from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.database_kinds import DATABASE_KINDS
 from arctic_runtime.model.columns import list_reserved
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.table import MAX_VERSIONS, Model, OnSchemaChange
-from arctic_runtime.plan.config.config_readers import read_names, read_text
+from arctic_runtime.model.table import MAX_VERSIONS, Merge, Model, OnSchemaChange
+from arctic_runtime.plan.config.config_readers import get_reader, read_names, read_renamed, read_text
 from arctic_runtime.plan.config.configure import read_configuration
+from arctic_runtime.plan.config.value_reader import (
+    PLAIN,
+    Schema,
+    Setting,
+    ValueReader,
+    accept,
+    describe_settings,
+    keep_value,
+)
 from arctic_runtime.profile import is_secret, mask_secrets
 from arctic_runtime.suggestions import suggest_nearest
 
@@ -27,7 +36,7 @@ _POLICIES: Mapping[SchemaChanges, OnSchemaChange] = {
     "freeze": "fail",
 }
 
-_TABLE_KEYS = (
+TABLE_KEYS = (
     "primary_key",
     "partition_by",
     "sort_key",
@@ -40,7 +49,10 @@ _TABLE_KEYS = (
     "retention",
     "tblproperties",
 )
+"""Configuration keys of models that a table of a source can have."""
+
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?")
+_PATTERN: Schema = {"type": "string", "pattern": r"\."}
 _SECONDS = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -291,10 +303,12 @@ def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[Declare
     connector = known.pop("connector", None)
     if not isinstance(connector, str):
         wrong.append(f"`connector` is missing: {', '.join(DATABASE_KINDS)}, kafka or files")
+        connector = ""
     values: dict[str, Any] = {}
-    for key, (read, default) in _READERS.items():
+    for setting in INGEST_SETTINGS:
+        key = setting.name
         try:
-            values[key] = read(key, known.pop(key)) if key in known else default
+            values[key] = setting.read(key, known.pop(key)) if key in known else setting.unset
         except ConfigError as error:
             wrong.append(str(error))
     policy = values.pop("schema_changes", "safe")
@@ -342,8 +356,8 @@ def _read_table(
             wrong.append(f"table {declared.name}: {error}")
     renames = _read_renames(declared, meta.pop("columns", {}), wrong)
     for key in meta:
-        if key not in _TABLE_KEYS:
-            nearest = suggest_nearest(key, (*_TABLE_KEYS, "columns"))
+        if key not in TABLE_KEYS:
+            nearest = suggest_nearest(key, (*TABLE_KEYS, "columns"))
             wrong.append(f"table {declared.name}: unknown key `{key}`{nearest}")
     if not reports_key:
         has_key = "primary_key" not in meta or bool(meta["primary_key"])
@@ -387,6 +401,7 @@ def _check_declared_names(declared: DeclaredTable, has_key: bool, wrong: list[st
         )
 
 
+@accept({"enum": list(get_args(SchemaChanges))})
 def _read_policy(key: str, value: Any) -> SchemaChanges:
     policies = get_args(SchemaChanges)
     if value not in policies:
@@ -397,6 +412,14 @@ def _read_policy(key: str, value: Any) -> SchemaChanges:
     return policy
 
 
+@accept(
+    {
+        "anyOf": [
+            {"type": "number", "minimum": 0},
+            {"type": "string", "pattern": r"^\s*[0-9]+(?:\.[0-9]+)?\s*(?:ms|s|m|h)?\s*$", "examples": ["1s", "500ms"]},
+        ]
+    }
+)
 def _read_seconds(key: str, value: Any) -> float:
     match = _DURATION.fullmatch(str(value).strip())
     if match is None:
@@ -404,6 +427,7 @@ def _read_seconds(key: str, value: Any) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
+@accept({"anyOf": [{"enum": ["any", None]}, {"type": "integer", "minimum": 0}]})
 def _read_most(key: str, value: Any) -> int | None:
     if value in ("any", None):
         return None
@@ -415,6 +439,7 @@ def _read_most(key: str, value: Any) -> int | None:
     return most
 
 
+@accept({"anyOf": [_PATTERN, {"type": "array", "minItems": 1, "items": _PATTERN}]})
 def _read_patterns(key: str, value: Any) -> tuple[str, ...]:
     patterns = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else ()
     if not patterns or not all(isinstance(pattern, str) and "." in pattern for pattern in patterns):
@@ -422,10 +447,66 @@ def _read_patterns(key: str, value: Any) -> tuple[str, ...]:
     return patterns
 
 
-_READERS: Mapping[str, tuple[Callable[[str, Any], Any], Any]] = {
-    "schema_changes": (_read_policy, "safe"),
-    "trigger": (_read_seconds, 1.0),
-    "dead_letters": (_read_most, 0),
-    "table_schema": (read_text, None),
-    "include": (_read_patterns, ()),
-}
+CONNECTOR = Setting("connector", read_text, "the kind of the source, with keys of its own below", "required")
+
+INGEST_SETTINGS = (
+    Setting("trigger", _read_seconds, "the shortest time between two batches", "`1s`", unset=1.0),
+    Setting(
+        "schema_changes",
+        _read_policy,
+        (
+            "`safe`: columns are added and widened. `evolve`: columns that the source drops or renames are dropped or "
+            "renamed too. `freeze`: any difference is an error. See [below](#columns-that-change)"
+        ),
+        "`safe`",
+        unset="safe",
+    ),
+    Setting(
+        "dead_letters",
+        _read_most,
+        "how many events that can't be applied are kept before ingestion stops; `any` for no limit",
+        "`0`",
+        unset=0,
+    ),
+    Setting(
+        "include",
+        _read_patterns,
+        (
+            "tables of a database that are ingested without being declared: a list of patterns of names with their "
+            "schema, such as `[public.*, sales.order_*]`"
+        ),
+        "none",
+        unset=(),
+    ),
+    Setting(
+        "table_schema",
+        read_text,
+        "the schema of tables whose name has none",
+        "PostgreSQL: `public`; MySQL, MariaDB: the database",
+    ),
+)
+"""Keys of `meta.arctic.ingest` that all connectors have, besides CONNECTOR."""
+
+TABLE_SETTINGS = (
+    Setting("source_table", keep_value(PLAIN), "its name in the source", "the table's identifier"),
+    Setting(
+        "primary_key",
+        ValueReader(read_names, {"anyOf": [read_names.schema, {"type": "null"}]}),
+        ("columns that make a row unique; `null` for a table [without a primary key](#tables-without-a-primary-key)"),
+        "the source's",
+    ),
+    Setting("merge", get_reader(Merge), "as for [models](configuration.md)", "`on_read`"),
+    Setting("schema_changes", _read_policy, "as above, for one table", "the source's"),
+    Setting("columns", read_renamed, "[other names](#names-of-columns) for columns: `{_ts: ts_}`", "none"),
+)
+"""Keys of a table's `meta.arctic` that models do not have, or with another meaning."""
+
+
+def describe_ingest_settings() -> str:
+    """Formats the first table of docs/ingestion.md."""
+    return describe_settings("key of `ingest`", (CONNECTOR, *INGEST_SETTINGS))
+
+
+def describe_table_settings() -> str:
+    """Formats the table of docs/ingestion.md with the keys of a table."""
+    return describe_settings("key of a table's `meta.arctic`", TABLE_SETTINGS)

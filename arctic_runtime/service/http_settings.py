@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from collections.abc import Mapping
+from typing import Annotated, Literal, get_args
 from urllib.parse import urlsplit
+
+from pydantic import ConfigDict, Field, SkipValidation, StrictFloat, StrictInt
+from pydantic.dataclasses import dataclass
 
 from arctic_runtime.errors import ConfigError
 
@@ -18,16 +21,19 @@ A reader sees everything, an operator also refreshes, pauses and maintains table
 rows.
 """
 
+_CLOSED = ConfigDict(extra="forbid")
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_CLOSED)
 class HttpUser:
     """A user of the server, with a token and a role; raises ConfigError for settings that can't be used."""
 
-    name: str
-    token: str = field(repr=False)
-    role: Role = "reader"
+    name: str = Field(description="name of the user, for the audit log")
+    token: str = Field(description="secret that the user sends, of 16 characters or more", repr=False)
+    role: Annotated[Role, SkipValidation] = Field(
+        "reader", description="what the user may do; each role may do what those before it may"
+    )
 
     def __post_init__(self) -> None:
         if not self.name.strip() or not self.name.isprintable():
@@ -37,30 +43,17 @@ class HttpUser:
         check_token(self.token, f"the token of the user {self.name}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_CLOSED)
 class OpenIdSettings:
     """An OpenID provider whose tokens users send; raises ConfigError for settings that can't be used."""
 
-    issuer: str
-    """URL of the provider, as its tokens name it."""
-
-    audience: str
-    """Name of this service, which its tokens must have as their audience."""
-
-    role_claim: str = "roles"
-    """Claim of a token with the names of roles."""
-
-    role_prefix: str = ""
-    """Text before `reader`, `operator` or `admin` in the names of roles."""
-
-    name_claim: str = "sub"
-    """Claim of a token with the name of the user, for the audit log."""
-
-    seconds: float = 5.0
-    """Maximum time to wait for the provider."""
-
-    pause_seconds: float = 30.0
-    """Minimum time between two reads of the provider's keys."""
+    issuer: str = Field(description="URL of the provider, as its tokens name it")
+    audience: str = Field(description="name of this service, which its tokens must have as their audience")
+    role_claim: str = Field("roles", description="claim of a token with the names of roles")
+    role_prefix: str = Field("", description="text before `reader`, `operator` or `admin` in the names of roles")
+    name_claim: str = Field("sub", description="claim of a token with the name of the user, for the audit log")
+    seconds: StrictFloat = Field(5.0, description="maximum time to wait for the provider")
+    pause_seconds: StrictFloat = Field(30.0, description="minimum time between two reads of the provider's keys")
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.issuer)
@@ -70,46 +63,35 @@ class OpenIdSettings:
             raise ConfigError("OpenID needs an `audience`, the name of this service in its tokens")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_CLOSED)
 class HttpSettings:
     """Address, secret and limits of the HTTP server.
 
     Raises ConfigError for settings that can't be used, or that would let everybody read the warehouse.
     """
 
-    host: str = "127.0.0.1"
-    port: int = 8470
-    """Port to listen on; 0 takes any port that is free."""
-
-    token: str = field(default="", repr=False)
-    """Secret that clients must send, for everything; without any token, only loopback addresses may be served."""
-
-    users: tuple[HttpUser, ...] = ()
-    """Users with tokens of their own."""
-
-    open_id: OpenIdSettings | None = None
-    """Provider whose tokens are accepted too; None for none."""
-
-    audit_file: str = ""
-    """File to which requests that change something are written; empty for the log of the process."""
-
-    certificate_file: str = ""
-    """File with the certificate for HTTPS; empty for HTTP."""
-
-    key_file: str = ""
-    """File with the certificate's key."""
-
-    allowed_hosts: tuple[str, ...] = ()
-    """Further names by which clients may call the server."""
-
-    body_bytes: int = 65_536
-    """Maximum size of a request body."""
-
-    request_seconds: float = 30.0
-    """Maximum duration of a request."""
-
-    streams: int = 64
-    """Maximum number of clients that follow events at the same time."""
+    host: str = Field(
+        "127.0.0.1",
+        description="address to listen on; others than loopback need `token`, `users` or `open_id`",
+    )
+    port: StrictInt = Field(8470, description="port to listen on; 0 takes any port that is free")
+    token: str = Field(
+        "",
+        description="secret that clients must send, for everything; without any, only loopback addresses may be served",
+        repr=False,
+    )
+    users: tuple[HttpUser, ...] = Field((), description="users with tokens of their own")
+    open_id: OpenIdSettings | None = Field(None, description="provider whose tokens are accepted too")
+    audit_file: str = Field(
+        "",
+        description="file to which requests that change something are written; empty for the log of the process",
+    )
+    certificate_file: str = Field("", description="file with the certificate for HTTPS; empty for HTTP")
+    key_file: str = Field("", description="file with the certificate's key")
+    allowed_hosts: tuple[str, ...] = Field((), description="further names by which clients may call the server")
+    body_bytes: StrictInt = Field(65_536, description="maximum size of a request body")
+    request_seconds: StrictFloat = Field(30.0, description="maximum duration of a request")
+    streams: StrictInt = Field(64, description="maximum number of clients that follow events at the same time")
 
     def __post_init__(self) -> None:
         self._check_token()
@@ -174,6 +156,14 @@ class HttpSettings:
                 )
             return
         check_token(self.token, "the token of HTTP")
+
+
+RECORDS: Mapping[str, type[HttpSettings | HttpUser | OpenIdSettings]] = {
+    "serve.http": HttpSettings,
+    "serve.http.users": HttpUser,
+    "serve.http.open_id": OpenIdSettings,
+}
+"""The classes of the mappings that users write, by their places in a target."""
 
 
 def check_token(token: str, label: str) -> None:

@@ -3,26 +3,70 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import time
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.arguments import read_count
 from arctic_runtime.plan.config.config_readers import read_size
+from arctic_runtime.plan.config.value_reader import (
+    Setting,
+    ValueReader,
+    describe_settings,
+    keep_value,
+)
 from arctic_runtime.plan.maintenance.upkeep import Hours, UpkeepBudget
 from arctic_runtime.profile import mask_text
-from arctic_runtime.service.http_settings import HttpSettings, HttpUser, OpenIdSettings
 from arctic_runtime.suggestions import suggest_nearest
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from arctic_runtime.service.http_settings import HttpSettings
+
 KEYS = ("http", "upkeep")
-UPKEEP_KEYS = ("jobs", "bytes_per_minute", "quiet_hours", "groups")
+_UNKNOWN = ("unexpected_keyword_argument", "invalid_key")
+_KINDS = {"string": "text", "int": "a whole number", "float": "a number", "tuple": "a list", "dataclass": "a mapping"}
+"""The first word of pydantic's kinds of errors, and the type that is expected."""
+
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_DAY, _TIME = "[A-Za-z]{3}", "[0-9]{1,2}:[0-9]{2}"
 _HOURS = re.compile(
     r"(?:(?P<first>[a-z]{3})(?:-(?P<last>[a-z]{3}))?\s+)?(?P<begin>\d\d?:\d\d)\s*-\s*(?P<end>\d\d?:\d\d)", re.IGNORECASE
 )
+
+_BYTES_OR_NULL = {"anyOf": [read_size.schema, {"type": "null"}]}
+_HOURS_TEXT = {"type": "string", "pattern": rf"^\s*(?:{_DAY}(?:-{_DAY})?\s+)?{_TIME}\s*-\s*{_TIME}\s*$"}
+UPKEEP_SETTINGS = (
+    Setting(
+        "jobs",
+        ValueReader(read_count, {"type": "integer", "minimum": 1}),
+        "jobs of upkeep that run at the same time",
+        "1",
+    ),
+    Setting(
+        "bytes_per_minute",
+        ValueReader(read_size, _BYTES_OR_NULL),
+        (
+            "how much upkeep may write. Unused bytes are kept for ten minutes. A larger job begins when ten minutes' "
+            "worth is unused, and the next one waits longer"
+        ),
+        "no limit",
+    ),
+    Setting(
+        "quiet_hours",
+        keep_value({"anyOf": [_HOURS_TEXT, {"type": "array", "items": _HOURS_TEXT}, {"type": "null"}]}),
+        ("hours of the service's own clock in which no upkeep begins, such as `22:00-06:00` or `mon-fri 08:00-18:00`"),
+        "none",
+    ),
+    Setting(
+        "groups",
+        keep_value({"type": ["object", "null"], "additionalProperties": read_size.schema}),
+        "bytes a minute for the tables of a schema; they count in the whole as well",
+        "none",
+    ),
+)
+"""Keys of `serve.upkeep`."""
 
 
 @dataclass(frozen=True)
@@ -44,49 +88,53 @@ def read_settings(written: Mapping[str, Any]) -> ServeSettings:
 
 def read_http(written: Mapping[str, Any]) -> HttpSettings:
     """Reads the settings of the HTTP server; raises ConfigError for unknown keys and invalid values."""
-    kinds = {setting.name: type(setting.default) for setting in fields(HttpSettings)}
-    _refuse_unknown("serve.http", written, tuple(kinds))
-    built: dict[str, Any] = {}
-    for key, value in written.items():
-        label = f"serve.http.{key}"
-        if key == "open_id":
-            built[key] = _read_record(label, value, OpenIdSettings)
-            continue
-        _check_kind(label, value, kinds[key])
-        if key == "users":
-            built[key] = tuple(_read_record(label, user, HttpUser) for user in value)
-        else:
-            built[key] = tuple(value) if kinds[key] is tuple else value
-    return HttpSettings(**built)
+    from pydantic import TypeAdapter, ValidationError
+
+    from arctic_runtime.service.http_settings import HttpSettings
+
+    try:
+        return TypeAdapter(HttpSettings).validate_python(dict(written))
+    except ValidationError as error:
+        errors = [(part["type"], *_locate_error(part["type"], part["loc"]), part["input"]) for part in error.errors()]
+    raise _explain_errors(errors)
 
 
-def _read_record(label: str, written: Any, record: type[T]) -> T:
-    """Reads a mapping with the fields of a dataclass; raises ConfigError for unknown, missing and wrong ones."""
-    if not isinstance(written, Mapping):
-        raise ConfigError(f"`{label}` must be a mapping; found a {type(written).__name__}")
-    known = {part.name: part for part in fields(record)}  # type: ignore[arg-type]
-    _refuse_unknown(label, written, tuple(known))
-    missing = [name for name, part in known.items() if part.default is MISSING and name not in written]
-    if missing:
-        raise ConfigError(f"`{label}` needs {', '.join(missing)}")
-    for key, value in written.items():
-        default = known[key].default
-        _check_kind(f"{label}.{key}", value, str if default is MISSING else type(default))
-    return record(**written)
+def _locate_error(kind: str, location: Sequence[int | str]) -> tuple[str, str]:
+    """Returns the mapping in which an error is, as `serve.http.users`, and the key in it; indexes are left out."""
+    *outer, last = location
+    names = [name for name in outer if isinstance(name, str)]
+    if isinstance(last, str) or kind in _UNKNOWN:
+        names.append(str(last))
+    return ".".join(["serve.http", *names[:-1]]), names[-1]
 
 
-def _check_kind(label: str, value: Any, kind: type) -> None:
-    names = {str: "text", int: "a whole number", float: "a number", tuple: "a list"}
-    accepted = {int: (int,), float: (int, float), tuple: (list, tuple)}.get(kind, (kind,))
-    if not isinstance(value, accepted) or isinstance(value, bool):
-        raise ConfigError(f"`{label}` must be {names[kind]}; found a {type(value).__name__}")
+def _explain_errors(errors: Sequence[tuple[str, str, str, Any]]) -> ConfigError:
+    """Explains the first error of pydantic, of unknown keys before others; it shows no value, which may be a secret."""
+    from arctic_runtime.service.http_settings import RECORDS
+
+    kind, place, key, value = next((error for error in errors if error[0] in _UNKNOWN), errors[0])
+    if kind in _UNKNOWN:
+        return _build_unknown_error(place, key, tuple(part.name for part in fields(RECORDS[place])))
+    if kind == "missing":
+        missing = [name for other, owner, name, _ in errors if (other, owner) == (kind, place)]
+        return ConfigError(f"`{place}` needs {', '.join(missing)}")
+    return ConfigError(f"`{place}.{key}` must be {_KINDS[kind.split('_')[0]]}; found a {type(value).__name__}")
+
+
+def describe_http() -> dict[str, Any]:
+    """Returns the JSON schema of `serve.http`; its `$defs` have those of the mappings in it."""
+    from pydantic import TypeAdapter
+
+    from arctic_runtime.service.http_settings import HttpSettings
+
+    return TypeAdapter(HttpSettings).json_schema()
 
 
 def read_budget(written: Any) -> UpkeepBudget:
     """Reads the budget of upkeep, `serve.upkeep`; raises ConfigError for unknown keys and invalid values."""
     if not isinstance(written, Mapping):
         raise ConfigError(f"`serve.upkeep` must be a mapping; found {written!r}")
-    _refuse_unknown("serve.upkeep", written, UPKEEP_KEYS)
+    _refuse_unknown("serve.upkeep", written, tuple(setting.name for setting in UPKEEP_SETTINGS))
     jobs = read_count("serve.upkeep.jobs", written.get("jobs", 1))
     if jobs < 1:
         raise ConfigError(f"`serve.upkeep.jobs` must be 1 or more; found {jobs}")
@@ -134,9 +182,29 @@ def _parse_time(text: str) -> time:
     return time(0) if (hour, minute) == (24, 0) else time(hour, minute)
 
 
+def describe_upkeep_settings() -> str:
+    """Formats the table of docs/service.md with the keys of `upkeep`."""
+    return describe_settings("key of `upkeep`", UPKEEP_SETTINGS)
+
+
+def describe_http_settings() -> str:
+    """Formats the table of docs/service.md with the keys of `http`."""
+    rows = (
+        f"| `{name}` | {_format_default(part['default'])} | {part['description']} |"
+        for name, part in describe_http()["properties"].items()
+    )
+    return "\n".join(["| key of `http` | default | meaning |\n|---|---|---|", *rows])
+
+
+def _format_default(value: Any) -> str:
+    return "none" if value in (None, "", []) else f"`{value}`"
+
+
 def _refuse_unknown(where: str, written: Mapping[str, Any], known: tuple[str, ...]) -> None:
     for key in written:
         if key not in known:
-            raise ConfigError(
-                f"`{where}` has no key `{key}`{suggest_nearest(str(key), known)}; known are {', '.join(known)}"
-            )
+            raise _build_unknown_error(where, str(key), known)
+
+
+def _build_unknown_error(where: str, key: str, known: tuple[str, ...]) -> ConfigError:
+    return ConfigError(f"`{where}` has no key `{key}`{suggest_nearest(key, known)}; known are {', '.join(known)}")

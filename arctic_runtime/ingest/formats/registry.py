@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.canal import build_canal_format
@@ -13,12 +13,9 @@ from arctic_runtime.ingest.formats.debezium import build_debezium_format
 from arctic_runtime.ingest.formats.event_format import Change, Format, TimeUnit
 from arctic_runtime.ingest.formats.maxwell import build_maxwell_format
 from arctic_runtime.ingest.formats.rows import build_rows_format
-from arctic_runtime.operations.arguments import read_flag
-from arctic_runtime.plan.config.config_readers import get_reader, read_names, read_text
+from arctic_runtime.plan.config.config_readers import get_reader, read_flag, read_names, read_text
+from arctic_runtime.plan.config.value_reader import Schema, ValueReader, accept, close_object
 from arctic_runtime.suggestions import find_nearest
-
-Reader = Callable[[str, Any], Any]
-"""Converts the name of an option and the value that a user wrote to the option's value; may raise ConfigError."""
 
 _ZONE = re.compile(r"UTC|[+-](?:0\d|1[0-8]):[0-5]\d|[A-Za-z]+(?:/[A-Za-z0-9_+-]+)+")
 
@@ -28,7 +25,7 @@ class Option:
     """An option of a format: its meaning, as a line for the documentation, and the function that reads its value."""
 
     meaning: str
-    read: Reader
+    read: ValueReader[Any]
 
 
 @dataclass(frozen=True)
@@ -40,6 +37,7 @@ class FormatEntry:
     options: Mapping[str, Option] = field(default_factory=dict)
 
 
+@accept({"type": "string", "pattern": f"^(?:{_ZONE.pattern})$", "examples": ["UTC", "+08:00", "Asia/Tokyo"]})
 def _read_zone(key: str, value: Any) -> str:
     if not isinstance(value, str) or not _ZONE.fullmatch(value):
         raise ConfigError(
@@ -48,6 +46,14 @@ def _read_zone(key: str, value: Any) -> str:
     return value
 
 
+@accept(
+    {
+        "type": "object",
+        "minProperties": 1,
+        "propertyNames": {"enum": list(get_args(Change))},
+        "additionalProperties": read_names.schema,
+    }
+)
 def _read_operations(key: str, value: Any) -> Mapping[str, Change]:
     """Converts a user's texts for each change, such as `{delete: [D, d]}`, to a mapping of each text to its change.
 
@@ -89,6 +95,18 @@ FORMATS: Mapping[str, FormatEntry] = {
         },
     ),
 }
+
+
+def describe_formats() -> Schema:
+    """Returns the JSON schema of a format: its name, or a mapping of its name to its options."""
+    options = {name: _describe_options(entry) for name, entry in FORMATS.items()}
+    alone: Schema = {"enum": list(FORMATS)}
+    return {"anyOf": [alone, {"type": "object", "minProperties": 1, "maxProperties": 1, **close_object(options)}]}
+
+
+def _describe_options(entry: FormatEntry) -> Schema:
+    options = {name: {"description": option.meaning, **option.read.schema} for name, option in entry.options.items()}
+    return {"type": ["object", "null"], "description": entry.description, **close_object(options)}
 
 
 def make_format(name: str, options: Mapping[str, Any]) -> Format:

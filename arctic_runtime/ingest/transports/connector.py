@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.event_format import Format
-from arctic_runtime.ingest.formats.registry import FORMATS, make_format
+from arctic_runtime.ingest.formats.registry import FORMATS, describe_formats, make_format
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.transport import CatalogTable, Transport
 from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
+from arctic_runtime.plan.config.value_reader import PLAIN, PLAIN_VALUES, TEXT, Setting, keep_value
 from arctic_runtime.profile import mask_text
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Connector:
     name: str
     """The name."""
 
-    keys: tuple[str, ...]
+    settings: tuple[Setting, ...]
     """Settings that the connector accepts."""
 
     required: tuple[str, ...]
@@ -71,6 +72,21 @@ class Connector:
 
     list_tables: Callable[[IngestSource], list[CatalogTable]] | None = None
     """Lists the tables of a database; None for sources without such a list."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Names of the settings that the connector accepts."""
+        return tuple(setting.name for setting in self.settings)
+
+
+PASSWORD_SETTINGS = (
+    Setting("password", keep_value(PLAIN), "the password; dbt writes it into `target/manifest.json`"),
+    Setting("password_env", keep_value(TEXT), "the environment variable with the password"),
+)
+PROPERTIES = Setting("properties", keep_value(PLAIN_VALUES), "further settings of the program that reads the source")
+FORMAT = Setting(
+    "format", keep_value(describe_formats()), "format of the events, alone or with its options", "`debezium`"
+)
 
 
 def read_password(source: IngestSource, settings: Mapping[str, Any] | None = None) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from collections.abc import Mapping
+from typing import Any, Final, get_args
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.files.layout import MAX_NODES
 from arctic_runtime.model.merge_columns import FUNCTIONS
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Transform, Unit
+from arctic_runtime.plan.config.value_reader import PLAIN, TEXT, Schema, ValueReader, accept
 from arctic_runtime.suggestions import find_nearest
 
 _SMALLEST_FILE = 2**20
@@ -38,7 +39,23 @@ _UNITS: Mapping[str, Unit] = {
     "identity": "identity",
 }
 
+_NAME: Final[Schema] = {"type": "string", "minLength": 1}
+_NAMES: Final[Schema] = {"anyOf": [_NAME, {"type": "array", "items": _NAME}]}
+_TRANSFORM_TEXT: Final[Schema] = {
+    "type": "string",
+    "pattern": rf"^\s*(?:{_QUOTED}|[^()`]+|[A-Za-z]+\s*\(\s*(?:[0-9]+\s*,)?\s*(?:{_QUOTED}|[^(),`]+)\s*\))\s*$",
+    "examples": ["days(ordered_at)", "bucket(16, customer_id)", "region"],
+}
+_BYTES: Final[Schema] = {
+    "anyOf": [
+        {"type": "integer", "minimum": 1},
+        {"type": "string", "pattern": r"^\s*[1-9][0-9]{0,8}\s*[KMG]iB\s*$", "examples": ["64 MiB", "1 GiB"]},
+    ]
+}
+_FILE_BYTES: Final[Schema] = {"anyOf": [{"type": "integer", "minimum": _SMALLEST_FILE}, _BYTES["anyOf"][1]]}
 
+
+@accept(_NAMES)
 def read_names(key: str, value: Any) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) and name for name in names):
@@ -46,18 +63,21 @@ def read_names(key: str, value: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
+@accept(TEXT)
 def read_text(key: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ConfigError(f"`{key}` must be a non-empty string; found {value!r}")
     return value
 
 
+@accept({"type": "boolean"})
 def read_flag(key: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise ConfigError(f"`{key}` must be true or false; found {value!r}")
     return value
 
 
+@accept({"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": r"^(?!\s*$|\.{1,2}$)[^/\\\x00-\x1f]+$"}]})
 def read_view_name(key: str, value: Any) -> bool | str:
     """Reads true, false or the name of a view; raises ConfigError for other values and names that no catalog allows."""
     if isinstance(value, bool):
@@ -67,10 +87,12 @@ def read_view_name(key: str, value: Any) -> bool | str:
     return TableName("catalog", "schema", value).name
 
 
-def get_reader(kind: Any) -> Callable[[str, Any], Any]:
+def get_reader(kind: Any) -> ValueReader[Any]:
+    """Returns the reader of the values of a `Literal`."""
     values = get_args(kind)
     names = [str(allowed) for allowed in values]
 
+    @accept({"enum": list(values)})
     def read(key: str, value: Any) -> Any:
         if value in values and not isinstance(value, bool):
             return value
@@ -81,6 +103,7 @@ def get_reader(kind: Any) -> Callable[[str, Any], Any]:
     return read
 
 
+@accept({"anyOf": [_TRANSFORM_TEXT, {"type": "array", "items": _TRANSFORM_TEXT}]})
 def read_transforms(key: str, value: Any) -> tuple[Transform, ...]:
     return tuple(_parse_transform(text) for text in read_names(key, value))
 
@@ -110,6 +133,7 @@ def _unquote_text(name: str) -> str:
     return name[1:-1].replace("``", "`") if len(name) > 1 and name[0] == name[-1] == "`" else name
 
 
+@accept({"enum": ["auto", *(2**exponent for exponent in range(MAX_NODES.bit_length()))]})
 def read_nodes(key: str, value: Any) -> int | None:
     if value == "auto":
         return None
@@ -120,6 +144,7 @@ def read_nodes(key: str, value: Any) -> int | None:
     return int(value)
 
 
+@accept(_BYTES)
 def read_size(key: str, value: Any) -> int:
     """Reads a number of bytes from a number or a text such as `64 MiB`; raises ConfigError for any other value."""
     match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
@@ -130,6 +155,7 @@ def read_size(key: str, value: Any) -> int:
     return int(value)
 
 
+@accept(_FILE_BYTES)
 def read_file_size(key: str, value: Any) -> int:
     size = read_size(key, value)
     if size < _SMALLEST_FILE:
@@ -139,6 +165,7 @@ def read_file_size(key: str, value: Any) -> int:
     return size
 
 
+@accept({"type": "object", "propertyNames": _NAME, "additionalProperties": _NAME})
 def read_renamed(key: str, value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(
         isinstance(name, str) and name for item in value.items() for name in item
@@ -147,6 +174,19 @@ def read_renamed(key: str, value: Any) -> dict[str, str]:
     return dict(value)
 
 
+@accept(
+    {
+        "anyOf": [
+            TEXT,
+            {
+                "type": "object",
+                "minProperties": 1,
+                "propertyNames": _NAME,
+                "additionalProperties": {"anyOf": [_NAME, {"type": "array", "minItems": 1, "items": _NAME}]},
+            },
+        ]
+    }
+)
 def read_sequence(key: str, value: Any) -> str | dict[str, tuple[str, ...]]:
     """Reads a column that orders all events, or a mapping of the order column of each flow to the flow's columns.
 
@@ -164,6 +204,14 @@ def read_sequence(key: str, value: Any) -> str | dict[str, tuple[str, ...]]:
     return groups
 
 
+@accept(
+    {
+        "type": "object",
+        "minProperties": 1,
+        "propertyNames": TEXT,
+        "additionalProperties": {**TEXT, "examples": list(FUNCTIONS)},
+    }
+)
 def read_merge_columns(key: str, value: Any) -> dict[str, str]:
     """Reads a mapping of columns to merge functions: names such as `sum`, or SQL expressions over `old` and `new`.
 
@@ -199,6 +247,13 @@ _PATH_PROPERTIES = frozenset(
 """Iceberg's properties by which a table's files are stored outside of the table's own folder."""
 
 
+@accept(
+    {
+        "type": "object",
+        "propertyNames": {"not": {"anyOf": [{"pattern": r"^arctic\."}, {"enum": sorted(_PATH_PROPERTIES)}]}},
+        "additionalProperties": PLAIN,
+    }
+)
 def read_properties(key: str, value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise ConfigError(f"`{key}` must be a mapping of Iceberg table properties; found {value!r}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -35,6 +34,7 @@ from arctic_runtime.plan.config.config_readers import (
     read_view_name,
 )
 from arctic_runtime.plan.config.maintenance_settings import read_compaction, read_lag, read_retention
+from arctic_runtime.plan.config.value_reader import ValueReader
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ConfigKey:
     values: str
     default: str
     meaning: str
-    read: Callable[[str, Any], Any]
+    read: ValueReader[Any]
     needs_changes: bool = False
     """Whether the key is allowed only with `input: changes`."""
 

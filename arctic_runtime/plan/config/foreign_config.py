@@ -18,6 +18,10 @@ ON_FOREIGN_CONFIG: Final = "on_foreign_config"
 OnForeignConfig = Literal["warn", "error"]
 
 
+READ_ON_FOREIGN_CONFIG: Final = get_reader(OnForeignConfig)
+"""Reader of the value of `on_foreign_config`."""
+
+
 @dataclass(frozen=True)
 class Remark:
     """A text for users about the treatment of a setting; `adapters` are the adapters that have the setting."""
@@ -115,5 +119,5 @@ def _is_empty(value: Any) -> bool:
 def read_on_foreign_config(config: Mapping[str, Any]) -> OnForeignConfig:
     """Reads `on_foreign_config`, which is `warn` by default; raises ConfigError for any other value."""
     value = config.get(ON_FOREIGN_CONFIG)
-    read: OnForeignConfig = "warn" if value is None else get_reader(OnForeignConfig)(ON_FOREIGN_CONFIG, value)
+    read: OnForeignConfig = "warn" if value is None else READ_ON_FOREIGN_CONFIG(ON_FOREIGN_CONFIG, value)
     return read

@@ -26,8 +26,19 @@ from arctic_runtime.plan.config.foreign_treatments import (
     Treatment,
     is_set,
 )
+from arctic_runtime.plan.config.value_reader import PLAIN_VALUES
 
 _FOLLOWED: Final = MacroSetting()
+_TRANSLATED_PARTITIONS: Final = Translated(
+    "Iceberg's transforms, from a mapping or from functions of dates",
+    translate_partition_by,
+    {
+        "anyOf": [
+            {"type": "object", "required": ["field"]},
+            {"type": "string", "pattern": r"(?:^|[(,\s])(?:to|TO|date|DATE)[A-Za-z_]*\s*\("},
+        ]
+    },
+)
 _UNSORTED: Final = Ignored("tables of dbt's own materializations are not sorted")
 
 _FROM_QUERY: Final = "has no counterpart: a run makes the table what the query returns"
@@ -156,7 +167,11 @@ FOREIGN_SETTINGS: Final[tuple[ForeignSetting, ...]] = (
     ForeignSetting(
         "tblproperties",
         ("Spark", "Databricks"),
-        Translated("`format_version` for `format-version`, if there is none; the others stay", translate_properties),
+        Translated(
+            "`format_version` for `format-version`, if there is none; the others stay",
+            translate_properties,
+            {**PLAIN_VALUES, "required": ["format-version"]},
+        ),
         _FOLLOWED,
     ),
     *_ignore_setting("`target_file_bytes` says it", "Snowflake", "target_file_size"),
@@ -172,8 +187,8 @@ FOREIGN_SETTINGS: Final[tuple[ForeignSetting, ...]] = (
     ForeignSetting(
         "partition_by",
         ("BigQuery", "ClickHouse"),
-        Translated("Iceberg's transforms, from a mapping or from functions of dates", translate_partition_by),
-        Translated("Iceberg's transforms, from a mapping or from functions of dates", translate_partition_by),
+        _TRANSLATED_PARTITIONS,
+        _TRANSLATED_PARTITIONS,
     ),
     ForeignSetting(
         "partitioned_by",
@@ -337,7 +352,14 @@ FOREIGN_SETTINGS: Final[tuple[ForeignSetting, ...]] = (
     ForeignSetting(
         "target_lag",
         ("Snowflake",),
-        Translated("`target_lag`, from texts such as `10 minutes`; `downstream` is left out", translate_lag),
+        Translated(
+            "`target_lag`, from texts such as `10 minutes`; `downstream` is left out",
+            translate_lag,
+            {
+                "type": "string",
+                "pattern": r"^\s*(?:[0-9]+\s*(?:[Ss]econd|[Mm]inute|[Hh]our|[Dd]ay)s?|[Dd]ownstream|DOWNSTREAM)\s*$",
+            },
+        ),
         _FOLLOWED,
     ),
     *_ignore_setting(_REFRESHES, "Snowflake", "scheduler refresh_mode initialize"),
@@ -391,11 +413,12 @@ def _format_names(names: Mapping[tuple[str, ...], list[str]]) -> str:
 
 
 def _format_treatments(setting: ForeignSetting) -> str:
-    own = "the same" if setting.dbt == setting.arctic else _format_treatment(setting.dbt)
-    return f"{_format_treatment(setting.arctic)} | {own}"
+    own = "the same" if setting.dbt == setting.arctic else format_treatment(setting.dbt)
+    return f"{format_treatment(setting.arctic)} | {own}"
 
 
-def _format_treatment(treatment: Treatment) -> str:
+def format_treatment(treatment: Treatment) -> str:
+    """Formats a treatment for the documentation, in Markdown."""
     match treatment:
         case Ignored():
             return f"ignored: {treatment.because}"

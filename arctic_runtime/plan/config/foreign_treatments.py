@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from arctic_runtime.plan.config.value_reader import Schema
+
 ARCTIC = "arctic"
 """Value of dbt's `materialized` for arctic models."""
 
@@ -40,11 +42,13 @@ class Translated:
     """Treatment of a setting that is translated to keys of arctic models, which `meaning` describes in Markdown.
 
     `translate` takes the value and the model's configuration. It returns None for a value in this project's own format,
-    if the project has a key of the same name, and raises ConfigError for a value without a counterpart.
+    if the project has a key of the same name, and raises ConfigError for a value without a counterpart. In this case
+    `values` is the JSON schema of the values in the other adapters' format.
     """
 
     meaning: str
     translate: Callable[[Any, Mapping[str, Any]], Translation | None]
+    values: Schema | None = None
 
 
 def is_set(value: Any, _config: Mapping[str, Any]) -> bool:

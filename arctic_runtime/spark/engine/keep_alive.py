@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.plan.config.maintenance_settings import read_lag
@@ -29,6 +29,10 @@ class Surroundings:
     is_ci: bool
     is_container: bool
     free_bytes: int | None
+
+
+KEEP_ALIVE_SCHEMA: Final = {"anyOf": [{"const": 0}, {"type": "string", "pattern": r"^\s*0\s*$"}, read_lag.schema]}
+"""JSON schema of the values that `read_keep_alive` accepts."""
 
 
 def read_keep_alive(value: Any) -> float:

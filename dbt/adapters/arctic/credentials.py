@@ -17,9 +17,9 @@ from arctic_runtime.service.settings import read_settings
 from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import Thresholds
 from dbt.adapters.arctic.connections.target_type import check_target_type, show_target_type
+from dbt.adapters.arctic.profile_keys import PROFILE_KEYS, PUBLISH
 from dbt.adapters.arctic.target_settings import ALIASES, TargetSettings
 
-_PUBLISH = ("model", "build")
 _OTHER_ADAPTERS_KEYS = {
     "host": "there is no host: give `warehouse`, or `method: connect` with `url`",
     "port": "there is no port: with `method: connect` it is part of `url`",
@@ -93,7 +93,7 @@ class ArcticCredentials(Credentials):
                 raise DbtRuntimeError(str(error)) from error
 
     def _check_publish(self) -> None:
-        if self.publish not in _PUBLISH:
+        if self.publish not in PUBLISH:
             raise DbtRuntimeError(
                 f"`publish` is {self.publish!r}: write `model`, so that each model is published by its own run, or "
                 "`build`, so that all models of a build are published together, after its tests"
@@ -155,25 +155,6 @@ class ArcticCredentials(Credentials):
             return settings.build_profile(base, self.thresholds)
         except ConfigError as error:
             raise DbtRuntimeError(str(error)) from error
-
-
-PROFILE_KEYS = (
-    "database",
-    "catalog",
-    "schema",
-    "method",
-    "warehouse",
-    "catalog_config",
-    "master",
-    "url",
-    "server_side_parameters",
-    "serve",
-    "keep_alive",
-    "clone_ttl",
-    "clone_from_state",
-    "publish",
-    "target_type",
-)
 
 
 def _refuse_unknown(unknown: set[str]) -> None:

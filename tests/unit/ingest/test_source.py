@@ -57,6 +57,13 @@ def test_a_policy_of_schema_changes_that_is_unknown_is_named_with_all_other_erro
     assert table_of("kafka", schema_changes="evolve").schema_changes == "evolve"
 
 
+@pytest.mark.parametrize("connector", [None, 3, [], {}])
+def test_a_connector_that_is_no_name_is_an_error(connector: Any) -> None:
+    declared = DeclaredTable("t", "t", "ods", "lake", {"primary_key": ["id"]}, ())
+    with pytest.raises(ConfigError, match="`connector` is missing: postgresql, "):
+        read_source("shop", {"connector": connector}, [declared])
+
+
 def test_settings_are_described_without_their_secrets() -> None:
     connection = {
         "host": "db",

@@ -12,6 +12,8 @@ from arctic_runtime.ingest.database_kinds import DATABASE_KINDS, DatabaseKind
 from arctic_runtime.ingest.formats.debezium import build_debezium_format
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.connector import (
+    PASSWORD_SETTINGS,
+    PROPERTIES,
     Connector,
     Session,
     SourceConnection,
@@ -22,11 +24,22 @@ from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnect
 from arctic_runtime.ingest.transports.debezium.position import parse_position
 from arctic_runtime.ingest.transports.debezium.servers.source_server import create_log_order
 from arctic_runtime.ingest.transports.transport import CatalogTable
+from arctic_runtime.plan.config.value_reader import PLAIN, TEXT, Schema, Setting, keep_value
 
 _JAVA_CLASS = "connector.class"
 """The property of Debezium with the class of the connector."""
 
-_KEYS = ("host", "port", "database", "user", "password", "password_env", "slot", "server_id", "properties")
+_DIGITS: Schema = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+$"}]}
+_SETTINGS = (
+    Setting("host", keep_value(TEXT), "name or address of the database's server", "required"),
+    Setting("port", keep_value(_DIGITS), "port of the server", "the one of its kind"),
+    Setting("database", keep_value(PLAIN), "name of the database", "required"),
+    Setting("user", keep_value(PLAIN), "user who reads the database", "required"),
+    *PASSWORD_SETTINGS,
+    Setting("slot", keep_value(TEXT), "PostgreSQL: name of the replication slot and the publication"),
+    Setting("server_id", keep_value(_DIGITS), "MySQL, MariaDB: number of this reader among the server's replicas"),
+    PROPERTIES,
+)
 
 
 def _connect(source: IngestSource, reader: CatalogReader, _: Session) -> SourceConnection:
@@ -81,7 +94,7 @@ def _read_port(source: IngestSource, value: Any) -> int:
 def _declare(kind: DatabaseKind) -> Connector:
     return Connector(
         name=kind.connector,
-        keys=_KEYS,
+        settings=_SETTINGS,
         required=("host", "database", "user"),
         connect=_connect,
         describe=_describe,

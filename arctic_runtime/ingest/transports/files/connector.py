@@ -7,6 +7,8 @@ import json
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.connector import (
+    FORMAT,
+    PROPERTIES,
     Connector,
     Session,
     SourceConnection,
@@ -16,6 +18,7 @@ from arctic_runtime.ingest.transports.connector import (
 )
 from arctic_runtime.ingest.transports.files.listing import Folder
 from arctic_runtime.model.sources.positions import ParsedPosition, keep_opaque
+from arctic_runtime.plan.config.value_reader import PLAIN, PLAIN_VALUES, Setting, keep_value
 
 
 def format_position(number: int) -> str:
@@ -53,6 +56,11 @@ def _connect(source: IngestSource, reader: CatalogReader, session: Session) -> S
     return SourceConnection(Files(folder, tables, log, session, reader.thresholds.transports), read_format(source))
 
 
-FILES = Connector(
-    "files", ("path", "format", "files", "properties"), ("path",), _connect, describe_address, parse_position
+_SETTINGS = (
+    Setting("path", keep_value(PLAIN), "folder or bucket with the files", "required"),
+    FORMAT,
+    Setting("files", keep_value(PLAIN_VALUES), "pattern of the files of each table, as `{orders: orders/*.json}`"),
+    PROPERTIES,
 )
+
+FILES = Connector("files", _SETTINGS, ("path",), _connect, describe_address, parse_position)

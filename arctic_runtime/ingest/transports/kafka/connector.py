@@ -10,6 +10,9 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.avro_events import build_avro_format
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.connector import (
+    FORMAT,
+    PASSWORD_SETTINGS,
+    PROPERTIES,
     Connector,
     Session,
     SourceConnection,
@@ -23,34 +26,61 @@ from arctic_runtime.ingest.transports.kafka.connection import KafkaConnection, M
 from arctic_runtime.ingest.transports.kafka.offsets import parse_position
 from arctic_runtime.ingest.transports.kafka.schema_registry import RegistryConnection, SchemaRegistry
 from arctic_runtime.ingest.transports.kafka.transport import Kafka, TopicTable
-from arctic_runtime.operations.arguments import read_flag
-from arctic_runtime.plan.config.config_readers import get_reader
+from arctic_runtime.plan.config.config_readers import get_reader, read_flag
+from arctic_runtime.plan.config.value_reader import PLAIN, PLAIN_VALUES, TEXT, Setting, close_object, keep_value
 from arctic_runtime.suggestions import suggest_nearest
 
 OnDataLoss = Literal["fail", "skip"]
 
-_KEYS = (
-    "servers",
-    "topics",
-    "topic_prefix",
-    "format",
-    "user",
-    "password",
-    "password_env",
-    "mechanism",
-    "tls",
-    "ca_file",
-    "certificate_file",
-    "properties",
-    "on_data_loss",
-    "schema_registry",
+_read_data_loss = get_reader(OnDataLoss)
+_read_mechanism = get_reader(Mechanism)
+
+_USER = Setting("user", keep_value(PLAIN), "user", "none")
+_CERTIFICATES = (
+    Setting("ca_file", keep_value(TEXT), "file in PEM with trusted certificates"),
+    Setting("certificate_file", keep_value(TEXT), "file in PEM with this client's certificate and its key"),
 )
-_REGISTRY_KEYS = ("url", "user", "password", "password_env", "ca_file", "certificate_file")
+_REGISTRY_SETTINGS = (
+    Setting("url", keep_value(TEXT), "address of the registry", "required"),
+    _USER,
+    *PASSWORD_SETTINGS,
+    *_CERTIFICATES,
+)
+_REGISTRY_KEYS = tuple(setting.name for setting in _REGISTRY_SETTINGS)
+_SETTINGS = (
+    Setting("servers", keep_value(TEXT), "`host:port`, several with commas between", "required"),
+    Setting("topics", keep_value(PLAIN_VALUES), "topic of each table, as `{orders: shop.orders}`"),
+    Setting("topic_prefix", keep_value(PLAIN), "text before the names of tables in the names of topics"),
+    FORMAT,
+    _USER,
+    *PASSWORD_SETTINGS,
+    Setting("mechanism", _read_mechanism, "mechanism of SASL", "`PLAIN`"),
+    Setting("tls", read_flag, "whether the connection is encrypted", "`false`"),
+    *_CERTIFICATES,
+    PROPERTIES,
+    Setting("on_data_loss", _read_data_loss, "`skip` goes on with the first event that is there", "`fail`"),
+    Setting(
+        "schema_registry",
+        keep_value(
+            {
+                "anyOf": [
+                    TEXT,
+                    {
+                        "type": "object",
+                        "required": ["url"],
+                        **close_object({setting.name: setting.read.schema for setting in _REGISTRY_SETTINGS}),
+                    },
+                ]
+            }
+        ),
+        "URL of a schema registry, or a mapping with its settings, for messages in Avro",
+    ),
+)
 
 
 def _connect(source: IngestSource, reader: CatalogReader, session: Session) -> SourceConnection:
     connection, form, tables = _read_connection(source), read_format(source), _list_topics(source)
-    skips_lost = get_reader(OnDataLoss)("on_data_loss", source.connection.get("on_data_loss", "fail")) == "skip"
+    skips_lost = _read_data_loss("on_data_loss", source.connection.get("on_data_loss", "fail")) == "skip"
     limits = reader.thresholds.transports
     registry = _read_registry(source)
     if registry is None:
@@ -94,7 +124,7 @@ def _read_connection(source: IngestSource) -> KafkaConnection:
         servers=str(settings["servers"]),
         user=None if "user" not in settings else str(settings["user"]),
         password=read_password(source) if "password" in settings or "password_env" in settings else None,
-        mechanism=get_reader(Mechanism)("mechanism", settings.get("mechanism", "PLAIN")),
+        mechanism=_read_mechanism("mechanism", settings.get("mechanism", "PLAIN")),
         tls=read_flag("tls", settings.get("tls", False)),
         ca_file=settings.get("ca_file"),
         certificate_file=settings.get("certificate_file"),
@@ -114,4 +144,4 @@ def _list_topics(source: IngestSource) -> list[TopicTable]:
     ]
 
 
-KAFKA = Connector("kafka", _KEYS, ("servers",), _connect, describe_address, parse_position, _list_jars)
+KAFKA = Connector("kafka", _SETTINGS, ("servers",), _connect, describe_address, parse_position, _list_jars)

@@ -1,1 +1,1 @@
-"""The commands of `arctic` that are not operations on tables: audit, ingest, run, serve and spark."""
+"""The commands of `arctic` that are not operations on tables: audit, ingest, run, schema, serve and spark."""

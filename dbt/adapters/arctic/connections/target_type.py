@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from dbt_common.exceptions import DbtRuntimeError
 
+from dbt.adapters.arctic.profile_keys import TARGET_TYPE_PATTERN
+
 _OTHER_TARGETS: Final[Mapping[str, Mapping[str, str]]] = {
     "databricks": {"catalog": "database", "host": "", "http_path": ""},
     "spark": {"host": ""},
@@ -22,7 +24,7 @@ _OTHER_TARGETS: Final[Mapping[str, Mapping[str, str]]] = {
 
 def check_target_type(target_type: str | None) -> None:
     """Raises DbtRuntimeError if the setting `target_type` is not a name of an adapter."""
-    if target_type is not None and not re.fullmatch(r"[a-z][a-z0-9_]*", target_type):
+    if target_type is not None and not re.fullmatch(TARGET_TYPE_PATTERN, target_type):
         raise DbtRuntimeError(
             f"`target_type` is the name of an adapter in lower case, such as spark or databricks; found {target_type!r}"
         )

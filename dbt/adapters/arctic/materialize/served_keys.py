@@ -12,8 +12,9 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.service.cron_schedules import read_cron
 from arctic_runtime.suggestions import suggest_nearest
 from dbt.adapters.arctic.materialize.maintain import is_arctic
+from dbt.adapters.arctic.materialize.served_settings import SERVED_SETTINGS
 
-KEYS = ("schedule", "test_after_refresh")
+KEYS = tuple(setting.name for setting in SERVED_SETTINGS)
 
 
 @dataclass(frozen=True)
