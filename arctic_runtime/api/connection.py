@@ -12,8 +12,8 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.storage.embedded_warehouse import prepare_warehouse
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import Profile
-from arctic_runtime.spark.engine.joined_session import find_session
 from arctic_runtime.spark.engine.messages import to_query_error
+from arctic_runtime.spark.engine.session import find_session
 from arctic_runtime.spark.engine.session_pool import LentSession, get_pool, join_pool, leave_pool, lend_session
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 

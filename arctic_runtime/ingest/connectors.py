@@ -15,7 +15,7 @@ from arctic_runtime.ingest.transports.kafka.connector import KAFKA
 from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
 from arctic_runtime.profile import Profile
-from arctic_runtime.spark.engine.thread_sessions import ThreadSessions
+from arctic_runtime.spark.engine.session_pool import ThreadSessions
 from arctic_runtime.suggestions import suggest_nearest
 
 CONNECTORS: tuple[Connector, ...] = (*DATABASES, KAFKA, FILES)

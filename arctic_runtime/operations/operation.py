@@ -295,7 +295,7 @@ class Operation:
 
 
 def _explain_damage(error: Exception, models: Sequence[Model]) -> ArcticError | None:
-    from arctic_runtime.spark.engine.java.damage import to_damage
+    from arctic_runtime.spark.engine.java.java_errors import to_damage
 
     return to_damage(error, ", ".join(str(model.table) for model in models))
 

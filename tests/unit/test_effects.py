@@ -32,7 +32,7 @@ from arctic_runtime.errors import CatalogError, CommitConflict, ConfigError
 from arctic_runtime.thresholds import CommitThresholds
 
 ROOT = Path(arctic_runtime.__file__).parents[1]
-EXEMPT = ("ivm/", "model/", "plan/", "spark/engine/", "sql/")
+EXEMPT = ("ivm/", "model/", "plan/", "spark/engine/", "spark/jars.py", "sql/")
 """Packages of the runtime that can't write, or that start Spark with files of its own and a throw-away warehouse."""
 
 GATEWAYS = ("perform_effect", "perform_change", "perform_statement", "set_properties", "delete_matching")

@@ -20,8 +20,8 @@ from arctic_runtime.spark.engine import server
 from arctic_runtime.spark.engine.java.process import PROCESS, Spark
 from arctic_runtime.spark.engine.keep_alive import IdleTimer, measure_free_memory
 from arctic_runtime.spark.engine.server import Server
-from arctic_runtime.spark.engine.server_uses import find_uses, open_door
 from arctic_runtime.spark.engine.session import start_spark
+from arctic_runtime.spark.engine.warm_server import find_uses, open_door
 from arctic_runtime.thresholds import EngineThresholds
 
 _PORTS = (16_000, 32_000)

@@ -30,7 +30,7 @@ from arctic_runtime.plan.forgetting import find_needed_sequence, split_outdated_
 from arctic_runtime.plan.maintenance.changelog_compaction import select_ages_to_keep
 from arctic_runtime.plan.maintenance.savepoint import drop_savepoint_tags
 from arctic_runtime.spark.changes.diff import build_struct, diff_states
-from arctic_runtime.spark.engine.parallel import Parallel
+from arctic_runtime.spark.engine.jobs import Parallel
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.forget.keys import drop_with_files
 from arctic_runtime.spark.forget.purge import (

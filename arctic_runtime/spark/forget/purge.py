@@ -19,7 +19,7 @@ from arctic_runtime.model.properties import COMPACTED_UNTIL, FORGOTTEN, FORGOTTE
 from arctic_runtime.model.run_summary import find_last_run
 from arctic_runtime.model.version import Version
 from arctic_runtime.spark.engine.java.java_errors import SPARK
-from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.jobs import override_settings
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_name, quote_number, quote_text
 from arctic_runtime.spark.tables.commit import (
     build_merged_summary,

@@ -33,9 +33,8 @@ from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.plan.refresh.schema import check_query
 from arctic_runtime.refresh_planner import NO_ROWS, Outcome, PlannedRefresh, RefreshPlanner
-from arctic_runtime.spark.engine.java.damage import explain_damaged_files
-from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS, was_too_large_to_broadcast
-from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS, explain_damaged_files, was_too_large_to_broadcast
+from arctic_runtime.spark.engine.jobs import override_settings
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.history.versions import add_intervals
 from arctic_runtime.spark.refresh.attempt import PreparedAttempt, RefreshAttempt, prepare_attempt

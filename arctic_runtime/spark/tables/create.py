@@ -30,7 +30,7 @@ from arctic_runtime.model.step import (
 )
 from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.spark.engine.java.java_errors import SPARK
-from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.jobs import override_settings
 from arctic_runtime.spark.engine.statement import (
     Sql,
     fill_statement,

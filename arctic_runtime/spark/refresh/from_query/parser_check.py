@@ -28,7 +28,7 @@ from arctic_runtime.ivm.render import name_input, render_sql
 from arctic_runtime.model.names import TableName, parse_table_name
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model, build_relation
-from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.jobs import override_settings
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name, trust_query
 from arctic_runtime.spark.refresh.from_query.increments import as_query
 from arctic_runtime.spark.tables.rows.frames import NULL, cast_as

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from arctic_runtime.model.columns import SEQUENCE
 from arctic_runtime.model.files.expiry import CompactChangelog, format_ages
 from arctic_runtime.model.properties import COMPACTED_UNTIL
-from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.jobs import override_settings
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name
 from arctic_runtime.spark.tables.commit import build_summary_settings, set_properties, swap_in
 from arctic_runtime.spark.tables.context import Context
