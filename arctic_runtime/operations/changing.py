@@ -68,7 +68,7 @@ def _restore_cut(context: OperationContext, models: Sequence[Model], cut: str) -
 
 
 def _restore_version(context: OperationContext, model: Model, version: str) -> dict[str, int]:
-    from arctic_runtime.spark.refresh.restore import restore_version
+    from arctic_runtime.spark.refresh.overwrite import restore_version
 
     return restore_version(context.open_table(model), version)
 

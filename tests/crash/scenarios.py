@@ -60,8 +60,7 @@ from arctic_runtime.spark.maintenance.landing import expire_landing
 from arctic_runtime.spark.maintenance.reset import reset_model
 from arctic_runtime.spark.maintenance.resync import request_resync
 from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
-from arctic_runtime.spark.refresh.overwrite import overwrite_with_source
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.refresh.overwrite import overwrite_with_source, restore_version
 from arctic_runtime.spark.refresh.run import Refresh
 from tests.crash.swaps import SwappedBranch
 from tests.spark.replay import ORDERS, Part, Replay, event, ingest, source_of

@@ -40,8 +40,7 @@ GATEWAYS = ("perform_effect", "perform_change", "perform_statement", "set_proper
 
 READING = {
     "dbt/adapters/arctic/connections/handle.py": {"'DROP VIEW ' + quote_identifier(view.viewName)", "statement"},
-    "arctic_runtime/spark/refresh/from_query/parser_check.py": {"sql", "written"},
-    "arctic_runtime/spark/refresh/clock.py": {"create"},
+    "arctic_runtime/spark/refresh/query_analysis.py": {"sql", "written", "create"},
     "arctic_runtime/spark/tables/rows/frames.py": {"template"},
 }
 """Texts of `….sql(text)` that are no effect of ours: statements of users, views and functions of a session, queries."""

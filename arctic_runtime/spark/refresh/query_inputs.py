@@ -1,4 +1,4 @@
-"""Runs a model's query over given versions of its upstreams, or over the change rows of windows of versions."""
+"""Runs a model's query over versions of its upstreams, over change rows of windows, or over all past change events."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ivm.frontend.reads import add_event_position
+from arctic_runtime.model.columns import SEQUENCE
 from arctic_runtime.model.names import (
     History,
     TableName,
@@ -17,13 +19,14 @@ from arctic_runtime.model.names import (
     list_changes_read,
     replace_with_history,
 )
-from arctic_runtime.model.state import SourceState
+from arctic_runtime.model.state import ChangeTableState, SourceState
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.version import Window
+from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.refresh.increment import Upstreams
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.events.retract import has_positions, is_retracting, read_event_rows
-from arctic_runtime.spark.tables.rows.frames import drop_lineage, read_appended_rows, read_until
+from arctic_runtime.spark.events.truncate import is_truncation
+from arctic_runtime.spark.tables.rows.frames import drop_lineage, read_appended_rows, read_table, read_until, to_column
 
 Narrowed = Mapping[TableName, Callable[[SourceState, DataFrame], DataFrame]]
 """Functions by upstream that filter its change rows in a window before a query of change events reads them."""
@@ -95,3 +98,38 @@ class QueryInputs:
                 expected="a landing table of events as the source, or a model without `merge_columns`",
                 fix="compute these columns in a model that reads this one",
             )
+
+
+def read_seen_places(
+    spark: SparkSession, model: Model, changes: ChangeTableState, upstreams: Upstreams, offsets: Mapping[str, Version]
+) -> DataFrame:
+    """Reads the keys and `sequence_by` values of all change rows of a table, and of all events that were ever read.
+
+    The columns are those of the key, and `_seq` with the value of `sequence_by`. `offsets` has the versions up to which
+    the upstreams were read.
+    """
+    sequence = model.config.sequence_by
+    assert changes.newest is not None
+    assert sequence is not None
+    log = read_table(spark, model.table.changes, changes.newest.snapshot)
+    key = [to_column(part) for part in model.config.primary_key]
+    events = read_past_events(spark, model, upstreams, "seen", offsets)
+    of_rows = events.where(~is_truncation(model, events)).select(*key, to_column(sequence).alias(SEQUENCE))
+    return log.select(*key, to_column(SEQUENCE)).unionAll(of_rows)
+
+
+def read_past_events(
+    spark: SparkSession, model: Model, upstreams: Upstreams, history: History, versions: Mapping[str, Version]
+) -> DataFrame:
+    """Runs the model's query over all rows of its sources up to `versions`, by the names of the sources.
+
+    A source that is not in `versions` counts as empty. `history` is a part of the names of the temporary views that the
+    query reads, so that results with different names can be read together.
+    """
+    windows = {source: Window(source, None, version) for source, version in versions.items()}
+    unread: Narrowed = {source: _no_rows for source in list_changes_read(model.sql) if str(source) not in versions}
+    return QueryInputs(model, upstreams, unread).run_query(spark, windows, history)
+
+
+def _no_rows(_: SourceState, rows: DataFrame) -> DataFrame:
+    return rows.where(F.lit(False))

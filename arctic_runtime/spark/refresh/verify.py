@@ -29,10 +29,9 @@ from arctic_runtime.spark.events.net import net_events
 from arctic_runtime.spark.events.rules import choose_rules
 from arctic_runtime.spark.events.truncate import spread_over_own_keys
 from arctic_runtime.spark.history import bitemporal, event_versions, versions
-from arctic_runtime.spark.refresh.clock import pin_time
-from arctic_runtime.spark.refresh.from_query import aggregate_state as totals
-from arctic_runtime.spark.refresh.from_query import increments
-from arctic_runtime.spark.refresh.from_query.images import SourceWindows
+from arctic_runtime.spark.refresh import aggregate_state as totals
+from arctic_runtime.spark.refresh import increments
+from arctic_runtime.spark.refresh.images import SourceWindows
 from arctic_runtime.spark.refresh.integrity import (
     Finding,
     build_finding,
@@ -41,6 +40,7 @@ from arctic_runtime.spark.refresh.integrity import (
     check_unique_keys,
     compare_rows,
 )
+from arctic_runtime.spark.refresh.query_analysis import pin_time
 from arctic_runtime.spark.refresh.query_inputs import QueryInputs
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables.rows.frames import (

@@ -29,7 +29,7 @@ from arctic_runtime.model.shape import DELETE
 from arctic_runtime.model.sources.ingestion import time_of
 from arctic_runtime.model.state import Commit, SourceState
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.spark.refresh.from_query.images import read_rows_at
+from arctic_runtime.spark.refresh.images import read_rows_at
 from arctic_runtime.spark.tables.rows.frames import (
     COMMIT_ORDER,
     combine_all,

@@ -28,7 +28,7 @@ from arctic_runtime.spark.maintenance.cloning import clone_model
 from arctic_runtime.spark.maintenance.compaction import compact_table
 from arctic_runtime.spark.maintenance.expiry import expire_versions, find_orphan_files
 from arctic_runtime.spark.maintenance.reset import reset_model
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.refresh.overwrite import restore_version
 from arctic_runtime.spark.refresh.run import Refresh
 from tests.spark.warehouse import Warehouse, refuse
 

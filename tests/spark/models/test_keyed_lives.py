@@ -17,7 +17,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.spark.engine.statement import quote_name as quoted
 from arctic_runtime.spark.maintenance.changes_between import read_changes_between
 from arctic_runtime.spark.maintenance.compaction import compact_table
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.refresh.overwrite import restore_version
 from tests.spark.models.test_change_models import cdc
 from tests.spark.warehouse import Rows, Warehouse, refuse, sorted_rows
 

@@ -75,10 +75,10 @@ FACTS = {
     "spark/engine/java/jars.py: JAVA_VERSIONS": "versions of Java",
     "spark/tables/files/file_rewrite.py: ANY_COUNT": "more than any number of files",
     "spark/tables/files/file_rewrite.py: ANY_SIZE": "larger than any file",
-    "spark/refresh/from_query/aggregate_state.py: _MOST_BEHIND": "Spark's types of sums",
+    "spark/refresh/aggregate_state.py: _MOST_BEHIND": "Spark's types of sums",
     "model/sources/positions.py: _SHOWN": "the length of a position in a line",
     "ivm/frontend/functions.py: _SHOWN": "the length of a text in an error",
-    "spark/refresh/from_query/parser_check.py: _SHOWN": "the length of a text in an error",
+    "spark/refresh/query_analysis.py: _SHOWN": "the length of a text in an error",
 }
 """Numbers that no setting could change, with what says them."""
 
