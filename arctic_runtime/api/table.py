@@ -94,7 +94,7 @@ class Table:
         begin with the oldest change row that is kept; if `until` is None, they end with the newest. Raises ConfigError
         for an unknown version.
         """
-        from arctic_runtime.spark.maintenance.changes_between import frame_changes_between
+        from arctic_runtime.spark.maintenance.window_changes import frame_changes_between
 
         self._connection.check_open()
         get_operation("changes").check_keys([self._model])

@@ -152,8 +152,7 @@ def _check_origin(reader: CatalogReader, table: TableName, origin: TableName) ->
 
 def _compare_pair(context: OperationContext, pair: _Pair, values: Values) -> TableDiff:
     from arctic_runtime.spark.maintenance.paired_rows import DiffRequest
-    from arctic_runtime.spark.maintenance.table_comparison import compare_with_table
-    from arctic_runtime.spark.maintenance.version_comparison import compare_versions
+    from arctic_runtime.spark.maintenance.table_comparison import compare_versions, compare_with_table
 
     needs_rows = any(limit.is_percentage for limit in values["fail_on"] or ())
     request = DiffRequest(values["column"], values["limit"], needs_rows)

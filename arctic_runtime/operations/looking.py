@@ -115,7 +115,7 @@ def _show_history(context: OperationContext, model: Model, _: Values) -> Answer:
 
 
 def _show_changes(context: OperationContext, model: Model, values: Values) -> Answer:
-    from arctic_runtime.spark.maintenance.changes_between import read_changes_between
+    from arctic_runtime.spark.maintenance.window_changes import read_changes_between
 
     most = context.reader.thresholds.reports.shown_changes
     limit = most if values["limit"] is None else values["limit"]

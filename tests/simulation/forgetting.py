@@ -23,17 +23,8 @@ from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh.increment import Upstreams
 from arctic_runtime.spark.engine.java.java_errors import SPARK
-from arctic_runtime.spark.forget import (
-    downstream,
-    erase_dead_letters,
-    erase_rows,
-    file_scan,
-    forgetting,
-    key_search,
-    purge,
-    trace,
-)
-from arctic_runtime.spark.forget import keys as stored_keys
+from arctic_runtime.spark.forget import downstream, erase_events, erase_rows, forgetting, key_search, purge, trace
+from arctic_runtime.spark.forget import erase_rows as stored_keys
 from arctic_runtime.spark.forget.forgetting import Forgetting
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.delete import RowMatch
@@ -292,7 +283,7 @@ def _name(table: TableName) -> Name:
 
 REPLACEMENTS: tuple[Replacement, ...] = (
     (downstream, "Refresh", SimulatedRefresh),
-    (erase_dead_letters, "drop_dead_letters", lambda *_: erase_dead_letters.ErasedDeadLetters()),
+    (erase_events, "drop_dead_letters", lambda *_: erase_events.ErasedDeadLetters()),
     (trace, "parse_given_keys", parse_given_keys),
     (trace, "list_keys_ever", list_keys_ever),
     (trace, "list_keys_changed_after", list_keys_changed_after),
@@ -311,7 +302,7 @@ REPLACEMENTS: tuple[Replacement, ...] = (
     (erase_rows, "rewrite_manifests", rewrite_manifests),
     (purge, "delete_matching", delete_matching),
     (purge, "_rewrite_deleted", rewrite_deleted),
-    (file_scan, "DiskFiles", DiskFiles),
-    (file_scan, "_count_live_rows", count_live_rows),
+    (purge, "DiskFiles", DiskFiles),
+    (purge, "_count_live_rows", count_live_rows),
 )
 """The parts of forgetting that are modelled."""

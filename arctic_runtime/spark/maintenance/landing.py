@@ -18,7 +18,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.plan.maintenance.landing import plan_landing_expiry
 from arctic_runtime.spark.engine.statement import fill_statement, join_parts, quote_name, quote_text
 from arctic_runtime.spark.tables.commit import perform_statement, set_properties
-from arctic_runtime.spark.tables.snapshots import expire_snapshots
+from arctic_runtime.spark.tables.steps import expire_snapshots
 
 
 def plan_landing(

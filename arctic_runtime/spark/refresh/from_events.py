@@ -22,14 +22,12 @@ from arctic_runtime.spark.changes.diff import (
     refresh_changes,
 )
 from arctic_runtime.spark.events import flows, late
-from arctic_runtime.spark.events.declared import drop_declared
-from arctic_runtime.spark.events.net import blend_rows, is_delete, net_events
 from arctic_runtime.spark.events.order import check_order
 from arctic_runtime.spark.events.profile import EventProfile, check_profile, profile_events
 from arctic_runtime.spark.events.retract import check_retractions
-from arctic_runtime.spark.events.rules import EventRules, choose_rules
-from arctic_runtime.spark.events.truncate import drop_truncated, is_truncation, spread_truncations
-from arctic_runtime.spark.history import bitemporal, earlier_events
+from arctic_runtime.spark.events.rules import EventRules, blend_rows, choose_rules, is_delete, net_events
+from arctic_runtime.spark.events.truncate import drop_declared, drop_truncated, is_truncation, spread_truncations
+from arctic_runtime.spark.history import bitemporal, event_versions
 from arctic_runtime.spark.history.event_versions import (
     build_event_images,
     check_history_is_kept,
@@ -183,7 +181,7 @@ def compute_version_rows(attempt: PreparedAttempt, window: EventWindow) -> DataF
     old = attempt.read_rows(attempt.find_keys(attempt.select_key(events), window.profile.events))
     last = window.last
     known = find_earlier_events(attempt, window, last) if last is not None and window.profile.needing_earlier else None
-    is_recomputed = known is not None and earlier_events.needs_all_events(model.config)
+    is_recomputed = known is not None and event_versions.needs_all_events(model.config)
     oldest = find_oldest_changed(model.config, window.profile.oldest, is_recomputed)
     old = select_affected_versions(old, oldest, shape)
     if model.config.valid_time and old is not None:
@@ -220,15 +218,15 @@ def find_earlier_events(attempt: PreparedAttempt, window: EventWindow, last: Run
         return None
     model, shape, profile = attempt.model, attempt.shape, window.profile
     seen = read_past_events(attempt.spark, model, attempt.upstreams, "seen", get_offsets(last))
-    earlier = earlier_events.select_placed(model, seen)
-    needing_keys = earlier_events.select_keys_needing_earlier(model, window.events, shape, last)
+    earlier = event_versions.select_placed(model, seen)
+    needing_keys = event_versions.select_keys_needing_earlier(model, window.events, shape, last)
     keys = attempt.find_source_keys(needing_keys, profile.needing_earlier)
     assert profile.oldest_needing_earlier is not None
     oldest = marks.read_earliest(profile.oldest_needing_earlier, shape.sequence_type)
-    if not earlier_events.needs_all_events(model.config):
+    if not event_versions.needs_all_events(model.config):
         time = profile.oldest_time_needing_earlier
         oldest_time = None if time is None else marks.read_earliest(time, find_place_type(shape))
-        return earlier_events.select_later(model, earlier, keys, oldest, oldest_time)
-    cached = attempt.cache(earlier_events.select_overtaken_keys(model, window.events, earlier, keys, oldest))
+        return event_versions.select_later(model, earlier, keys, oldest, oldest_time)
+    cached = attempt.cache(event_versions.select_overtaken_keys(model, window.events, earlier, keys, oldest))
     count = cached.count()
     return attempt.find_source_keys(cached, count).select_rows(earlier, model.config.entity_key) if count else None

@@ -24,7 +24,7 @@ from arctic_runtime.plan.refresh.decide import decide_refresh
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.spark.changes.diff import diff_states
 from arctic_runtime.spark.engine.statement import quote_name
-from arctic_runtime.spark.events.declared import is_in_part
+from arctic_runtime.spark.events.truncate import is_in_part
 from arctic_runtime.spark.refresh.images import read_rows_at
 from arctic_runtime.spark.refresh.query_inputs import read_seen_places
 from arctic_runtime.spark.refresh.run import Refresh

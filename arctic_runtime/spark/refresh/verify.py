@@ -25,8 +25,7 @@ from arctic_runtime.plan.refresh.increment import Upstreams, pin_query
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.refresh_planner import with_day_texts
 from arctic_runtime.spark.changes.equality import compare_bags
-from arctic_runtime.spark.events.net import net_events
-from arctic_runtime.spark.events.rules import choose_rules
+from arctic_runtime.spark.events.rules import choose_rules, net_events
 from arctic_runtime.spark.events.truncate import spread_over_own_keys
 from arctic_runtime.spark.history import bitemporal, event_versions, versions
 from arctic_runtime.spark.refresh import aggregate_state as totals

@@ -23,8 +23,7 @@ from arctic_runtime.spark.maintenance.cloning import clone_model
 from arctic_runtime.spark.maintenance.paired_rows import DiffRequest
 from arctic_runtime.spark.maintenance.reset import reset_model
 from arctic_runtime.spark.maintenance.savepoint import make_savepoint
-from arctic_runtime.spark.maintenance.table_comparison import compare_with_table
-from arctic_runtime.spark.maintenance.version_comparison import compare_versions
+from arctic_runtime.spark.maintenance.table_comparison import compare_versions, compare_with_table
 from tests.spark.warehouse import Warehouse, refuse
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from arctic_runtime.model.run_summary import RunSummary, find_last_run
 from arctic_runtime.model.shape import build_shape
 from arctic_runtime.spark.engine.statement import quote_name as quoted
-from arctic_runtime.spark.history.earlier_events import needs_earlier_events
+from arctic_runtime.spark.history.event_versions import needs_earlier_events
 from arctic_runtime.spark.refresh import from_events
 from arctic_runtime.spark.tables.rows.frames import list_frame_columns
 from tests.spark.warehouse import Warehouse, sorted_rows

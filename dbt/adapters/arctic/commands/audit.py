@@ -79,7 +79,7 @@ def _load_incremental(location: Any) -> LoadedProject:
 
 
 def _audit_project(project: LoadedProject, options: AuditOptions) -> AuditReport:
-    from arctic_runtime.spark.audit.auditor import Auditor
+    from arctic_runtime.spark.audit import Auditor
     from arctic_runtime.spark.engine.session_pool import get_pool
     from dbt.adapters.arctic.project.incremental_models import compile_audited_project
 
