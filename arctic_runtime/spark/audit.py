@@ -16,7 +16,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from arctic_runtime.audit.audited_model import AuditedModel, AuditedProject, AuditOptions, UpstreamModel
+from arctic_runtime.audit.audited_model import (
+    AuditedModel,
+    AuditedProject,
+    AuditOptions,
+    Evidence,
+    UpstreamModel,
+    collect_evidence,
+)
 from arctic_runtime.audit.causes import describe_filters, list_rules
 from arctic_runtime.audit.comparison import (
     DIFFERENCES,
@@ -31,7 +38,6 @@ from arctic_runtime.audit.comparison import (
     count_groups,
     sample_groups,
 )
-from arctic_runtime.audit.evidence import Evidence, collect_evidence
 from arctic_runtime.audit.pinned_query import Pins, fold_name, list_all_tables, list_table_reads, pin_query
 from arctic_runtime.audit.report import Example, Group, ModelAudit
 from arctic_runtime.catalog.reader import CatalogReader

@@ -19,7 +19,7 @@ from arctic_runtime.plan.forgetting import list_downstream_tables
 from arctic_runtime.plan.refresh.increment import Upstreams
 from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.spark.forget.erase_events import ForgottenRows, can_follow_deletion, list_skips
-from arctic_runtime.spark.maintenance.clone_tags import release_tags
+from arctic_runtime.spark.maintenance.cloning import release_tags
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables.table_session import TableSession
 

@@ -563,7 +563,7 @@ def test_the_example_of_status_is_what_it_prints() -> None:
 
 
 def test_the_example_of_a_tree_is_what_it_prints() -> None:
-    from arctic_runtime.operations.node_tree import Drawn, Tree, describe_tree
+    from arctic_runtime.operations.looking import Drawn, Tree, describe_tree
 
     sizes = [
         (0, 0, 614_210_118, 7, 0),

@@ -15,7 +15,7 @@ from tests.unit.project.test_private_names import root
 ROOT = Path(arctic_runtime.__file__).parents[1]
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 FACTS = {
-    "audit/formats.py: _LONGEST": "the length of a text in a report",
+    "audit/report.py: _LONGEST": "the length of a text in a report",
     "catalog/change_rows/log_files.py: LINEAGE_FIELD": "a field's id in Iceberg's specification",
     "catalog/deleted_positions.py: _PUFFIN_TAIL": "the format of Puffin files",
     "catalog/deleted_positions.py: _VECTOR_LENGTH": "the format of deletion vectors",

@@ -10,8 +10,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.audit.audited_model import AuditOptions
-from arctic_runtime.audit.formats import FORMATS
-from arctic_runtime.audit.report import AuditReport
+from arctic_runtime.audit.report import FORMATS, AuditReport
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import watch_effects
 from arctic_runtime.errors import ConfigError
