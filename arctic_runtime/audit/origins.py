@@ -7,7 +7,7 @@ such as that of a column without a qualifier in a join of two tables.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Literal
@@ -65,7 +65,11 @@ def name_table(table: exp.Table) -> str:
 def trace_column(scope: Scope, column: str) -> TracedTables:
     """Traces the output column `column` of a scope, a name in lower case, to the tables from which its values come."""
     if isinstance(scope.expression, exp.SetOperation):
-        return _merge_origins(trace_column(part, own) for part, own in _name_in_parts(scope, column))
+        return reduce(
+            TracedTables.merge_origin,
+            (trace_column(part, own) for part, own in _name_in_parts(scope, column)),
+            TracedTables(),
+        )
     select = scope.expression
     if not isinstance(select, exp.Select):
         return UNKNOWN
@@ -82,7 +86,9 @@ def trace_expression(scope: Scope, expression: exp.Expr) -> TracedTables:
     """
     columns = find_all_in_scope(expression, exp.Column)
     own = TracedTables(is_volatile=is_volatile(expression), is_known=expression.find(exp.Query) is None)
-    return reduce(TracedTables.merge_origin, (_trace_reference(scope, column) for column in columns), own)
+    return reduce(
+        TracedTables.merge_origin, (_trace_one_of(_list_sources(scope, column), column.name) for column in columns), own
+    )
 
 
 def is_volatile(expression: exp.Expr) -> bool:
@@ -148,10 +154,6 @@ def _trace_star(scope: Scope, select: exp.Select, column: str) -> TracedTables:
     return _trace_one_of([sources[name] for name in names if name in sources], column)
 
 
-def _trace_reference(scope: Scope, column: exp.Column) -> TracedTables:
-    return _trace_one_of(_list_sources(scope, column), column.name)
-
-
 def _list_sources(scope: Scope, column: exp.Column) -> list[exp.Expr | Scope]:
     """Returns the tables and subqueries of a scope to which a column may belong; all if it is not qualified."""
     sources = get_sources(scope)
@@ -182,19 +184,11 @@ def _name_in_parts(scope: Scope, column: str) -> list[tuple[Scope, str]]:
     `column` is the name in the first part, from which a set operation takes its names; others have it by position.
     """
     parts = _list_union_parts(scope)
-    names = [_list_select_names(part) for part in parts]
+    names = [(list(part.expression.named_selects) if isinstance(part.expression, exp.Query) else []) for part in parts]
     if column not in names[0] or any(part.expression.is_star for part in parts):
         return [(part, column) for part in parts]
     place = names[0].index(column)
     return [(part, own[place]) for part, own in zip(parts, names, strict=True) if place < len(own)]
-
-
-def _list_select_names(scope: Scope) -> list[str]:
-    return list(scope.expression.named_selects) if isinstance(scope.expression, exp.Query) else []
-
-
-def _merge_origins(origins: Iterable[TracedTables]) -> TracedTables:
-    return reduce(TracedTables.merge_origin, origins, TracedTables())
 
 
 def walk_sources(scope: Scope) -> Iterator[Scope]:

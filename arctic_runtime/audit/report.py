@@ -175,13 +175,9 @@ _HEAD = ("model", "verdict", "wrong", "lost", "left over", "stale", "doubled", "
 
 def _list_cells(model: ModelAudit) -> tuple[str, ...]:
     by_kind = {kind: sum(group.rows for group in model.groups if group.kind == kind) for kind in KINDS}
-    counts = [_count_or_blank(number) for number in (model.wrong_rows, *by_kind.values(), model.pending_rows)]
+    counts = [(f"{number:,}" if number else "") for number in (model.wrong_rows, *by_kind.values(), model.pending_rows)]
     cause = model.groups[0].explanation.title if model.groups else ""
     return (model.name, _VERDICTS[model.status], *counts, cause)
-
-
-def _count_or_blank(number: int) -> str:
-    return f"{number:,}" if number else ""
 
 
 def _align_cells(rows: Sequence[Sequence[str]]) -> list[str]:

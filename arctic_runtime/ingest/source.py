@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
-from arctic_runtime.errors import ConfigError, SourceError
+from arctic_runtime.errors import ConfigError, SourceError, suggest_nearest
 from arctic_runtime.ingest.database_kinds import DATABASE_KINDS
 from arctic_runtime.model.columns import list_reserved
 from arctic_runtime.model.names import TableName
@@ -16,7 +16,6 @@ from arctic_runtime.model.table import MAX_VERSIONS, Model, OnSchemaChange
 from arctic_runtime.plan.config.config_readers import read_names, read_text
 from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.profile import is_secret, mask_secrets
-from arctic_runtime.suggestions import suggest_nearest
 
 SchemaChanges = Literal["safe", "evolve", "freeze"]
 

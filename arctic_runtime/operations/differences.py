@@ -8,7 +8,7 @@ from typing import Any
 
 from arctic_runtime.catalog.observation.clones import observe_clone
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.table_diff import (
@@ -18,13 +18,11 @@ from arctic_runtime.model.table_diff import (
     DiffLimit,
     RowExample,
     TableDiff,
-    ValueChange,
     read_diff_limits,
 )
 from arctic_runtime.operations.arguments import read_count, read_flag
 from arctic_runtime.operations.masks import build_mask
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values
-from arctic_runtime.suggestions import suggest_nearest
 
 
 @dataclass(frozen=True)
@@ -268,7 +266,10 @@ def describe_diff(diff: TableDiff, longest: int) -> Iterator[str]:
     for name, before, after in diff.retyped_columns:
         yield f"  column {name}: {before} became {after}"
     for column in diff.columns:
-        values = "; ".join(_describe_change(change, longest) for change in column.values)
+        values = "; ".join(
+            f"{_cut_value(change.before, longest)} → {_cut_value(change.after, longest)} ({change.rows:,})"
+            for change in column.values
+        )
         yield f"  {column.name}: {column.rows:,} changed, most often {values}"
     yield from (f"  {example.kind}: {_describe_example(example, longest)}" for example in diff.examples)
     if diff.cost is not None:
@@ -285,10 +286,6 @@ def describe_cost(cost: DiffCost) -> str:
     """Describes a cost for people; rows and bytes are left out if they are not known."""
     read = "" if cost.rows is None or cost.bytes is None else f", files of {cost.rows:,} rows and {cost.bytes:,} bytes"
     return f"compared in {cost.seconds:.1f} s{read}"
-
-
-def _describe_change(change: ValueChange, longest: int) -> str:
-    return f"{_cut_value(change.before, longest)} → {_cut_value(change.after, longest)} ({change.rows:,})"
 
 
 def _describe_example(example: RowExample, longest: int) -> str:

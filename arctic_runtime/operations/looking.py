@@ -13,7 +13,7 @@ from arctic_runtime.catalog.lookup import look_up_row
 from arctic_runtime.catalog.observation.manifests import observe_files
 from arctic_runtime.catalog.observation.tables import observe_model
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.model.files.hash_tree import ROOT, HashNode
 from arctic_runtime.model.sources.positions import keep_opaque
 from arctic_runtime.model.step import describe_step
@@ -25,7 +25,6 @@ from arctic_runtime.operations.row_formats import convert_row
 from arctic_runtime.plan.maintenance.hash_trees import CompactionUnit, list_units
 from arctic_runtime.plan.maintenance.split import SIDE_BY_SIDE
 from arctic_runtime.spark.tables.versions import find_window
-from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import ReportThresholds
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.operations.changing import FORGET, OVERWRITE, RESET, RESTORE, RESYNC, SAVEPOINT
 from arctic_runtime.operations.clones import CLONES
 from arctic_runtime.operations.differences import DIFF
@@ -10,7 +10,6 @@ from arctic_runtime.operations.looking import CHANGES, EXPLAIN, HISTORY, LOOKUP,
 from arctic_runtime.operations.maintaining import COMPACT, EXPIRE, SPLIT
 from arctic_runtime.operations.operation import Operation
 from arctic_runtime.operations.why import WHY
-from arctic_runtime.suggestions import suggest_nearest
 
 OPERATIONS: tuple[Operation, ...] = (
     VERIFY,

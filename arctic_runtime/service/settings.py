@@ -8,13 +8,12 @@ from dataclasses import MISSING, dataclass, field, fields
 from datetime import time
 from typing import Any, TypeVar
 
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.operations.arguments import read_count
 from arctic_runtime.plan.config.config_readers import read_size
 from arctic_runtime.plan.maintenance.upkeep import Hours, UpkeepBudget
 from arctic_runtime.profile import mask_text
 from arctic_runtime.service.http_settings import HttpSettings, HttpUser, OpenIdSettings
-from arctic_runtime.suggestions import suggest_nearest
 
 T = TypeVar("T")
 KEYS = ("http", "upkeep")

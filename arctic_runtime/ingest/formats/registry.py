@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, find_nearest
 from arctic_runtime.ingest.formats.canal import build_canal_format
 from arctic_runtime.ingest.formats.debezium import build_debezium_format
 from arctic_runtime.ingest.formats.event_format import Change, Format, TimeUnit
@@ -15,7 +15,6 @@ from arctic_runtime.ingest.formats.maxwell import build_maxwell_format
 from arctic_runtime.ingest.formats.rows import build_rows_format
 from arctic_runtime.operations.arguments import read_flag
 from arctic_runtime.plan.config.config_readers import get_reader, read_names, read_text
-from arctic_runtime.suggestions import find_nearest
 
 Reader = Callable[[str, Any], Any]
 """Converts the name of an option and the value that a user wrote to the option's value; may raise ConfigError."""

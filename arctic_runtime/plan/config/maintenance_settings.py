@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, find_nearest
 from arctic_runtime.model.table import MAX_VERSIONS, VERSIONS_SECONDS, Compaction, Retention
-from arctic_runtime.suggestions import find_nearest
 
 _AGE = re.compile(r"(?P<number>\d{1,6})\s*(?P<unit>[mhdw])")
 _LAG = re.compile(r"(?P<number>\d{1,6})\s*(?P<unit>[smhd])")

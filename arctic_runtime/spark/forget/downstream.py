@@ -56,7 +56,9 @@ class DownstreamTables:
         self._reads = {table: self._list_tables_read(model) for table, model in self._known.items()}
         involved = [self._known[table] for table in list_downstream_tables(root.table, self._reads)]
         self.keyed = [model for model in involved if self._is_built(model)]
-        self.appended = [model for model in involved if self._has_appended_rows(model)]
+        self.appended = [
+            model for model in involved if model.is_appended and self.observe_state(model).appended is not None
+        ]
         self.below = [model for model in involved[1:] if model in self.keyed or model in self.appended]
 
     @property
@@ -131,9 +133,6 @@ class DownstreamTables:
     def _is_built(self, model: Model) -> bool:
         state = self.observe_state(model)
         return model.table == self.root.table or (state.changes is not None and state.base is not None)
-
-    def _has_appended_rows(self, model: Model) -> bool:
-        return model.is_appended and self.observe_state(model).appended is not None
 
 
 def _list_lookup_tables(model: Model) -> frozenset[TableName]:

@@ -321,12 +321,8 @@ def _select_by_keys(session: TableSession, rows: DataFrame, keys: DataFrame) -> 
 def _build_field_condition(payload: Expression, part: str, value: Expression) -> Expression:
     """Builds the condition that the JSON text `payload` has a field `part` with `value`, as a text or a number."""
     quoted = F.concat(F.lit("\\Q"), value, F.lit("\\E"))
-    plain = F.lit('(?i)"' + _escape_pattern(part) + '"\\s*:\\s*"?')
+    plain = F.lit('(?i)"' + "".join(sign if sign.isalnum() else f"\\{sign}" for sign in part) + '"\\s*:\\s*"?')
     return F.rlike(payload, F.concat(plain, quoted, F.lit('["\\s,}\\]]')))
-
-
-def _escape_pattern(part: str) -> str:
-    return "".join(sign if sign.isalnum() else f"\\{sign}" for sign in part)
 
 
 def _count_unreadable(session: TableSession, table: TableName) -> int:

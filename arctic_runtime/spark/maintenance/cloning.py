@@ -161,17 +161,15 @@ def _register_table(session: TableSession, table: TableName, address: str, uuid:
         perform_statement("clone.register", session.spark(), call)
     except SPARK_ERRORS as error:
         if "does not support endpoint" in str(error):
-            raise _build_unsupported_error(session) from error
+            raise ConfigError(
+                f"{session.model.table} can't be a clone: the catalog registers no tables.",
+                expected=(
+                    "a catalog with `register_table`, which embedded, JDBC, Hive, Glue and most REST catalogs have"
+                ),
+                fix="run the model, which builds it from its query",
+            ) from error
         if not _has_uuid(session.reader, table, uuid):
             raise
-
-
-def _build_unsupported_error(session: TableSession) -> ConfigError:
-    return ConfigError(
-        f"{session.model.table} can't be a clone: the catalog registers no tables.",
-        expected="a catalog with `register_table`, which embedded, JDBC, Hive, Glue and most REST catalogs have",
-        fix="run the model, which builds it from its query",
-    )
 
 
 def _has_uuid(reader: CatalogReader, table: TableName, uuid: str) -> bool:

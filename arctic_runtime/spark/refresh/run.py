@@ -411,11 +411,11 @@ def to_refusal(error: Exception) -> Refusal | None:
         return Refusal("INCREMENT_FAILED", get_first_line(error), lasts=error.getCondition() is not None)
     if any(sign in str(error) for sign in _OF_THE_MOMENT):
         return None
-    return Refusal("INCREMENT_FAILED", _get_first_line(error), lasts=False)
-
-
-def _get_first_line(error: Exception) -> str:
-    return get_first_line(error.java_exception) if isinstance(error, Py4JJavaError) else get_first_line(error)
+    return Refusal(
+        "INCREMENT_FAILED",
+        get_first_line(error.java_exception) if isinstance(error, Py4JJavaError) else get_first_line(error),
+        lasts=False,
+    )
 
 
 def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> None:

@@ -139,7 +139,12 @@ def _check_query_gives_table(table: TableSession, state: TableState, upstreams: 
     gone = [upstream for upstream, source in upstreams.states.items() if source and source.may_have_deleted_rows]
     if finding_made.broken and gone and table.model.config.input == "changes":
         return Finding(check, left_out=f"events that it has read may have been deleted from {', '.join(gone)}")
-    if finding_made.broken and table.model.config.input == "changes" and _was_forgotten(state):
+    if (
+        finding_made.broken
+        and table.model.config.input == "changes"
+        and state.changes is not None
+        and FORGOTTEN in state.changes.properties
+    ):
         return Finding(check, left_out="rows were forgotten that the events which it has read may still tell")
     return finding_made
 
@@ -182,10 +187,6 @@ def _check_version_order(table: TableSession, state: TableState) -> Iterable[Fin
         if model.config.valid_time:
             broken = bitemporal.find_overlaps(rows, model.config)
             yield build_finding("each version is recorded once at a time", broken, thresholds.reports)
-
-
-def _was_forgotten(state: TableState) -> bool:
-    return state.changes is not None and FORGOTTEN in state.changes.properties
 
 
 def _explain_not_recomputed(table: TableSession, state: TableState, upstreams: Upstreams) -> str:

@@ -240,7 +240,7 @@ class TraceableTable:
         was = {name: key_values.get(name, (before or {}).get(name)) for name in own} if before is not None else None
         if before is None and action in ("update", DELETE) and len(own) == len(key):
             was = own
-        times = _list_times(schema)
+        times = frozenset(field.name for field in schema.fields if isinstance(field.dataType, TimestampType))
         change = RowChange(
             self.state.name,
             show_values(key_values, times),
@@ -305,10 +305,6 @@ def show_values(values: Values, times: frozenset[str] = frozenset()) -> Values:
         name: value.astimezone(timezone.utc) if name in times and isinstance(value, datetime) else value
         for name, value in values.items()
     }
-
-
-def _list_times(schema: StructType) -> frozenset[str]:
-    return frozenset(field.name for field in schema.fields if isinstance(field.dataType, TimestampType))
 
 
 def _format_time(at: Any) -> str:

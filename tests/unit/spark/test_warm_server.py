@@ -14,10 +14,10 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import server
 from arctic_runtime.spark.engine.java.process import PROCESS
-from arctic_runtime.spark.engine.keep_alive import IdleTimer
 from arctic_runtime.spark.engine.serve import end_if_idle
 from arctic_runtime.spark.engine.server import Server, get_directory
 from arctic_runtime.spark.engine.warm_server import (
+    IdleTimer,
     announce_use,
     begin_warm_server,
     find_uses,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from arctic_runtime.errors import SourceError
+from arctic_runtime.errors import SourceError, suggest_nearest
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.servers.source_database import RightMissing, SourceDatabase
 from arctic_runtime.ingest.transports.transport import TableGone
-from arctic_runtime.suggestions import suggest_nearest
 
 CASCADES = "arctic.mysql.cascades"
 """Property that a user sets to `ignore` to declare that foreign keys never change rows by cascades."""
