@@ -24,7 +24,6 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh.increment import Upstreams
 from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.forget import downstream, erase_events, erase_rows, forgetting, key_search, purge, trace
-from arctic_runtime.spark.forget import erase_rows as stored_keys
 from arctic_runtime.spark.forget.forgetting import Forgetting
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.delete import RowMatch
@@ -290,9 +289,9 @@ REPLACEMENTS: tuple[Replacement, ...] = (
     (trace, "list_keys_made_of", list_keys_made_of),
     (trace, "hold_in_driver", lambda _, rows: rows),
     *((module, "collect_lookup_keys", collect_lookup_keys) for module in (erase_rows, forgetting, key_search)),
-    *((module, "read_keys", read_keys) for module in (stored_keys, forgetting, key_search)),
+    *((module, "read_keys", read_keys) for module in (erase_rows, forgetting, key_search)),
     *((module, "read_rows_now", read_rows_now) for module in (erase_rows, forgetting)),
-    (stored_keys, "_add_keys", add_keys),
+    (erase_rows, "_add_keys", add_keys),
     (erase_rows, "as_key", lambda _: ()),
     (erase_rows, "diff_states", diff_states),
     (erase_rows, "publish_changes", modelled.publish_changes),
