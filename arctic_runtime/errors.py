@@ -1,4 +1,4 @@
-"""All errors that dbt-arctic raises on purpose.
+"""All errors that dbt-arctic raises on purpose, and the known name that the user probably meant, for their messages.
 
 ArcticError
 ├── ConfigError       what the user wrote can't be used; nothing was read or written
@@ -13,6 +13,9 @@ ArcticError
 """
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
 
 __all__ = [
     "ArcticError",
@@ -114,3 +117,15 @@ class CatalogError(ArcticError):
 
 class CorruptState(ArcticError):
     """Raised if two tables, or a table and its metadata, contradict each other, so that a run could lose rows."""
+
+
+def find_nearest(name: str, known: Iterable[str]) -> str | None:
+    """Returns the known name that is most similar to `name`; None if none is similar."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return close[0] if close else None
+
+
+def suggest_nearest(name: str, known: Iterable[str]) -> str:
+    """Returns ` (did you mean 'x'?)` with the known name x that is most similar to `name`, or "" if none is similar."""
+    nearest = find_nearest(name, known)
+    return "" if nearest is None else f" (did you mean '{nearest}'?)"

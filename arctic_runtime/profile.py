@@ -20,8 +20,7 @@ from arctic_runtime.catalog_kinds.object_stores import (
 )
 from arctic_runtime.catalog_kinds.registry import get_catalog_kind, select_catalog_kind
 from arctic_runtime.catalog_kinds.store_warehouse import StoreWarehouse, is_store_address, place_store_warehouse
-from arctic_runtime.errors import ConfigError
-from arctic_runtime.suggestions import suggest_nearest
+from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.thresholds import Thresholds
 
 Method = Literal["session", "connect"]

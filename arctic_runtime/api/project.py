@@ -12,16 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, cast
 
-from arctic_runtime.api.connection import Connection
-from arctic_runtime.api.table import Table
+from arctic_runtime.api.table import Connection, Table
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.profile import Profile
-from arctic_runtime.suggestions import suggest_nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

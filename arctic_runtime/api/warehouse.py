@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from arctic_runtime.api.connection import Connection
-from arctic_runtime.api.table import Table
+from arctic_runtime.api.table import Connection, Table
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.model.names import TableName, format_changes_view, parse_table_name
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.refreshing import Refreshed, perform_refresh
@@ -19,7 +18,6 @@ from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.profile import Profile
 from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.spark.engine.statement import quote_name
-from arctic_runtime.suggestions import suggest_nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from arctic_runtime.audit.audited_model import AuditedModel
+from arctic_runtime.audit.audited_model import AuditedModel, Evidence
 from arctic_runtime.audit.comparison import (
     CauseRule,
     ComparedColumn,
@@ -18,8 +18,7 @@ from arctic_runtime.audit.comparison import (
     refer_to_query,
     refer_to_table,
 )
-from arctic_runtime.audit.evidence import Evidence
-from arctic_runtime.audit.incremental_filters import IncrementalFilter
+from arctic_runtime.audit.origins import IncrementalFilter
 
 
 @dataclass(frozen=True)

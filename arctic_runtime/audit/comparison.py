@@ -121,14 +121,12 @@ def sample_groups(comparison: Comparison, examples: int) -> exp.Select:
     """Builds the query of the first differences of each kind and cause, in the order of their keys."""
     order = [_choose_key(index) for index in comparison.keys]
     place = exp.Window(
-        this=exp.RowNumber(), partition_by=[exp.column("kind"), exp.column("cause")], order=_order_by(order)
+        this=exp.RowNumber(),
+        partition_by=[exp.column("kind"), exp.column("cause")],
+        order=exp.Order(expressions=[exp.Ordered(this=expression) for expression in order]),
     )
     placed = exp.select("*", exp.alias_(place, "place")).from_(DIFFERENCES).subquery("placed")
     return exp.select("*").from_(placed).where(exp.column("place") <= exp.Literal.number(examples))
-
-
-def _order_by(expressions: Sequence[exp.Expr]) -> exp.Order:
-    return exp.Order(expressions=[exp.Ordered(this=expression) for expression in expressions])
 
 
 def _choose_key(index: int) -> exp.Expr:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from arctic_runtime.catalog_kinds.catalog_kind import CatalogKind, Properties
 from arctic_runtime.catalog_kinds.jdbc import JDBC
 from arctic_runtime.catalog_kinds.plain_kinds import CUSTOM, GLUE, HADOOP, HIVE, NESSIE, REST
-from arctic_runtime.errors import ConfigError
-from arctic_runtime.suggestions import suggest_nearest
+from arctic_runtime.errors import ConfigError, suggest_nearest
 
 CATALOG_KINDS = {kind.name: kind for kind in (REST, JDBC, HIVE, GLUE, HADOOP, NESSIE)}
 """Kinds of catalogs by the value of the property `type`; `CUSTOM`, which has no type, is not included."""

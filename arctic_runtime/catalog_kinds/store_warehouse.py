@@ -8,8 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from arctic_runtime.catalog_kinds.object_stores import STORE_SCHEMES, is_store_key
-from arctic_runtime.errors import ConfigError
-from arctic_runtime.suggestions import suggest_nearest
+from arctic_runtime.errors import ConfigError, suggest_nearest
 
 STATE_FOLDER = ".arctic"
 """Name of the folder in a project for the catalog files of its warehouses in object stores."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.connector import Connector, Session, SourceConnection, describe_address
 from arctic_runtime.ingest.transports.debezium.connectors import DATABASES
@@ -15,8 +15,7 @@ from arctic_runtime.ingest.transports.kafka.connector import KAFKA
 from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
 from arctic_runtime.profile import Profile
-from arctic_runtime.spark.engine.thread_sessions import ThreadSessions
-from arctic_runtime.suggestions import suggest_nearest
+from arctic_runtime.spark.engine.session_pool import ThreadSessions
 
 CONNECTORS: tuple[Connector, ...] = (*DATABASES, KAFKA, FILES)
 

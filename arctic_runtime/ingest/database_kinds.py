@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from arctic_runtime.errors import ConfigError
-from arctic_runtime.suggestions import suggest_nearest
+from arctic_runtime.errors import ConfigError, suggest_nearest
 
 HISTORY = "history"
 """Name of the file, in the engine's folder, with the definitions of tables over time.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
-from arctic_runtime.errors import ConfigError, SourceError
+from arctic_runtime.errors import ConfigError, SourceError, suggest_nearest
 from arctic_runtime.ingest.database_kinds import DATABASE_KINDS
 from arctic_runtime.model.columns import list_reserved
 from arctic_runtime.model.names import TableName
@@ -25,7 +25,6 @@ from arctic_runtime.plan.config.value_reader import (
     keep_value,
 )
 from arctic_runtime.profile import is_secret, mask_secrets
-from arctic_runtime.suggestions import suggest_nearest
 
 SchemaChanges = Literal["safe", "evolve", "freeze"]
 

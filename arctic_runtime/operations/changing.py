@@ -1,9 +1,10 @@
-"""Operations that restore or overwrite a table's rows, create or drop savepoints, drop a table, or load it again."""
+"""Operations that restore, overwrite or forget a table's rows, create or drop savepoints, drop a table, or load it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.observation.tables import (
     observe_model,
@@ -12,21 +13,24 @@ from arctic_runtime.catalog.observation.tables import (
     read_last_offsets,
 )
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.forgetting import (
+    Forget,
+    describe_certificate,
+    describe_forget_plan,
+    join_certificates,
+    join_plans,
+)
 from arctic_runtime.model.names import TableName, parse_table_name
 from arctic_runtime.model.savepoint import parse_cut
 from arctic_runtime.model.state import ConflictingRelation
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations import inspect
-from arctic_runtime.operations.arguments import read_flag, read_partition, read_source
-from arctic_runtime.operations.operation import (
-    Answer,
-    Argument,
-    Operation,
-    OperationContext,
-    Values,
-    check_key,
-    on_one,
-)
+from arctic_runtime.operations.arguments import read_flag, read_partition, read_source, read_texts
+from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values, check_key, on_one
+
+if TYPE_CHECKING:
+    from arctic_runtime.spark.forget.forgetting import Forgetting
+
 
 _KNOWN = "as `arctic history` shows it, or a savepoint's name"
 
@@ -68,7 +72,7 @@ def _restore_cut(context: OperationContext, models: Sequence[Model], cut: str) -
 
 
 def _restore_version(context: OperationContext, model: Model, version: str) -> dict[str, int]:
-    from arctic_runtime.spark.refresh.restore import restore_version
+    from arctic_runtime.spark.refresh.overwrite import restore_version
 
     return restore_version(context.open_table(model), version)
 
@@ -94,7 +98,7 @@ def _set_savepoint(context: OperationContext, model: Model, values: Values) -> A
 
 
 def _reset_table(context: OperationContext, model: Model, _: Values) -> Answer:
-    from arctic_runtime.spark.maintenance.reset import reset_model
+    from arctic_runtime.spark.maintenance.cloning import reset_model
 
     readers = _list_readers(context, model)
     dropped = [relation for part in model.parts for relation in reset_model(context.open_table(part))]
@@ -210,4 +214,63 @@ RESYNC = Operation(
     perform=on_one(_resync_table),
     needs_spark=True,
     changes=True,
+)
+
+
+def _forget_rows(context: OperationContext, model: Model, values: Values) -> Answer:
+    done = [_build_forgetting(context, part, values).run_forget() for part in _list_built(context, model)]
+    certificate = join_certificates(done)
+    data = {**asdict(certificate), "is_clean": certificate.is_clean}
+    return Answer(data, tuple(describe_certificate(certificate)), differs=not certificate.is_clean)
+
+
+def _plan_forget(context: OperationContext, model: Model, values: Values) -> Answer:
+    plans = [_build_forgetting(context, part, values).plan_forget() for part in _list_built(context, model)]
+    plan = join_plans(plans)
+    warning = "nothing was forgotten: it can't be undone; add --yes to do it"
+    return Answer(asdict(plan), (*describe_forget_plan(plan), *([warning] if plan.tables else [])))
+
+
+def _list_built(context: OperationContext, model: Model) -> list[Model]:
+    """Lists the model, and before it its quarantine if this is built, since a row may have been in either."""
+    return [part for part in model.parts if part == model or observe_own(context.reader, part)]
+
+
+def _build_forgetting(context: OperationContext, model: Model, values: Values) -> Forgetting:
+    from arctic_runtime.spark.forget.forgetting import Forgetting
+
+    request = Forget(values["key"] or (), values["where"], values["drop_savepoints"])
+    return Forgetting(model, context.models, context.reader, context.spark, request, context.progress)
+
+
+FORGET = Operation(
+    name="forget",
+    needs_admin=True,
+    description="erase rows of a table and of all that is made of it, also from their history",
+    tables="one",
+    perform=on_one(_forget_rows),
+    plan=on_one(_plan_forget),
+    needs_spark=True,
+    plan_needs_spark=True,
+    changes=True,
+    needs_confirmation=True,
+    needs_key=True,
+    needs_queries=True,
+    arguments=(
+        Argument(
+            "key",
+            "keys of rows, each by one value for each column of the primary key",
+            read_texts,
+            "array",
+            metavar="VALUE",
+            exclusive_group="rows",
+        ),
+        Argument(
+            "where", "a SQL predicate: rows that it is or was true for", metavar="PREDICATE", exclusive_group="rows"
+        ),
+        Argument(
+            "drop_savepoints", "drop savepoints that hold such rows, which else refuse it", read_flag, "boolean", False
+        ),
+    ),
+    macro_arguments=("key", "where", "drop_savepoints"),
 )

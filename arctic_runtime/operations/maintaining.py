@@ -87,8 +87,7 @@ def _plan_split(context: OperationContext, model: Model, _: Values) -> Answer:
 
 
 def _expire_table(context: OperationContext, model: Model, values: Values) -> Answer:
-    from arctic_runtime.spark.maintenance.expiry import expire_versions
-    from arctic_runtime.spark.maintenance.landing import expire_landing
+    from arctic_runtime.spark.maintenance.expiry import expire_landing, expire_versions
 
     if model.is_landing:
         _check_not_orphans(model, values)
@@ -101,8 +100,7 @@ def _expire_table(context: OperationContext, model: Model, values: Values) -> An
 
 
 def _plan_expire(context: OperationContext, model: Model, values: Values) -> Answer:
-    from arctic_runtime.spark.maintenance.expiry import plan_expiry
-    from arctic_runtime.spark.maintenance.landing import plan_landing
+    from arctic_runtime.spark.maintenance.expiry import plan_expiry, plan_landing
 
     if model.is_landing:
         _check_not_orphans(model, values)

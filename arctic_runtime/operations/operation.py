@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import ArcticError, ConfigError
+from arctic_runtime.errors import ArcticError, ConfigError, suggest_nearest
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.arguments import Reader, read_text
 from arctic_runtime.spark.engine.spark_loss import is_of_spark
-from arctic_runtime.suggestions import suggest_nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -295,7 +294,7 @@ class Operation:
 
 
 def _explain_damage(error: Exception, models: Sequence[Model]) -> ArcticError | None:
-    from arctic_runtime.spark.engine.java.damage import to_damage
+    from arctic_runtime.spark.engine.java.java_errors import to_damage
 
     return to_damage(error, ", ".join(str(model.table) for model in models))
 

@@ -109,7 +109,7 @@ def _note_use(planner: RefreshPlanner, planned: PlannedRefresh, session: Callabl
     log = planned.state.log
     if log is None or not shares_files(log.properties):
         return
-    from arctic_runtime.spark.maintenance.clone_tags import note_use
+    from arctic_runtime.spark.maintenance.cloning import note_use
     from arctic_runtime.spark.tables.table_session import TableSession
 
     note_use(TableSession(planner.model, planner.reader, session), planned.state)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from arctic_runtime.errors import ConfigError
-from arctic_runtime.operations.changing import OVERWRITE, RESET, RESTORE, RESYNC, SAVEPOINT
+from arctic_runtime.errors import ConfigError, suggest_nearest
+from arctic_runtime.operations.changing import FORGET, OVERWRITE, RESET, RESTORE, RESYNC, SAVEPOINT
 from arctic_runtime.operations.clones import CLONES
 from arctic_runtime.operations.differences import DIFF
-from arctic_runtime.operations.forgetting import FORGET
-from arctic_runtime.operations.looking import CHANGES, EXPLAIN, HISTORY, LOOKUP, STATUS
+from arctic_runtime.operations.looking import CHANGES, EXPLAIN, HISTORY, LOOKUP, STATUS, VERIFY
 from arctic_runtime.operations.maintaining import COMPACT, EXPIRE, SPLIT
 from arctic_runtime.operations.operation import Operation
-from arctic_runtime.operations.verify import VERIFY
 from arctic_runtime.operations.why import WHY
-from arctic_runtime.suggestions import suggest_nearest
 
 OPERATIONS: tuple[Operation, ...] = (
     VERIFY,

@@ -95,7 +95,7 @@ def perform_upkeep(
 
 def _expire_table(table: Maintained, context: OperationContext) -> Sequence[str]:
     if table.model.is_landing:
-        from arctic_runtime.spark.maintenance.landing import expire_landing
+        from arctic_runtime.spark.maintenance.expiry import expire_landing
 
         expired = expire_landing(table.model, table.models, context.reader, context.spark)
         return describe_landing(expired, "gone")
@@ -105,7 +105,7 @@ def _expire_table(table: Maintained, context: OperationContext) -> Sequence[str]
 
 
 def _find_due_landing(table: Maintained, reader: CatalogReader, now: float) -> list[DueUpkeep]:
-    from arctic_runtime.spark.maintenance.landing import plan_landing
+    from arctic_runtime.spark.maintenance.expiry import plan_landing
 
     plan = plan_landing(table.model, table.models, reader)
     if plan.delete is None and plan.expire is None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timezone
 from typing import Any
 
-from arctic_runtime.model.names import TableName
 from arctic_runtime.model.row_trail import RowChange, RowTrail, UpstreamChanges, Values
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.arguments import read_count, read_texts
@@ -24,13 +23,9 @@ def _explain_row(context: OperationContext, model: Model, values: Arguments) -> 
     models = {other.table: other for other in (*context.models, model)}
     search = RowSearch(context.reader, context.spark(), models, values["depth"], context.progress)
     trail = search.trace_row(model, values["key"], values["version"])
-    trail = trail.mask_values(lambda table: build_mask(_list_masks(models, table)))
+    trail = trail.mask_values(lambda table: build_mask(models[table].masks if table in models else {}))
     longest = context.reader.thresholds.reports.longest_diff_value
     return Answer(build_trail_json(trail), tuple(describe_trail(trail, longest)), differs=not trail.changes)
-
-
-def _list_masks(models: Mapping[TableName, Model], table: TableName) -> Mapping[str, bool]:
-    return models[table].masks if table in models else {}
 
 
 def build_trail_json(trail: RowTrail) -> dict[str, Any]:

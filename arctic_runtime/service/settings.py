@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from datetime import time
 from typing import TYPE_CHECKING, Any
 
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.operations.arguments import read_count
 from arctic_runtime.plan.config.config_readers import read_size
 from arctic_runtime.plan.config.value_reader import (
@@ -19,7 +19,6 @@ from arctic_runtime.plan.config.value_reader import (
 )
 from arctic_runtime.plan.maintenance.upkeep import Hours, UpkeepBudget
 from arctic_runtime.profile import mask_text
-from arctic_runtime.suggestions import suggest_nearest
 
 if TYPE_CHECKING:
     from arctic_runtime.service.http_settings import HttpSettings

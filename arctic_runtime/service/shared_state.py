@@ -14,7 +14,7 @@ from arctic_runtime.catalog.heads import ObservedHeads, SharedHeads
 from arctic_runtime.catalog.observation.views import read_view_sql
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.service_table import Paused, ServiceTable
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.service.cron_schedules import Scheduled
@@ -24,7 +24,6 @@ from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.service.view.job_board import JobBoard
 from arctic_runtime.service.view.live_data import ServiceState
 from arctic_runtime.spark.engine.session_pool import SessionPool
-from arctic_runtime.suggestions import suggest_nearest
 
 
 class SharedState:

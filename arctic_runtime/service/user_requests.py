@@ -21,9 +21,8 @@ from arctic_runtime.errors import ArcticError, ConfigError
 from arctic_runtime.model.columns import strip_change_columns
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.operations.change_export import open_changes
 from arctic_runtime.operations.inspect import read_status
-from arctic_runtime.operations.looking import CHANGES
+from arctic_runtime.operations.looking import CHANGES, open_changes
 from arctic_runtime.operations.masks import build_mask
 from arctic_runtime.operations.operation import Answer, Operation, OperationContext
 from arctic_runtime.service.activity import Activity

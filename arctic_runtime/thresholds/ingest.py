@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from arctic_runtime.thresholds.units import MIB
+from arctic_runtime.thresholds.engine import MIB
 
 
 @dataclass(frozen=True)

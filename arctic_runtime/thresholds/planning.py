@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from arctic_runtime.thresholds.units import GIB, MIB
+from arctic_runtime.thresholds.engine import GIB, MIB
 
 
 @dataclass(frozen=True)

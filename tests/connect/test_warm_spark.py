@@ -17,7 +17,7 @@ import pytest
 
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import server
-from arctic_runtime.spark.engine.server_uses import find_uses, open_door
+from arctic_runtime.spark.engine.warm_server import find_uses, open_door
 from arctic_runtime.thresholds import EngineThresholds
 
 COMMAND = """

@@ -52,16 +52,12 @@ from arctic_runtime.plan.cloning.clone_plan import CloneRequest
 from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.spark.forget.forgetting import Forgetting
 from arctic_runtime.spark.maintenance.adoption import adopt_table, undo_adoption
-from arctic_runtime.spark.maintenance.clone_tags import note_use
-from arctic_runtime.spark.maintenance.cloning import clone_model
+from arctic_runtime.spark.maintenance.cloning import clone_model, note_use, reset_model
 from arctic_runtime.spark.maintenance.compaction import compact_table, split_table
-from arctic_runtime.spark.maintenance.expiry import expire_versions, find_orphan_files
-from arctic_runtime.spark.maintenance.landing import expire_landing
-from arctic_runtime.spark.maintenance.reset import reset_model
+from arctic_runtime.spark.maintenance.expiry import expire_landing, expire_versions, find_orphan_files
 from arctic_runtime.spark.maintenance.resync import request_resync
 from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
-from arctic_runtime.spark.refresh.overwrite import overwrite_with_source
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.refresh.overwrite import overwrite_with_source, restore_version
 from arctic_runtime.spark.refresh.run import Refresh
 from tests.crash.swaps import SwappedBranch
 from tests.spark.replay import ORDERS, Part, Replay, event, ingest, source_of

@@ -22,10 +22,9 @@ from arctic_runtime.catalog.observation.tables import observe_model
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.table import Model
-from arctic_runtime.operations.change_export import open_changes
+from arctic_runtime.operations.looking import VERIFY, open_changes
 from arctic_runtime.operations.maintaining import COMPACT, EXPIRE
 from arctic_runtime.operations.operation import OperationContext
-from arctic_runtime.operations.verify import VERIFY
 from arctic_runtime.spark.engine.java.java_errors import walk_java_exceptions
 from tests.crash.damage import CHANGES, ROWS, TableFile, damaged, damaged_row, list_files
 from tests.crash.scenarios import EVENTS, STATE

@@ -108,7 +108,7 @@ def test_a_stop_in_the_middle_of_work_ends_well_and_the_next_start_is_exact(
 def test_the_other_replica_leads_once_the_first_is_dead(
     conditions: Conditions, start: Start, postgresql: PostgreSQLServer, tmp_path: Path
 ) -> None:
-    """Two replicas over a catalog in PostgreSQL; the first is killed, and a change that comes then is shown by the other."""
+    """Over a catalog in PostgreSQL the first is killed, and a change that comes then is shown by the other."""
     postgresql.sql("drop database if exists lake", database="postgres")
     postgresql.sql("create database lake", database="postgres")
     catalog = {

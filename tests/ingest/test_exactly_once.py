@@ -20,7 +20,7 @@ from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.job.ingestion import Ingestion
 from arctic_runtime.ingest.job.reports import BatchReport, JobListeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.refresh.overwrite import restore_version
 from tests.ingest.servers import MariaDBServer, PostgreSQLServer
 from tests.spark.warehouse import Warehouse
 

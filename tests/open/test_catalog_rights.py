@@ -16,7 +16,7 @@ from arctic_runtime.errors import ArcticError, CatalogError
 from arctic_runtime.profile import JARS_SETTING, Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.maintenance.compaction import compact_table
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.refresh.overwrite import restore_version
 from sample_project.servers import PostgreSQLServer
 from tests.documented_rights import PASSWORD, read_statements
 from tests.lakes import SCHEMA, ClientLake, begin, publish, write_on

@@ -17,7 +17,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.profile import JARS_SETTING, Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.refresh.overwrite import restore_version
 from arctic_runtime.spark.tables.capability_probe import CapabilityProbe
 from tests.crash.killing import killed
 from tests.java import INTERPRETED

@@ -23,17 +23,7 @@ from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh.increment import Upstreams
 from arctic_runtime.spark.engine.java.java_errors import SPARK
-from arctic_runtime.spark.forget import (
-    downstream,
-    erase_dead_letters,
-    erase_rows,
-    file_scan,
-    forgetting,
-    key_search,
-    purge,
-    trace,
-)
-from arctic_runtime.spark.forget import keys as stored_keys
+from arctic_runtime.spark.forget import downstream, erase_events, erase_rows, forgetting, key_search, purge, trace
 from arctic_runtime.spark.forget.forgetting import Forgetting
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.delete import RowMatch
@@ -292,16 +282,16 @@ def _name(table: TableName) -> Name:
 
 REPLACEMENTS: tuple[Replacement, ...] = (
     (downstream, "Refresh", SimulatedRefresh),
-    (erase_dead_letters, "drop_dead_letters", lambda *_: erase_dead_letters.ErasedDeadLetters()),
+    (erase_events, "drop_dead_letters", lambda *_: erase_events.ErasedDeadLetters()),
     (trace, "parse_given_keys", parse_given_keys),
     (trace, "list_keys_ever", list_keys_ever),
     (trace, "list_keys_changed_after", list_keys_changed_after),
     (trace, "list_keys_made_of", list_keys_made_of),
     (trace, "hold_in_driver", lambda _, rows: rows),
     *((module, "collect_lookup_keys", collect_lookup_keys) for module in (erase_rows, forgetting, key_search)),
-    *((module, "read_keys", read_keys) for module in (stored_keys, forgetting, key_search)),
+    *((module, "read_keys", read_keys) for module in (erase_rows, forgetting, key_search)),
     *((module, "read_rows_now", read_rows_now) for module in (erase_rows, forgetting)),
-    (stored_keys, "_add_keys", add_keys),
+    (erase_rows, "_add_keys", add_keys),
     (erase_rows, "as_key", lambda _: ()),
     (erase_rows, "diff_states", diff_states),
     (erase_rows, "publish_changes", modelled.publish_changes),
@@ -311,7 +301,7 @@ REPLACEMENTS: tuple[Replacement, ...] = (
     (erase_rows, "rewrite_manifests", rewrite_manifests),
     (purge, "delete_matching", delete_matching),
     (purge, "_rewrite_deleted", rewrite_deleted),
-    (file_scan, "DiskFiles", DiskFiles),
-    (file_scan, "_count_live_rows", count_live_rows),
+    (purge, "DiskFiles", DiskFiles),
+    (purge, "_count_live_rows", count_live_rows),
 )
 """The parts of forgetting that are modelled."""

@@ -11,7 +11,7 @@ from arctic_runtime.catalog.lookup import look_up_row
 from arctic_runtime.model.files.compaction import CompactionMode
 from arctic_runtime.operations.inspect import read_history
 from arctic_runtime.spark.maintenance.compaction import compact_table
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.refresh.overwrite import restore_version
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:

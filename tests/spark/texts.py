@@ -22,7 +22,7 @@ from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
 from arctic_runtime.ivm.frontend.functions import parse_query
 from arctic_runtime.ivm.render import name_input, render_sql
 from arctic_runtime.model.names import TableName
-from arctic_runtime.spark.refresh.from_query.parser_check import compare_with_spark
+from arctic_runtime.spark.refresh.query_analysis import compare_with_spark
 from arctic_runtime.spark.tables.rows.frames import to_column
 from arctic_runtime.sql.spark_sql import write_sql
 

@@ -32,7 +32,7 @@ from arctic_runtime.errors import CatalogError, CommitConflict, ConfigError
 from arctic_runtime.thresholds import CommitThresholds
 
 ROOT = Path(arctic_runtime.__file__).parents[1]
-EXEMPT = ("ivm/", "model/", "plan/", "spark/engine/", "sql/")
+EXEMPT = ("ivm/", "model/", "plan/", "spark/engine/", "spark/jars.py", "sql/")
 """Packages of the runtime that can't write, or that start Spark with files of its own and a throw-away warehouse."""
 
 GATEWAYS = ("perform_effect", "perform_change", "perform_statement", "set_properties", "delete_matching")
@@ -40,8 +40,7 @@ GATEWAYS = ("perform_effect", "perform_change", "perform_statement", "set_proper
 
 READING = {
     "dbt/adapters/arctic/connections/handle.py": {"'DROP VIEW ' + quote_identifier(view.viewName)", "statement"},
-    "arctic_runtime/spark/refresh/from_query/parser_check.py": {"sql", "written"},
-    "arctic_runtime/spark/refresh/clock.py": {"create"},
+    "arctic_runtime/spark/refresh/query_analysis.py": {"sql", "written", "create"},
     "arctic_runtime/spark/tables/rows/frames.py": {"template"},
 }
 """Texts of `….sql(text)` that are no effect of ours: statements of users, views and functions of a session, queries."""

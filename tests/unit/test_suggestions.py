@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arctic_runtime.suggestions import find_nearest, suggest_nearest
+from arctic_runtime.errors import find_nearest, suggest_nearest
 
 KNOWN = ("compact", "savepoint", "verify")
 

@@ -53,7 +53,7 @@ from arctic_runtime.spark.tables.commit import (
 )
 from arctic_runtime.spark.tables.internal import InternalTable, create_internal_table
 from arctic_runtime.spark.tables.rows.frames import combine_all, conform_frame, read_table
-from arctic_runtime.spark.tables.snapshots import expire_snapshots
+from arctic_runtime.spark.tables.steps import expire_snapshots
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, find_nearest
 from arctic_runtime.ingest.formats.canal import build_canal_format
 from arctic_runtime.ingest.formats.debezium import build_debezium_format
 from arctic_runtime.ingest.formats.event_format import Change, Format, TimeUnit
@@ -15,7 +15,6 @@ from arctic_runtime.ingest.formats.maxwell import build_maxwell_format
 from arctic_runtime.ingest.formats.rows import build_rows_format
 from arctic_runtime.plan.config.config_readers import get_reader, read_flag, read_names, read_text
 from arctic_runtime.plan.config.value_reader import Schema, ValueReader, accept, close_object
-from arctic_runtime.suggestions import find_nearest
 
 _ZONE = re.compile(r"UTC|[+-](?:0\d|1[0-8]):[0-5]\d|[A-Za-z]+(?:/[A-Za-z0-9_+-]+)+")
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import ConfigError, SourceError
+from arctic_runtime.errors import ConfigError, SourceError, suggest_nearest
 from arctic_runtime.ingest.dead_letters.lease import SourceLease, lease_taken_error
 from arctic_runtime.ingest.dead_letters.table import DeadLetterTable
 from arctic_runtime.ingest.job.background_load import BackgroundLoad, LoadListeners
@@ -37,11 +37,10 @@ from arctic_runtime.ingest.transports.transport import Batch, LoadsTables, Table
 from arctic_runtime.ingest.writing.records import TableResult, WriteMode
 from arctic_runtime.model.sources.ingestion import Failure, Progress
 from arctic_runtime.profile import mask_text
-from arctic_runtime.spark.engine.java.damage import explain_damaged_files
+from arctic_runtime.spark.engine.java.java_errors import explain_damaged_files
 from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.session_pool import ThreadSessions
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
-from arctic_runtime.spark.engine.thread_sessions import ThreadSessions
-from arctic_runtime.suggestions import suggest_nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from arctic_runtime.ingest.transports.transport import TableEvents
-from arctic_runtime.spark.engine.remote_session import is_remote
-from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.connection import is_remote
+from arctic_runtime.spark.engine.jobs import override_settings
 
 _SENT_TO_TASKS = {"spark.sql.execution.arrow.localRelationThreshold": "0"}
 """Spark setting that makes tasks evaluate expressions on data sent as Arrow.

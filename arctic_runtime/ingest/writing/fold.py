@@ -44,9 +44,8 @@ from arctic_runtime.spark.changes.diff import (
 )
 from arctic_runtime.spark.engine.statement import alias_as, fill_statement, quote_name
 from arctic_runtime.spark.events.merge_functions import MergeFunctions
-from arctic_runtime.spark.events.net import blend_rows, net_events
 from arctic_runtime.spark.events.partial_columns import name_presence_flag
-from arctic_runtime.spark.events.rules import EventRules, choose_rules
+from arctic_runtime.spark.events.rules import EventRules, blend_rows, choose_rules, net_events
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.rows.bounds import lookup_keys
 from arctic_runtime.spark.tables.rows.frames import (

@@ -28,7 +28,7 @@ from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh.schema import check_query
 from arctic_runtime.spark.engine.statement import quote_name
-from arctic_runtime.spark.refresh.keyless import prepare_to_append
+from arctic_runtime.spark.refresh.prepare import prepare_to_append
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.keyless import append_rows, replace_rows
 from arctic_runtime.spark.tables.rows.frames import list_frame_columns, to_column

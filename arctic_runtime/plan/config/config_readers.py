@@ -6,13 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, get_args
 
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, find_nearest
 from arctic_runtime.model.files.layout import MAX_NODES
 from arctic_runtime.model.merge_columns import FUNCTIONS
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Transform, Unit
 from arctic_runtime.plan.config.value_reader import PLAIN, TEXT, Schema, ValueReader, accept
-from arctic_runtime.suggestions import find_nearest
 
 _SMALLEST_FILE = 2**20
 _SIZE = re.compile(r"(?P<number>[1-9]\d{0,8})\s*(?P<unit>[KMG]iB)")

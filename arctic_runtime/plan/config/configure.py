@@ -6,13 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, find_nearest
 from arctic_runtime.model.columns import HISTORY_COLUMNS, RECORDED_FROM, RESERVED, VALID_FROM, is_same_name
 from arctic_runtime.model.files.layout import TARGET_PROPERTY
 from arctic_runtime.model.merge_columns import COMMUTATIVE
 from arctic_runtime.model.table import ModelConfig
 from arctic_runtime.plan.config.configuration import CONFIGURATION, KEYS
-from arctic_runtime.suggestions import find_nearest
 
 NO_KEY = "none"
 """Value of `primary_key` that stands for a user's `null`: the table has no primary key."""

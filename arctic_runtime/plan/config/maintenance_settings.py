@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, find_nearest
 from arctic_runtime.model.table import MAX_VERSIONS, VERSIONS_SECONDS, Compaction, Retention
 from arctic_runtime.plan.config.value_reader import Schema, ValueReader, accept, close_object
-from arctic_runtime.suggestions import find_nearest
 
 _AGE = re.compile(r"(?P<number>\d{1,6})\s*(?P<unit>[mhdw])")
 _LAG = re.compile(r"(?P<number>\d{1,6})\s*(?P<unit>[smhd])")

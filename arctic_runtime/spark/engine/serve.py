@@ -18,10 +18,9 @@ from arctic_runtime.errors import ArcticError, ConfigError
 from arctic_runtime.profile import Profile, mask_secrets, select_fixed_settings
 from arctic_runtime.spark.engine import server
 from arctic_runtime.spark.engine.java.process import PROCESS, Spark
-from arctic_runtime.spark.engine.keep_alive import IdleTimer, measure_free_memory
 from arctic_runtime.spark.engine.server import Server
-from arctic_runtime.spark.engine.server_uses import find_uses, open_door
 from arctic_runtime.spark.engine.session import start_spark
+from arctic_runtime.spark.engine.warm_server import IdleTimer, find_uses, measure_free_memory, open_door
 from arctic_runtime.thresholds import EngineThresholds
 
 _PORTS = (16_000, 32_000)

@@ -1,16 +1,25 @@
-"""Starts Spark or connects to a running one, and creates a separate session for each user of it."""
+"""Starts Spark, connects to a running one or joins that of the program; creates a separate session for each user."""
 
 from __future__ import annotations
 
 import os
 import platform
+import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
 
 from arctic_runtime.catalog.storage.embedded_warehouse import prepare_warehouse
 from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
-from arctic_runtime.profile import Profile, mask_secrets, select_fixed_settings
-from arctic_runtime.spark.engine.connection import connect_session, join_server, release_sessions
+from arctic_runtime.profile import ICEBERG_EXTENSIONS, Profile, mask_secrets, select_fixed_settings
+from arctic_runtime.spark.engine.connection import (
+    connect_session,
+    disable_collector_close,
+    end_session,
+    is_remote,
+    join_server,
+    release_sessions,
+)
 from arctic_runtime.spark.engine.java.jvm import (
     LASTING_SETTINGS,
     build_jar_settings,
@@ -19,9 +28,7 @@ from arctic_runtime.spark.engine.java.jvm import (
     submit_driver,
 )
 from arctic_runtime.spark.engine.java.process import METHOD, PROCESS, Spark
-from arctic_runtime.spark.engine.joined_session import fork_session, release_fork
 from arctic_runtime.spark.engine.messages import get_message
-from arctic_runtime.spark.engine.remote_session import end_session
 from arctic_runtime.spark.engine.warm_server import leave_warm_server
 
 if TYPE_CHECKING:
@@ -228,3 +235,52 @@ def _build_conflict_error(profile: Profile) -> ConfigError:
         actual=there,
         fix="run the other target in its own process, or call stop() on the running session",
     )
+
+
+def find_session() -> SparkSession | None:
+    """Returns the active Spark session of this process; None if there is none, or if it was started for a profile."""
+    if PROCESS.root is not None or "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+def fork_session(session: SparkSession, profile: Profile) -> SparkSession:
+    """Creates a new session on the Spark of `session`, with the catalog and the SQL settings of a profile.
+
+    `session` is not changed. Raises ConfigError if its Spark lacks Iceberg, CatalogError if the profile's warehouse
+    can't be used.
+    """
+    extensions = session.conf.get("spark.sql.extensions", "") or ""
+    if ICEBERG_EXTENSIONS not in extensions:
+        raise ConfigError(
+            "The Spark of this session can't be used.",
+            expected=f"spark.sql.extensions has {ICEBERG_EXTENSIONS}",
+            actual=extensions or "none",
+            fix=(
+                "start it with that setting and with Iceberg's JAR, see docs/cluster.md; or stop it, and a "
+                "Spark of the profile is started"
+            ),
+        )
+    prepare_warehouse(profile)
+    if is_remote(session):
+        fork = cast(Any, session).cloneSession()
+        disable_collector_close(fork)
+    else:
+        fork = session.newSession()
+    settings = profile.build_session_settings()
+    for key in sorted(settings.keys() - select_fixed_settings(settings).keys()):
+        if fork.conf.get(key, None) != settings[key]:  # Spark warns of some settings even if they do not change.
+            fork.conf.set(key, settings[key])
+    return cast("SparkSession", fork)
+
+
+def release_fork(fork: SparkSession) -> None:
+    """Ends a session of `fork_session` if it is on a Spark Connect server, which would keep it for an hour.
+
+    Does nothing for other sessions.
+    """
+    if is_remote(fork):
+        with suppress(Exception):  # The server may have ended, and the session with it.
+            cast(Any, fork).client.release_session()

@@ -13,7 +13,7 @@ from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.events import flows, partial_columns, retract, truncate
-from arctic_runtime.spark.history import earlier_events
+from arctic_runtime.spark.history import event_versions
 from arctic_runtime.spark.tables.rows import marks
 from arctic_runtime.spark.tables.rows.frames import combine_any, format_examples, to_column
 
@@ -98,7 +98,7 @@ def profile_events(model: Model, events: DataFrame, shape: Shape, last: RunSumma
         *truncate.count_truncations(model, events, sequence, seq_type),
         *retract.count_retractions(events),
         *partial_columns.count_unknown(model, events),
-        *earlier_events.count_needing_earlier(model, shape, last),
+        *event_versions.count_needing_earlier(model, shape, last),
     ).collect()[0]
     return EventProfile(**row.asDict())
 

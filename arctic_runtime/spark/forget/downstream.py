@@ -1,4 +1,4 @@
-"""The table from which rows are forgotten, and the tables that are computed from it."""
+"""The table from which rows are forgotten, and the tables that are computed from it or are clones of one of them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import datetime
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from arctic_runtime.catalog.observation.clones import list_clones, observe_clone_tags
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.frontend.reads import find_reads
+from arctic_runtime.model.clone import list_tagged_tables, shares_files
 from arctic_runtime.model.names import TableName, format_changes_view, list_changes_read
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
@@ -16,11 +19,13 @@ from arctic_runtime.plan.forgetting import list_downstream_tables
 from arctic_runtime.plan.refresh.increment import Upstreams
 from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.spark.forget.erase_events import ForgottenRows, can_follow_deletion, list_skips
+from arctic_runtime.spark.maintenance.cloning import release_tags
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables.table_session import TableSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 T = TypeVar("T")
 
@@ -51,7 +56,9 @@ class DownstreamTables:
         self._reads = {table: self._list_tables_read(model) for table, model in self._known.items()}
         involved = [self._known[table] for table in list_downstream_tables(root.table, self._reads)]
         self.keyed = [model for model in involved if self._is_built(model)]
-        self.appended = [model for model in involved if self._has_appended_rows(model)]
+        self.appended = [
+            model for model in involved if model.is_appended and self.observe_state(model).appended is not None
+        ]
         self.below = [model for model in involved[1:] if model in self.keyed or model in self.appended]
 
     @property
@@ -127,9 +134,6 @@ class DownstreamTables:
         state = self.observe_state(model)
         return model.table == self.root.table or (state.changes is not None and state.base is not None)
 
-    def _has_appended_rows(self, model: Model) -> bool:
-        return model.is_appended and self.observe_state(model).appended is not None
-
 
 def _list_lookup_tables(model: Model) -> frozenset[TableName]:
     """Returns the tables that a query of change events joins with their current rows.
@@ -144,3 +148,33 @@ def _list_lookup_tables(model: Model) -> frozenset[TableName]:
 def select_sources_of_events(model: Model, tables: Mapping[TableName, T]) -> dict[TableName, T]:
     """Returns the entries of `tables` whose table the query of `model` reads by `changes(…)`."""
     return {table: tables[table] for table in list_changes_read(model.sql) if table in tables}
+
+
+def check_no_clones(tables: DownstreamTables) -> None:
+    """Raises ConfigError if one of the tables is a clone, or has clones: both have files of another table."""
+    models = [*tables.keyed, *tables.appended]
+    for model in models:
+        log = tables.observe_state(model).log
+        if log is not None and shares_files(log.properties):
+            raise ConfigError(
+                f"{model.table} is a clone, or has `gc.enabled: false`: its rows may be in files of another table too; "
+                "nothing was done.",
+                fix=f"forget the rows in its origin, then make the clone anew with `dbt clone --full-refresh -s "
+                f"{model.table.name}`",
+            )
+    names = {model.table for model in models}
+    clones = [clone for clone in list_clones(tables.reader) if clone.origin.model in names]
+    if clones:
+        raise ConfigError(
+            f"{tables.root.table}: clones hold rows that may have to be forgotten; nothing was done.",
+            actual=", ".join(f"{clone.table}, a clone of {clone.origin.model}" for clone in clones),
+            fix="drop them with `arctic reset` where they were made, forget the rows, and clone again",
+        )
+
+
+def drop_stale_tags(tables: DownstreamTables) -> None:
+    """Drops tags for clones that do not exist; a clone that is being made at the moment then fails."""
+    for model in [*tables.keyed, *tables.appended]:
+        for seen in observe_clone_tags(tables.reader, list_tagged_tables(model.table)):
+            if seen.clone is None:
+                release_tags(tables.open_session(model.table), seen.tags)

@@ -1,25 +1,29 @@
-"""Forgets rows of one table: deletes them and their change rows, and rewrites the files that contain them."""
+"""Forgets rows of one table: deletes them and their change rows, and rewrites the files that contain them.
+
+The keys of the rows are stored in an internal table until all rows are gone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.observation.manifests import has_removed_entries
 from arctic_runtime.catalog.observation.tables import observe_snapshots
+from arctic_runtime.catalog.reader import CatalogReader, find_table
 from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import ACTION, BEFORE, strip_change_columns
 from arctic_runtime.model.files.expiry import Age, DropTags, ExpireSnapshots, format_ages
 from arctic_runtime.model.forgetting import TableForgotten
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import BRANCH_PREFIX, COMMIT_TIMES
+from arctic_runtime.model.properties import BRANCH_PREFIX, COMMIT_TIMES, FORGOTTEN_KEYS_KIND, KIND
 from arctic_runtime.model.run_summary import find_last_run
 from arctic_runtime.model.savepoint import SetTag
 from arctic_runtime.model.shape import DELETE, UPDATE, Shape, build_shape
@@ -30,9 +34,8 @@ from arctic_runtime.plan.forgetting import find_needed_sequence, split_outdated_
 from arctic_runtime.plan.maintenance.changelog_compaction import select_ages_to_keep
 from arctic_runtime.plan.maintenance.savepoint import drop_savepoint_tags
 from arctic_runtime.spark.changes.diff import build_struct, diff_states
-from arctic_runtime.spark.engine.parallel import Parallel
-from arctic_runtime.spark.engine.statement import quote_name
-from arctic_runtime.spark.forget.keys import drop_with_files
+from arctic_runtime.spark.engine.jobs import Parallel
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name
 from arctic_runtime.spark.forget.purge import (
     Purged,
     purge_base,
@@ -44,6 +47,8 @@ from arctic_runtime.spark.forget.purge import (
 )
 from arctic_runtime.spark.tables.adopt import move_baseline
 from arctic_runtime.spark.tables.append import publish_changes
+from arctic_runtime.spark.tables.commit import perform_statement, replace_rows
+from arctic_runtime.spark.tables.internal import InternalTable, create_internal_table
 from arctic_runtime.spark.tables.rows.bounds import EVERYWHERE, lookup_keys
 from arctic_runtime.spark.tables.rows.frames import (
     Keys,
@@ -51,11 +56,15 @@ from arctic_runtime.spark.tables.rows.frames import (
     cast_as,
     read_all_changes,
     read_current_rows,
+    read_table,
     select_newest_changes,
     to_column,
 )
 from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.table_session import TableSession
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 T = TypeVar("T")
 
@@ -313,3 +322,44 @@ def drop_savepoints(session: TableSession, names: tuple[str, ...]) -> None:
     tags: list[SetTag] = [tag for savepoint in names for tag in drop_savepoint_tags(session.model, savepoint)]
     for tag in tags:
         perform_step(tag, session.build_context(TableState()))
+
+
+def has_keys(reader: CatalogReader, table: TableName) -> bool:
+    """Whether `table` has an internal table with keys of rows that are being forgotten."""
+    return _find_keys(reader, table) is not None
+
+
+def _find_keys(reader: CatalogReader, table: TableName) -> Table | None:
+    internal = find_table(reader, table.forget_keys_name)
+    return internal if internal is not None and internal.properties.get(KIND) == FORGOTTEN_KEYS_KIND else None
+
+
+def read_keys(spark: SparkSession, table: TableName) -> DataFrame:
+    """Reads the keys to forget that are stored for `table`, without duplicates; columns are named as by `as_key`."""
+    return spark.table(quote_name(*table.forget_keys_name.parts))
+
+
+def keep_keys(spark: SparkSession, reader: CatalogReader, table: TableName, keys: DataFrame) -> None:
+    """Adds `keys` to the keys to forget that are stored for `table`, in one commit.
+
+    Creates the internal table if needed. Keys that another request adds at the same time stay.
+    """
+    retry_on_conflict(lambda: _add_keys(spark, reader, table, keys), reader.thresholds.commits.attempts)
+
+
+def _add_keys(spark: SparkSession, reader: CatalogReader, table: TableName, keys: DataFrame) -> None:
+    stored, place = _find_keys(reader, table), table.forget_keys_name
+    head = stored.current_snapshot() if stored is not None else None
+    if head is None:
+        internal = InternalTable(place, FORGOTTEN_KEYS_KIND)
+        create_internal_table("forget.keys", reader, internal, keys.distinct().coalesce(1))
+        return
+    rows = keys.unionByName(read_table(spark, place, head.snapshot_id)).distinct().coalesce(1)
+    replace_rows("forget.keys", rows, place, head.snapshot_id, f"write {place}")
+
+
+def drop_with_files(spark: SparkSession, table: TableName) -> None:
+    """Drops a table and deletes its files; does nothing if there is no such table."""
+    perform_statement(
+        "forget.drop", spark, fill_statement("DROP TABLE IF EXISTS {of} PURGE", of=quote_name(*table.parts))
+    )

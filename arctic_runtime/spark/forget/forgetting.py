@@ -23,23 +23,29 @@ from arctic_runtime.model.savepoint import parse_cut
 from arctic_runtime.model.state import require_built
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS
-from arctic_runtime.spark.forget import erase_dead_letters
-from arctic_runtime.spark.forget.clones import check_no_clones, drop_stale_tags
-from arctic_runtime.spark.forget.downstream import DownstreamTables, select_sources_of_events
+from arctic_runtime.spark.forget import erase_events
+from arctic_runtime.spark.forget.downstream import (
+    DownstreamTables,
+    check_no_clones,
+    drop_stale_tags,
+    select_sources_of_events,
+)
 from arctic_runtime.spark.forget.erase_events import ForgottenRows, check_recomputable, recompute_rows
 from arctic_runtime.spark.forget.erase_rows import (
     PurgeableChanges,
     build_purgeable_without_rows,
     collect_lookup_keys,
     drop_savepoints,
+    drop_with_files,
     erase_rows,
+    has_keys,
     purge_files,
+    read_keys,
     read_rows_now,
     republish_rows,
 )
-from arctic_runtime.spark.forget.file_scan import list_holding_savepoints, plan_table, scan_files
 from arctic_runtime.spark.forget.key_search import KeysByTable, KeySearch
-from arctic_runtime.spark.forget.keys import drop_with_files, has_keys, read_keys
+from arctic_runtime.spark.forget.purge import list_holding_savepoints, plan_table, scan_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +77,7 @@ class Forgetting:
         keys_by_table = self._search.find_keys()
         tables = tuple(plan_table(self._tables.open_session(table), keys) for table, keys in keys_by_table.items())
         letter_keys = self._search.find_dead_letter_keys(keys_by_table)
-        letters = erase_dead_letters.count_dead_letters(self._tables.open_session(self.root.table), letter_keys)
+        letters = erase_events.count_dead_letters(self._tables.open_session(self.root.table), letter_keys)
         return ForgetPlan(tables, letters, tuple(self._tables.list_notes()))
 
     def run_forget(self) -> Certificate:
@@ -100,7 +106,7 @@ class Forgetting:
         self._check_recomputable(keys_by_table)
         dropped = self._drop_savepoints(keys_by_table)
         letter_keys = self._search.find_dead_letter_keys(keys_by_table)
-        letters = erase_dead_letters.drop_dead_letters(self._tables.open_session(self.root.table), letter_keys)
+        letters = erase_events.drop_dead_letters(self._tables.open_session(self.root.table), letter_keys)
         purgeable = self._delete_rows(keys_by_table) if keys_by_table else {}
         purged = [
             self._purge_table(model, keys_by_table[model.table], purgeable[model.table])

@@ -13,8 +13,7 @@ from arctic_runtime.model.state import TableState, require_built
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.forget import trace
 from arctic_runtime.spark.forget.downstream import DownstreamTables, select_sources_of_events
-from arctic_runtime.spark.forget.erase_rows import collect_lookup_keys
-from arctic_runtime.spark.forget.keys import drop_with_files, has_keys, keep_keys, read_keys
+from arctic_runtime.spark.forget.erase_rows import collect_lookup_keys, drop_with_files, has_keys, keep_keys, read_keys
 from arctic_runtime.spark.tables.rows.frames import Keys
 
 KeysByTable = dict[TableName, DataFrame]

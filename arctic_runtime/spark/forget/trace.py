@@ -29,8 +29,8 @@ from arctic_runtime.plan.refresh.increment import Upstreams, analyse_events, ana
 from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.events.retract import is_retracting
-from arctic_runtime.spark.refresh.failures import to_refusal
-from arctic_runtime.spark.refresh.from_query.images import SourceWindow
+from arctic_runtime.spark.refresh.images import SourceWindow
+from arctic_runtime.spark.refresh.run import to_refusal
 from arctic_runtime.spark.tables.rows.frames import (
     COMMIT_ORDER,
     Keys,

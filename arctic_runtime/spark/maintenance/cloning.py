@@ -1,18 +1,23 @@
-"""Makes a model a clone of another one: its tables have the snapshots of the other's, and no file is copied."""
+"""Makes a model a clone of another one: its tables have the snapshots of the other's, and no file is copied.
+
+Drops clones and the tags that keep files for them, and all other relations of a model when it is reset.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from arctic_runtime.catalog.metadata_files import find_schema_location, read_metadata, write_metadata
+from arctic_runtime.catalog.observation.clones import observe_clone, observe_clone_tags
+from arctic_runtime.catalog.observation.tables import observe_own
 from arctic_runtime.catalog.reader import CatalogReader, find_table
 from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import CommitConflict, ConfigError
-from arctic_runtime.model.clone import CloneOrigin
+from arctic_runtime.model.clone import Clone, CloneOrigin, list_tagged_tables, read_clone
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import APPENDED_KIND, KIND
-from arctic_runtime.model.state import TableState
-from arctic_runtime.model.step import DropConflictingRelation
+from arctic_runtime.model.properties import APPENDED_KIND, KIND, USED_AT
+from arctic_runtime.model.state import ConflictingRelation, TableState
+from arctic_runtime.model.step import DropConflictingRelation, DropRelation
 from arctic_runtime.plan.cloning.clone_plan import (
     ClonePlan,
     CloneRequest,
@@ -22,12 +27,11 @@ from arctic_runtime.plan.cloning.clone_plan import (
     is_unfinished_clone,
     plan_clone,
 )
+from arctic_runtime.plan.cloning.release import is_use_outdated
 from arctic_runtime.plan.cloning.table_copy import derive_metadata
 from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_text
-from arctic_runtime.spark.maintenance.clone_tags import release_tags
-from arctic_runtime.spark.maintenance.reset import reset_model
-from arctic_runtime.spark.tables.commit import perform_statement, set_tag
+from arctic_runtime.spark.tables.commit import drop_tags, perform_statement, set_properties, set_tag
 from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.table_session import TableSession
 
@@ -157,19 +161,61 @@ def _register_table(session: TableSession, table: TableName, address: str, uuid:
         perform_statement("clone.register", session.spark(), call)
     except SPARK_ERRORS as error:
         if "does not support endpoint" in str(error):
-            raise _build_unsupported_error(session) from error
+            raise ConfigError(
+                f"{session.model.table} can't be a clone: the catalog registers no tables.",
+                expected=(
+                    "a catalog with `register_table`, which embedded, JDBC, Hive, Glue and most REST catalogs have"
+                ),
+                fix="run the model, which builds it from its query",
+            ) from error
         if not _has_uuid(session.reader, table, uuid):
             raise
-
-
-def _build_unsupported_error(session: TableSession) -> ConfigError:
-    return ConfigError(
-        f"{session.model.table} can't be a clone: the catalog registers no tables.",
-        expected="a catalog with `register_table`, which embedded, JDBC, Hive, Glue and most REST catalogs have",
-        fix="run the model, which builds it from its query",
-    )
 
 
 def _has_uuid(reader: CatalogReader, table: TableName, uuid: str) -> bool:
     loaded = find_table(reader, table)
     return loaded is not None and str(loaded.metadata.table_uuid) == uuid
+
+
+def reset_model(session: TableSession) -> tuple[ConflictingRelation, ...]:
+    """Drops the relations that a model created, and returns them; relations created by others stay.
+
+    The change table is dropped last, since all other relations can be computed from it: after a crash, another reset
+    drops the remaining relations, or the next run creates the dropped ones again. If the model is a clone, the tags
+    that its origin has for it are dropped in the end.
+    """
+    own, clone = observe_own(session.reader, session.model), observe_clone(session.reader, session.model.table)
+    for relation in own:
+        perform_step(DropRelation(relation.name, relation.kind), session.build_context(TableState()))
+    if clone is not None:
+        drop_clone_tags(session, clone)
+    return own
+
+
+def find_clone(session: TableSession, state: TableState) -> Clone | None:
+    """Returns the clone that the session's model is; None if it is none."""
+    log = state.log
+    if log is None:
+        return None
+    newest = log.commits[-1].at_ms if log.commits else 0
+    return read_clone(session.model.table, log.properties, newest)
+
+
+def drop_clone_tags(session: TableSession, clone: Clone) -> None:
+    """Drops the tags of the origin for `clone`, which is gone."""
+    for seen in observe_clone_tags(session.reader, list_tagged_tables(clone.origin.model)):
+        if seen.tag == clone.tag:
+            release_tags(session, seen.tags)
+
+
+def release_tags(session: TableSession, tags: tuple[tuple[TableName, str], ...]) -> None:
+    """Drops tags that kept files for a clone; it is no error if some do not exist."""
+    for table, tag in tags:
+        drop_tags("clone.drop_tag", session.spark(), session.reader, table, [tag])
+
+
+def note_use(session: TableSession, state: TableState) -> None:
+    """Notes that a clone is in use, once a day, since a run that changes nothing leaves no other trace."""
+    clone, now_ms = find_clone(session, state), round(1000 * session.now.timestamp())
+    if clone is not None and is_use_outdated(clone, now_ms, session.reader.thresholds.expiry):
+        set_properties("clone.note_use", session.spark(), session.model.log, {USED_AT: str(now_ms)})

@@ -181,7 +181,12 @@ def _perform_compaction(
         except CommitConflict as conflict:
             lost += 1
             if lost == thresholds.conflicts:
-                raise _build_conflict_error(session.model, performed, lost) from conflict
+                raise CommitConflict(
+                    f"{session.model.table}: gave up after {lost} commit conflicts: other writers committed "
+                    "while files were rewritten.\n"
+                    f"  already committed: {len(performed)} step(s)",
+                    fix="run `arctic compact` again when fewer runs write to the table",
+                ) from conflict
             time.sleep(thresholds.conflict_wait_seconds)
         else:
             performed.append(step)
@@ -215,11 +220,3 @@ def _perform_step(step: CompactionStep, session: TableSession, state: TableState
             perform_step(step, session.build_context(state))
         case _:
             assert_never(step)
-
-
-def _build_conflict_error(model: Model, performed: Sequence[CompactionStep], lost: int) -> CommitConflict:
-    return CommitConflict(
-        f"{model.table}: gave up after {lost} commit conflicts: other writers committed while files were rewritten.\n"
-        f"  already committed: {len(performed)} step(s)",
-        fix="run `arctic compact` again when fewer runs write to the table",
-    )

@@ -15,7 +15,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh.decide import Decision
 from arctic_runtime.plan.refresh.increment import Upstreams, remove_join_hints
 from arctic_runtime.plan.refresh.request import Request
-from arctic_runtime.spark.engine.parallel import Parallel
+from arctic_runtime.spark.engine.jobs import Parallel
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.rows.bounds import EVERYWHERE, lookup_keys
 from arctic_runtime.spark.tables.rows.frames import Keys, as_key, read_current_rows, read_folded_rows, to_column

@@ -13,7 +13,7 @@ from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.plan.refresh.rebase import Rebase, plan_rebase
 from arctic_runtime.refresh_planner import RefreshPlanner
-from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.jobs import override_settings
 from arctic_runtime.spark.refresh.attempt import Computed, PreparedAttempt
 from arctic_runtime.spark.refresh.compute import compute_changes
 from arctic_runtime.spark.refresh.query_inputs import QueryInputs

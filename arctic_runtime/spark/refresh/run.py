@@ -6,13 +6,28 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    IllegalArgumentException,
+    PySparkException,
+    PythonException,
+    QueryExecutionException,
+    SparkNoSuchElementException,
+    SparkRuntimeException,
+    SparkUpgradeException,
+    UnsupportedOperationException,
+)
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_runtime.catalog.observation.tables import observe_source
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import CommitConflict, SourceError
-from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal
+from arctic_runtime.errors import ArcticError, CommitConflict, SourceError
+from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal, get_first_line
 from arctic_runtime.ivm.strategies.aggregate_state import AggregateState
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import Column, strip_change_columns
@@ -33,19 +48,14 @@ from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.plan.refresh.schema import check_query
 from arctic_runtime.refresh_planner import NO_ROWS, Outcome, PlannedRefresh, RefreshPlanner
-from arctic_runtime.spark.engine.java.damage import explain_damaged_files
-from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS, was_too_large_to_broadcast
-from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS, explain_damaged_files, was_too_large_to_broadcast
+from arctic_runtime.spark.engine.jobs import override_settings
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.history.versions import add_intervals
 from arctic_runtime.spark.refresh.attempt import PreparedAttempt, RefreshAttempt, prepare_attempt
-from arctic_runtime.spark.refresh.compiler import build_compiler_settings
-from arctic_runtime.spark.refresh.compute import compute_changes
-from arctic_runtime.spark.refresh.failures import to_refusal
-from arctic_runtime.spark.refresh.from_query.compute import AggregateStateRefused
+from arctic_runtime.spark.refresh.compute import AggregateStateRefused, compute_changes
 from arctic_runtime.spark.refresh.integrity import list_broken_promises
-from arctic_runtime.spark.refresh.keyless import append_events, prepare_to_append
-from arctic_runtime.spark.refresh.prepare import prepare_tables
+from arctic_runtime.spark.refresh.prepare import append_events, prepare_tables, prepare_to_append
 from arctic_runtime.spark.refresh.query_analysis import analyse_query, pin_clock
 from arctic_runtime.spark.refresh.query_inputs import Narrowed, QueryInputs
 from arctic_runtime.spark.refresh.rebase import RebaseAttempt
@@ -61,25 +71,34 @@ from arctic_runtime.spark.tables.rows.frames import (
 )
 from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.table_session import TableSession
+from arctic_runtime.thresholds import EngineThresholds
 
+_OF_DATA = (
+    AnalysisException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    IllegalArgumentException,
+    PythonException,
+    QueryExecutionException,
+    SparkNoSuchElementException,
+    SparkRuntimeException,
+    SparkUpgradeException,
+    UnsupportedOperationException,
+)
+_OF_THE_MOMENT = (
+    "OutOfMemory",
+    "cancelled",
+    "OPERATION_CANCELED",
+    "StatusCode.",
+    "shut down",
+    "stopped SparkContext",
+    "ExecutorLostFailure",
+    "No space left on device",
+)
+_FOR_OTHERS = (ArcticError, MemoryError, OSError)
 
-def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> None:
-    """Creates, for each `changes(…)` of a query, a temporary view of all rows that it could read.
-
-    With these views, the query can be run without a refresh of its model. Raises SourceError if a source does not exist
-    or has no snapshot.
-    """
-    for source in list_changes_read(sql):
-        state = observe_source(reader, source)
-        if state is None:
-            raise SourceError(
-                f"{source} has no snapshot, so its changes can't be read.",
-                fix="write to the table first",
-            )
-        rows = read_until(spark, state, state.version)
-        shown = with_source_position(rows, state.keeps_all) if state.format_version >= 3 else rows
-        shown = drop_lineage(shown) if state.baseline else shown
-        shown.createOrReplaceTempView(quote_name(format_changes_view(source)))
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 class Refresh:
@@ -346,3 +365,73 @@ def _build_estimate_summary(decision: Decision) -> RunSummary:
 
 def _get_version(state: SourceState | None) -> Version | None:
     return state.version if state else None
+
+
+def build_compiler_settings(
+    state: TableState, decision: Decision, upstreams: Upstreams, thresholds: EngineThresholds
+) -> dict[str, str]:
+    """Builds session settings by which Spark interprets the expressions of a run that reads few rows.
+
+    Empty for a run that reads many rows, or whose number of rows is not known: one that reads no table, or a table that
+    is no Iceberg table.
+    """
+    if not upstreams.states:
+        return {}
+    rows = state.base.rows if state.base else 0
+    for name, source in upstreams.states.items():
+        if source is None:
+            return {}
+        rows += _count_rows(source, decision, name)
+    return _INTERPRETED if rows <= thresholds.interpreted_rows else {}
+
+
+def _count_rows(source: SourceState, decision: Decision, name: str) -> int:
+    """Counts the rows of a source and the rows in its window, whichever of the two a run reads."""
+    window = decision.windows.get(name)
+    return source.rows + (source.count_rows_in(window) if window else 0)
+
+
+def to_refusal(error: Exception) -> Refusal | None:
+    """Returns why the whole query is computed after `error` of an incremental run; None if that would not help.
+
+    The incremental plan evaluates expressions on other rows and in another order than the query, so it can fail if
+    the query does not. A computation of the whole query does not help after a broken contract or a conflict with other
+    writers, or if Spark has stopped or is out of memory.
+
+    The refusal also applies to later runs if the query or its rows cause the error. Spark gives such errors an error
+    condition, such as `CAST_INVALID_INPUT`.
+    """
+    if isinstance(error, NotMaintained):
+        return Refusal(error.reason, error.because, lasts=error.reason not in ("COST", "QUERY_CHANGED"))
+    if isinstance(error, _FOR_OTHERS) or (isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)):
+        return None
+    if not isinstance(error, SPARK_ERRORS):
+        return Refusal("INCREMENT_FAILED", get_first_line(error))
+    if isinstance(error, PySparkException) and isinstance(error, _OF_DATA):
+        return Refusal("INCREMENT_FAILED", get_first_line(error), lasts=error.getCondition() is not None)
+    if any(sign in str(error) for sign in _OF_THE_MOMENT):
+        return None
+    return Refusal(
+        "INCREMENT_FAILED",
+        get_first_line(error.java_exception) if isinstance(error, Py4JJavaError) else get_first_line(error),
+        lasts=False,
+    )
+
+
+def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> None:
+    """Creates, for each `changes(…)` of a query, a temporary view of all rows that it could read.
+
+    With these views, the query can be run without a refresh of its model. Raises SourceError if a source does not exist
+    or has no snapshot.
+    """
+    for source in list_changes_read(sql):
+        state = observe_source(reader, source)
+        if state is None:
+            raise SourceError(
+                f"{source} has no snapshot, so its changes can't be read.",
+                fix="write to the table first",
+            )
+        rows = read_until(spark, state, state.version)
+        shown = with_source_position(rows, state.keeps_all) if state.format_version >= 3 else rows
+        shown = drop_lineage(shown) if state.baseline else shown
+        shown.createOrReplaceTempView(quote_name(format_changes_view(source)))

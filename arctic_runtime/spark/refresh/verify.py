@@ -25,14 +25,12 @@ from arctic_runtime.plan.refresh.increment import Upstreams, pin_query
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.refresh_planner import with_day_texts
 from arctic_runtime.spark.changes.equality import compare_bags
-from arctic_runtime.spark.events.net import net_events
-from arctic_runtime.spark.events.rules import choose_rules
+from arctic_runtime.spark.events.rules import choose_rules, net_events
 from arctic_runtime.spark.events.truncate import spread_over_own_keys
 from arctic_runtime.spark.history import bitemporal, event_versions, versions
-from arctic_runtime.spark.refresh.clock import pin_time
-from arctic_runtime.spark.refresh.from_query import aggregate_state as totals
-from arctic_runtime.spark.refresh.from_query import increments
-from arctic_runtime.spark.refresh.from_query.images import SourceWindows
+from arctic_runtime.spark.refresh import aggregate_state as totals
+from arctic_runtime.spark.refresh import increments
+from arctic_runtime.spark.refresh.images import SourceWindows
 from arctic_runtime.spark.refresh.integrity import (
     Finding,
     build_finding,
@@ -41,6 +39,7 @@ from arctic_runtime.spark.refresh.integrity import (
     check_unique_keys,
     compare_rows,
 )
+from arctic_runtime.spark.refresh.query_analysis import pin_time
 from arctic_runtime.spark.refresh.query_inputs import QueryInputs
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables.rows.frames import (
@@ -140,7 +139,12 @@ def _check_query_gives_table(table: TableSession, state: TableState, upstreams: 
     gone = [upstream for upstream, source in upstreams.states.items() if source and source.may_have_deleted_rows]
     if finding_made.broken and gone and table.model.config.input == "changes":
         return Finding(check, left_out=f"events that it has read may have been deleted from {', '.join(gone)}")
-    if finding_made.broken and table.model.config.input == "changes" and _was_forgotten(state):
+    if (
+        finding_made.broken
+        and table.model.config.input == "changes"
+        and state.changes is not None
+        and FORGOTTEN in state.changes.properties
+    ):
         return Finding(check, left_out="rows were forgotten that the events which it has read may still tell")
     return finding_made
 
@@ -183,10 +187,6 @@ def _check_version_order(table: TableSession, state: TableState) -> Iterable[Fin
         if model.config.valid_time:
             broken = bitemporal.find_overlaps(rows, model.config)
             yield build_finding("each version is recorded once at a time", broken, thresholds.reports)
-
-
-def _was_forgotten(state: TableState) -> bool:
-    return state.changes is not None and FORGOTTEN in state.changes.properties
 
 
 def _explain_not_recomputed(table: TableSession, state: TableState, upstreams: Upstreams) -> str:

@@ -34,7 +34,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import ATTEMPT, BRANCH_PREFIX, MERGED
 from arctic_runtime.model.version import Version, encode_versions
 from arctic_runtime.spark.engine.java.java_errors import SPARK, SPARK_ERRORS
-from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.jobs import override_settings
 from arctic_runtime.spark.engine.statement import (
     Sql,
     fill_statement,

@@ -21,8 +21,7 @@ from arctic_runtime.model.step import (
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh.reconcile import is_overwritten
 from arctic_runtime.spark.engine.java.java_errors import SPARK
-from arctic_runtime.spark.engine.parallel import Parallel
-from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.jobs import Parallel, override_settings
 from arctic_runtime.spark.engine.statement import Sql, alias_as, fill_statement, quote_name, quote_number
 from arctic_runtime.spark.tables.commit import (
     build_merged_summary,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pyspark.sql import SparkSession
 from typing_extensions import assert_never
 
 from arctic_runtime.catalog.shared_files import expire_in_metadata
@@ -35,24 +36,23 @@ from arctic_runtime.model.step import (
     SetWriteOrder,
     Step,
 )
-from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_name
+from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_name, quote_number, quote_text
 from arctic_runtime.spark.tables import views
 from arctic_runtime.spark.tables.adopt import adopt_base
+from arctic_runtime.spark.tables.base_rewrite import rewrite_base
 from arctic_runtime.spark.tables.commit import (
     drop_branches,
+    drop_tags,
     perform_statement,
     set_properties,
+    set_tag,
 )
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.create import create_base, create_change_table, set_write_order
-from arctic_runtime.spark.tables.evolve import evolve_columns
-from arctic_runtime.spark.tables.files.base_rewrite import rewrite_base
-from arctic_runtime.spark.tables.files.bucket_resizing import resize_buckets
-from arctic_runtime.spark.tables.files.changelog_compaction import compact_changelog
-from arctic_runtime.spark.tables.files.file_rewrite import rewrite_files
+from arctic_runtime.spark.tables.create import create_base, create_change_table, evolve_columns, set_write_order
+from arctic_runtime.spark.tables.delete import compact_changelog
+from arctic_runtime.spark.tables.file_rewrite import resize_buckets, rewrite_files
 from arctic_runtime.spark.tables.keyless import create_keyless_table, set_layout
 from arctic_runtime.spark.tables.merge import merge_base
-from arctic_runtime.spark.tables.snapshots import drop_view_tags, expire_snapshots, set_savepoint_tag
 
 
 def perform_step(step: Step, context: Context) -> None:  # noqa: C901 - one case for each step
@@ -116,6 +116,35 @@ def perform_step(step: Step, context: Context) -> None:  # noqa: C901 - one case
             perform_statement("reset.drop", context.spark, _drop_statement(relation, kind))
         case _:
             assert_never(step)
+
+
+def expire_snapshots(step: ExpireSnapshots, spark: SparkSession) -> None:
+    """Expires exactly the snapshots that the step lists; the age limits in the table's properties are ignored.
+
+    By these limits, Iceberg would also expire snapshots that are still needed. A step that keeps files is for
+    `expire_in_metadata`: Iceberg refuses it.
+    """
+    call = fill_statement(
+        "CALL {catalog}.system.expire_snapshots(table => {table}, older_than => TIMESTAMP '1970-01-02 00:00:00', "
+        "snapshot_ids => array({ids}))",
+        catalog=quote_name(step.table.catalog),
+        table=quote_text(quote_name(*step.table.parts)),
+        ids=join_parts(quote_number(snapshot) for snapshot in step.snapshots),
+    )
+    perform_statement("expiry.snapshots", spark, call)
+
+
+def drop_view_tags(step: DropTags, context: Context) -> None:
+    """Drops the tags of a step, which kept snapshots for a view; it is no error if some do not exist."""
+    drop_tags("expiry.drop_tag", context.spark, context.reader, step.table, step.tags)
+
+
+def set_savepoint_tag(step: SetTag, context: Context) -> None:
+    """Sets the tag of a savepoint to the step's snapshot, or drops the tag if that is None."""
+    if step.snapshot is None:
+        drop_tags("savepoint.drop_tag", context.spark, context.reader, step.table, [step.name])
+    else:
+        set_tag("savepoint.tag", context.spark, context.reader, step.table, step.name, step.snapshot)
 
 
 def _drop_statement(relation: TableName, kind: Literal["table", "view"]) -> Sql:

@@ -10,7 +10,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import Column, Names
 from arctic_runtime.model.files.expiry import read_trimmed_age
-from arctic_runtime.model.state import ChangeTableState, Commit
+from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.maintenance.savepoint import find_savepoint
@@ -53,14 +53,16 @@ def find_window(reader: CatalogReader, model: Model, start: int | str | None, en
             fix="give a later version; `retention: changes` sets how long changes are kept",
         )
     window = Window(str(model.table.changes), None if first is None else first.version, last.version)
-    between = _list_commits_in(changes, window) if is_whole and first is not None else None
-    return VersionWindow(window, between, changes.old_column_names, changes.columns, changes.keeps_all)
-
-
-def _list_commits_in(changes: ChangeTableState, window: Window) -> tuple[Commit, ...]:
-    return tuple(
-        commit for commit in changes.list_commits_after(window.start) if commit.version.sequence <= window.end.sequence
+    between = (
+        tuple(
+            commit
+            for commit in changes.list_commits_after(window.start)
+            if commit.version.sequence <= window.end.sequence
+        )
+        if is_whole and first is not None
+        else None
     )
+    return VersionWindow(window, between, changes.old_column_names, changes.columns, changes.keeps_all)
 
 
 def find_version(reader: CatalogReader, model: Model, commits: Sequence[Commit], version: str) -> Commit:

@@ -20,8 +20,8 @@ from arctic_runtime.ivm.provenance.restrictions import Restriction
 from arctic_runtime.ivm.provenance.source_rows import SIDE, UNIT, EvaluationFailed, Images, Row, TooManyRows
 from arctic_runtime.ivm.render import render_sql
 from arctic_runtime.model.names import TableName
+from arctic_runtime.spark.engine.jobs import override_settings
 from arctic_runtime.spark.engine.messages import get_message
-from arctic_runtime.spark.engine.settings import override_settings
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 from arctic_runtime.spark.engine.statement import (
     Sql,

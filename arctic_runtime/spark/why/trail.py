@@ -30,7 +30,7 @@ from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.refresh.fingerprint import is_same_query
 from arctic_runtime.plan.refresh.increment import Upstreams, analyse_events, analyse_model
 from arctic_runtime.refresh_planner import RefreshPlanner
-from arctic_runtime.spark.refresh.clock import pin_time
+from arctic_runtime.spark.refresh.query_analysis import pin_time
 from arctic_runtime.spark.why.engine import ReadableSource, SparkEngine
 from arctic_runtime.spark.why.upstream_rows import ChangeRow, Key, TraceableTable
 

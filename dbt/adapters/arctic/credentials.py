@@ -11,10 +11,9 @@ from dbt.adapters.contracts.connection import Credentials
 from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.catalog.branch.kinds import check_branches
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.profile import KEPT, Profile, mask_secrets
 from arctic_runtime.service.settings import read_settings
-from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import Thresholds
 from dbt.adapters.arctic.connections.target_type import check_target_type, show_target_type
 from dbt.adapters.arctic.profile_keys import PROFILE_KEYS, PUBLISH

@@ -17,7 +17,7 @@ from arctic_runtime.plan.config.value_reader import (
     keep_value,
 )
 from arctic_runtime.profile import Method
-from arctic_runtime.spark.engine.keep_alive import KEEP_ALIVE_SCHEMA
+from arctic_runtime.spark.engine.warm_server import KEEP_ALIVE_SCHEMA
 
 PUBLISH: Final = ("model", "build")
 TARGET_TYPE_PATTERN: Final = "[a-z][a-z0-9_]*"

@@ -10,8 +10,8 @@ from typing import Any
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.plan.config.maintenance_settings import read_clone_ttl
 from arctic_runtime.profile import Profile, place_warehouse
-from arctic_runtime.spark.engine.keep_alive import choose_keep_alive, observe_surroundings, read_keep_alive
 from arctic_runtime.spark.engine.server import find_server
+from arctic_runtime.spark.engine.warm_server import choose_keep_alive, observe_surroundings, read_keep_alive
 from arctic_runtime.thresholds import Thresholds
 
 ALIASES: Mapping[str, str] = {"catalog": "database"}

@@ -31,7 +31,7 @@ from arctic_runtime.model.properties import LEASE, LEASE_UNTIL
 from arctic_runtime.model.run_summary import RunSummary, run_commits
 from arctic_runtime.model.sources.ingestion import ChangeSource, to_millis
 from arctic_runtime.operations.inspect import read_history, read_status
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.refresh.overwrite import restore_version
 from dbt.adapters.arctic.project.sources import list_ingested_models
 from tests.spark.replay import ITEMS, ORDERS, Loading, Part, Replay, event, ingest, ingestion_of, move, source_of
 from tests.spark.warehouse import Warehouse

@@ -13,7 +13,7 @@ from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import ArcticError, CommitConflict
 from arctic_runtime.ingest.writing.table_writer import SnapshotStage
 from arctic_runtime.model.names import TableName
-from arctic_runtime.spark.forget.keys import keep_keys, read_keys
+from arctic_runtime.spark.forget.erase_rows import keep_keys, read_keys
 from tests.spark.replay import ORDERS, Part, Replay, event, ingest, source_of
 from tests.spark.warehouse import Warehouse
 

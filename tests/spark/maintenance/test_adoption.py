@@ -14,7 +14,7 @@ from arctic_runtime.model.forgetting import Forget
 from arctic_runtime.spark.forget.forgetting import Forgetting
 from arctic_runtime.spark.maintenance.adoption import adopt_table, undo_adoption
 from arctic_runtime.spark.maintenance.compaction import compact_table
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.refresh.overwrite import restore_version
 from tests.spark.warehouse import Warehouse, refuse
 
 if TYPE_CHECKING:

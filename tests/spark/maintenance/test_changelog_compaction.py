@@ -13,10 +13,10 @@ from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.model.files.expiry import ExpiryPlan
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.maintenance.changes_between import read_changes_between
 from arctic_runtime.spark.maintenance.compaction import compact_table
 from arctic_runtime.spark.maintenance.expiry import expire_if_due, expire_versions, plan_expiry
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.maintenance.window_changes import read_changes_between
+from arctic_runtime.spark.refresh.overwrite import restore_version
 from arctic_runtime.spark.tables.table_session import TableSession
 from tests.spark.warehouse import Warehouse, refuse
 

@@ -22,13 +22,11 @@ from arctic_runtime.plan.cloning.clone_plan import CloneRequest
 from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS
 from arctic_runtime.spark.forget.forgetting import Forgetting
 from arctic_runtime.spark.maintenance.adoption import adopt_table, undo_adoption
-from arctic_runtime.spark.maintenance.changes_between import read_changes_between
-from arctic_runtime.spark.maintenance.clone_tags import note_use
-from arctic_runtime.spark.maintenance.cloning import clone_model
+from arctic_runtime.spark.maintenance.cloning import clone_model, note_use, reset_model
 from arctic_runtime.spark.maintenance.compaction import compact_table
 from arctic_runtime.spark.maintenance.expiry import expire_versions, find_orphan_files
-from arctic_runtime.spark.maintenance.reset import reset_model
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.maintenance.window_changes import read_changes_between
+from arctic_runtime.spark.refresh.overwrite import restore_version
 from arctic_runtime.spark.refresh.run import Refresh
 from tests.spark.warehouse import Warehouse, refuse
 

@@ -12,7 +12,7 @@ from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.files.compaction import CompactionMode, FileGroup, RewriteBase, RewriteFiles
 from arctic_runtime.operations.inspect import read_status
 from arctic_runtime.spark.maintenance.compaction import Compacted, compact_if_due, compact_table, plan_compaction
-from arctic_runtime.spark.tables.files import file_rewrite
+from arctic_runtime.spark.tables import file_rewrite
 from tests.crash.dying import dying
 from tests.spark.tables.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse

@@ -19,12 +19,10 @@ from arctic_runtime.operations.operation import OperationContext
 from arctic_runtime.plan.cloning.clone_plan import CloneRequest
 from arctic_runtime.service.http.encoding import encode_json
 from arctic_runtime.spark.engine.statement import quote_name
-from arctic_runtime.spark.maintenance.cloning import clone_model
+from arctic_runtime.spark.maintenance.cloning import clone_model, reset_model
 from arctic_runtime.spark.maintenance.paired_rows import DiffRequest
-from arctic_runtime.spark.maintenance.reset import reset_model
 from arctic_runtime.spark.maintenance.savepoint import make_savepoint
-from arctic_runtime.spark.maintenance.table_comparison import compare_with_table
-from arctic_runtime.spark.maintenance.version_comparison import compare_versions
+from arctic_runtime.spark.maintenance.table_comparison import compare_versions, compare_with_table
 from tests.spark.warehouse import Warehouse, refuse
 
 if TYPE_CHECKING:

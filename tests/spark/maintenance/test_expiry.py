@@ -17,7 +17,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.spark.maintenance import expiry
 from arctic_runtime.spark.maintenance.compaction import compact_table
 from arctic_runtime.spark.maintenance.expiry import expire_if_due, expire_versions, plan_expiry
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.refresh.overwrite import restore_version
 from tests.spark.tables.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
 

@@ -11,7 +11,7 @@ import pytest
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.model.table import Model, ModelConfig, Retention
 from arctic_runtime.plan.maintenance.landing import describe_landing
-from arctic_runtime.spark.maintenance.landing import expire_landing, plan_landing
+from arctic_runtime.spark.maintenance.expiry import expire_landing, plan_landing
 from arctic_runtime.spark.refresh.verify import verify_model
 from tests.spark.warehouse import Warehouse, refuse
 

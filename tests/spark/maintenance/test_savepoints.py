@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.spark.maintenance.changes_between import read_changes_between
 from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.maintenance.window_changes import read_changes_between
+from arctic_runtime.spark.refresh.overwrite import restore_version
 from tests.spark.maintenance.test_expiry import expiring, snapshots
 from tests.spark.warehouse import Warehouse
 

@@ -17,9 +17,9 @@ from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.properties import KIND, RUN
 from arctic_runtime.model.run_summary import find_last_run
 from arctic_runtime.model.table import Model
+from arctic_runtime.spark.refresh import aggregate_state as totals
+from arctic_runtime.spark.refresh import images
 from arctic_runtime.spark.refresh import run as runs
-from arctic_runtime.spark.refresh.from_query import aggregate_state as totals
-from arctic_runtime.spark.refresh.from_query import images
 from arctic_runtime.spark.tables.append import publish_changes
 from arctic_runtime.spark.tables.context import Appended, Context
 from arctic_runtime.spark.tables.rows.frames import read_table, to_column

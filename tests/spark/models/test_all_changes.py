@@ -12,7 +12,7 @@ import pytest
 from arctic_runtime.catalog.lookup import look_up_row
 from arctic_runtime.errors import DataError
 from arctic_runtime.spark.maintenance.compaction import compact_table
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.refresh.overwrite import restore_version
 from tests.spark.documented import documented
 from tests.spark.models.test_change_models import MATCH, cdc
 from tests.spark.warehouse import Warehouse

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.errors import ConfigError, DataError, SourceError
-from arctic_runtime.spark.refresh.overwrite import overwrite_with_source
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.refresh.overwrite import overwrite_with_source, restore_version
 from arctic_runtime.spark.tables.rows import marks
 from tests.spark.warehouse import Warehouse, refuse
 

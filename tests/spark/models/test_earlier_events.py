@@ -9,8 +9,8 @@ import pytest
 from arctic_runtime.model.run_summary import RunSummary, find_last_run
 from arctic_runtime.model.shape import build_shape
 from arctic_runtime.spark.engine.statement import quote_name as quoted
-from arctic_runtime.spark.history.earlier_events import needs_earlier_events
-from arctic_runtime.spark.refresh.from_events import version_rows
+from arctic_runtime.spark.history.event_versions import needs_earlier_events
+from arctic_runtime.spark.refresh import from_events
 from arctic_runtime.spark.tables.rows.frames import list_frame_columns
 from tests.spark.warehouse import Warehouse, sorted_rows
 
@@ -65,7 +65,7 @@ def test_verify_sees_a_version_that_ignored_such_a_delete(lake: Warehouse, monke
     model = make_history(lake, valid_time="vt")
     run_with(lake, model, (1, None, None, "d", 1, 7))
     with monkeypatch.context() as patched:
-        patched.setattr(version_rows, "find_earlier_events", lambda *_: None)
+        patched.setattr(from_events, "find_earlier_events", lambda *_: None)
         assert run_with(lake, model, (1, 2, "x", "c", 10, 3)) == [(1, 3, None, 2, "x")]
     assert [text for text in lake.broken(model) if text.startswith("the query gives the table")]
     lake.run(model, full_refresh=True)

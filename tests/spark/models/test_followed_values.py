@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.refresh.from_query import images
-from arctic_runtime.spark.refresh.from_query.images import read_rows_at
+from arctic_runtime.spark.refresh import images
+from arctic_runtime.spark.refresh.images import read_rows_at
 from tests.spark.warehouse import Warehouse, sorted_rows
 
 COLUMNS = "id int, g string, v int, s string"

@@ -20,8 +20,8 @@ from arctic_runtime.model.step import ReplaceCurrentView
 from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.spark.engine.statement import quote_name as quoted
 from arctic_runtime.spark.history.event_versions import select_affected_versions
-from arctic_runtime.spark.maintenance.reset import reset_model
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.maintenance.cloning import reset_model
+from arctic_runtime.spark.refresh.overwrite import restore_version
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables.views import replace_current
 from tests.spark.models.test_change_models import EVENTS, QUERY, cdc

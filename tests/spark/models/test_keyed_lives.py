@@ -15,9 +15,9 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.spark.engine.statement import quote_name as quoted
-from arctic_runtime.spark.maintenance.changes_between import read_changes_between
 from arctic_runtime.spark.maintenance.compaction import compact_table
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.maintenance.window_changes import read_changes_between
+from arctic_runtime.spark.refresh.overwrite import restore_version
 from tests.spark.models.test_change_models import cdc
 from tests.spark.warehouse import Rows, Warehouse, refuse, sorted_rows
 

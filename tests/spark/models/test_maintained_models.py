@@ -11,7 +11,7 @@ import pytest
 
 from arctic_runtime.ivm.strategies.pairs import Pairs
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.refresh.from_query import increments
+from arctic_runtime.spark.refresh import increments
 from arctic_runtime.thresholds import IncrementalThresholds
 from tests.spark.warehouse import Warehouse, sorted_rows
 

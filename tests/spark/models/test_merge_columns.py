@@ -13,8 +13,7 @@ import pytest
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.merge_columns import COMMUTATIVE
 from arctic_runtime.spark.maintenance.compaction import compact_table
-from arctic_runtime.spark.refresh.overwrite import overwrite_with_source
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.refresh.overwrite import overwrite_with_source, restore_version
 from tests.spark.documented import documented
 from tests.spark.maintenance.test_expiry import expiring
 from tests.spark.models.test_change_models import cdc

@@ -11,7 +11,7 @@ import pytest
 
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.spark.maintenance.compaction import compact_table
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.refresh.overwrite import restore_version
 from tests.spark.documented import documented
 from tests.spark.warehouse import Warehouse
 

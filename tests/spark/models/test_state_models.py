@@ -10,7 +10,7 @@ import pytest
 
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.columns import Column
-from arctic_runtime.spark.refresh.from_query import compute
+from arctic_runtime.spark.refresh import compute
 from arctic_runtime.spark.tables import merge as merging
 from arctic_runtime.thresholds import IncrementalThresholds
 from tests.spark.warehouse import Warehouse, refuse

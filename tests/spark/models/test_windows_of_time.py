@@ -14,7 +14,7 @@ from arctic_runtime.model.forgetting import Forget
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.refresh_planner import Outcome, RefreshPlanner
 from arctic_runtime.spark.forget.forgetting import Forgetting
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.refresh.overwrite import restore_version
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.refresh.verify import verify_model
 from tests.spark.warehouse import Warehouse, refuse, sorted_rows

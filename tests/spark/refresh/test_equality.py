@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from arctic_runtime.errors import DataError
 from arctic_runtime.spark.changes.equality import compare_bags, write_difference
 from arctic_runtime.spark.engine.statement import alias_as, quote_name
-from arctic_runtime.spark.refresh.overwrite import overwrite_with_source
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.refresh.overwrite import overwrite_with_source, restore_version
 from arctic_runtime.spark.tables.rows.frames import type_of
 from tests.spark.warehouse import Warehouse
 

@@ -17,7 +17,7 @@ from arctic_runtime.model.properties import GIVEN_UP
 from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.spark.changes.diff import diff_states
 from arctic_runtime.spark.refresh.attempt import Computed
-from arctic_runtime.spark.refresh.from_query.compute import QueryComputation
+from arctic_runtime.spark.refresh.compute import QueryComputation
 from arctic_runtime.spark.refresh.run import Refresh
 from tests.spark.warehouse import Warehouse
 

@@ -16,9 +16,9 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import GIVEN_UP, JUDGED
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh import fingerprint
-from arctic_runtime.spark.refresh.from_query import increments
-from arctic_runtime.spark.refresh.from_query import parser_check as judging
-from arctic_runtime.spark.refresh.from_query.parser_check import compare_with_spark
+from arctic_runtime.spark.refresh import increments
+from arctic_runtime.spark.refresh import query_analysis as judging
+from arctic_runtime.spark.refresh.query_analysis import compare_with_spark
 from arctic_runtime.sql.spark_sql import write_sql
 from tests.spark.warehouse import Warehouse, sorted_rows
 

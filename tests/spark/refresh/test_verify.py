@@ -10,7 +10,7 @@ import pytest
 from arctic_runtime.catalog.lookup import look_up_row
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations import inspect
-from arctic_runtime.spark.maintenance.changes_between import read_changes_between
+from arctic_runtime.spark.maintenance.window_changes import read_changes_between
 from arctic_runtime.thresholds import MergeThresholds
 from tests.spark.warehouse import Warehouse
 

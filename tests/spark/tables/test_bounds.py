@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.ivm.algebra.tree import Filter, walk_tree
-from arctic_runtime.spark.refresh.from_query import increments
+from arctic_runtime.spark.refresh import increments
 from arctic_runtime.spark.tables import append as appending
 from arctic_runtime.spark.tables import merge as merging
 from arctic_runtime.spark.tables.delete import TARGET

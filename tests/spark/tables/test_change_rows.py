@@ -12,10 +12,10 @@ import pytest
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.table import Model
-from arctic_runtime.operations.change_export import open_changes
-from arctic_runtime.spark.maintenance.changes_between import frame_changes_between
+from arctic_runtime.operations.looking import open_changes
 from arctic_runtime.spark.maintenance.compaction import compact_table
 from arctic_runtime.spark.maintenance.expiry import expire_versions
+from arctic_runtime.spark.maintenance.window_changes import frame_changes_between
 from tests.spark.warehouse import Warehouse
 
 COLUMNS = (

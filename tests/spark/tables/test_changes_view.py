@@ -8,8 +8,8 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import Model
+from arctic_runtime.spark.maintenance.cloning import reset_model
 from arctic_runtime.spark.maintenance.compaction import compact_table
-from arctic_runtime.spark.maintenance.reset import reset_model
 from tests.spark.warehouse import Warehouse
 
 COLUMNS = "id int, `a b` string, v int"

@@ -21,8 +21,7 @@ from arctic_runtime.model.branch import BranchState
 from arctic_runtime.model.properties import ATTEMPT
 from arctic_runtime.model.step import AppendChanges, MergeBase
 from arctic_runtime.refresh_planner import RefreshPlanner
-from arctic_runtime.spark.engine.parallel import Parallel
-from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.jobs import Parallel, override_settings
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables import append as appending

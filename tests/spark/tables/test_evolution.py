@@ -11,9 +11,9 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import SchemaChange
 from arctic_runtime.model.state import TableState
 from arctic_runtime.operations.inspect import read_history
-from arctic_runtime.spark.maintenance.changes_between import read_changes_between
-from arctic_runtime.spark.maintenance.reset import reset_model
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.maintenance.cloning import reset_model
+from arctic_runtime.spark.maintenance.window_changes import read_changes_between
+from arctic_runtime.spark.refresh.overwrite import restore_version
 from tests.crash.dying import run_until
 from tests.spark.warehouse import Warehouse, refuse
 

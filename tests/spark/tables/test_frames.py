@@ -16,9 +16,9 @@ from arctic_runtime.catalog.observation.tables import observe_source
 from arctic_runtime.model.columns import Column as Kept
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.spark.changes.diff import diff_states
-from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.jobs import override_settings
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_number
-from arctic_runtime.spark.refresh.from_query.images import read_rows_at
+from arctic_runtime.spark.refresh.images import read_rows_at
 from arctic_runtime.spark.tables.rows.frames import combine_all, combine_any, hide_constant
 from arctic_runtime.thresholds import PruningThresholds
 from tests.spark.warehouse import Warehouse

@@ -23,8 +23,8 @@ from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.maintenance.cloning import clone_model
 from arctic_runtime.spark.maintenance.expiry import expire_versions
 from arctic_runtime.spark.tables.create import NewTable, fill_table
+from arctic_runtime.spark.tables.internal import NewColumns, create_without_snapshot
 from arctic_runtime.spark.tables.rows.frames import list_frame_columns
-from arctic_runtime.spark.tables.staged_creation import NewColumns, create_without_snapshot
 from tests.crash.dying import dying
 from tests.rest_catalog import serve
 from tests.spark.warehouse import Warehouse, refuse

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.spark.refresh.overwrite import overwrite_with_source
-from arctic_runtime.spark.refresh.restore import restore_version
+from arctic_runtime.spark.refresh.overwrite import overwrite_with_source, restore_version
 from tests.spark.tables.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
 

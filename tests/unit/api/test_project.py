@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import arctic_runtime as arctic
-from arctic_runtime.api.connection import Connection
 from arctic_runtime.api.project import PROJECTS
+from arctic_runtime.api.table import Connection
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model

@@ -8,10 +8,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from arctic_runtime.audit.audited_model import AuditedModel
+from arctic_runtime.audit.audited_model import AuditedModel, Evidence, collect_evidence
 from arctic_runtime.audit.causes import CAUSES, list_rules
 from arctic_runtime.audit.comparison import QUERY, TABLE, ComparedColumn, Comparison, build_differences
-from arctic_runtime.audit.evidence import Evidence, collect_evidence
 from arctic_runtime.model.names import TableName
 
 ORDERS = "select id, name, at from lake.s.raw {where}"

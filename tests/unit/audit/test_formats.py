@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arctic_runtime.audit.formats import FORMATS, format_html, format_markdown, format_text, shorten
-from arctic_runtime.audit.report import AuditReport, Example, Group, ModelAudit
+from arctic_runtime.audit.report import (
+    FORMATS,
+    AuditReport,
+    Example,
+    Group,
+    ModelAudit,
+    format_html,
+    format_markdown,
+    format_text,
+    shorten,
+)
 
 LATE = Group("lost", "late", 2, 2, (Example({"id": "7"}, {}, {}), Example({"id": None}, {}, {})))
 STALE = Group("stale", "joined", 1, 1, (Example({"id": "3"}, {"name": "ann"}, {"name": "eve"}),))

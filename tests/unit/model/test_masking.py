@@ -17,7 +17,7 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.masking import Mask, combine_masks
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table_diff import ColumnDiff, RowExample, TableDiff, ValueChange
-from arctic_runtime.operations.diff_report import describe_as_markdown, describe_diffs, to_json
+from arctic_runtime.operations.differences import describe_as_markdown, describe_diffs, to_json
 
 CANARY = "canary-4711"
 MASK = Mask(b"k" * 32, {"email": True, "api_token": False}, ["hunter2"])

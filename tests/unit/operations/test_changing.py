@@ -16,7 +16,7 @@ from arctic_runtime.operations import changing
 from arctic_runtime.operations.operation import OperationContext
 from arctic_runtime.operations.registry import get_operation
 from arctic_runtime.profile import Profile
-from arctic_runtime.spark.refresh import restore
+from arctic_runtime.spark.refresh import overwrite
 
 
 @pytest.mark.parametrize("name", ["build_20261128T083012Z_0a1b", "before_the_move"])
@@ -32,7 +32,7 @@ def test_all_tables_with_a_cut_or_a_savepoint_of_one_name_go_back_to_it(
         restored.append((model.table.name, version))
         return {"insert": 0, "update": 0, "delete": 0}
 
-    monkeypatch.setattr(restore, "restore_version", note_restore)
+    monkeypatch.setattr(overwrite, "restore_version", note_restore)
     monkeypatch.setattr(OperationContext, "open_table", lambda _, model: model)
     reader = CatalogReader(Profile.for_embedded("/nowhere"))
     context = OperationContext(reader, partial(pytest.fail, "no Spark is needed"), ())

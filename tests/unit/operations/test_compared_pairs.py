@@ -20,7 +20,7 @@ from arctic_runtime.operations.differences import DIFF
 from arctic_runtime.operations.masks import MASK_KEY
 from arctic_runtime.operations.operation import Answer, OperationContext
 from arctic_runtime.service.http.encoding import encode_json
-from arctic_runtime.spark.maintenance import table_comparison, version_comparison
+from arctic_runtime.spark.maintenance import table_comparison
 from arctic_runtime.spark.maintenance.paired_rows import DiffRequest
 from arctic_runtime.spark.tables import versions
 from arctic_runtime.thresholds import Thresholds
@@ -70,7 +70,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         return compare(session.model, session.model.table, request, versions=(start, end or "9"))
 
     monkeypatch.setattr(table_comparison, "compare_with_table", compare_with_table)
-    monkeypatch.setattr(version_comparison, "compare_versions", compare_versions)
+    monkeypatch.setattr(table_comparison, "compare_versions", compare_versions)
 
     def find_window(reader: Any, model: Model, start: str, end: str | None) -> None:
         if start not in VERSIONS[model.table.name]:

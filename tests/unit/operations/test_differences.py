@@ -17,7 +17,7 @@ from arctic_runtime.model.table_diff import (
     ValueChange,
     read_diff_limits,
 )
-from arctic_runtime.operations.diff_report import describe_as_markdown, describe_diff, describe_diffs
+from arctic_runtime.operations.differences import describe_as_markdown, describe_diff, describe_diffs
 
 SAME = TableDiff(
     TableName("lake", "dev", "orders"),

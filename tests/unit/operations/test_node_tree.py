@@ -9,8 +9,8 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.files.compaction import DataFile, FileGroup, PartitionValue, TableFiles
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig, Transform
-from arctic_runtime.operations import node_tree as drawing
-from arctic_runtime.operations.node_tree import Drawn, Tree, describe_tree, read_tree
+from arctic_runtime.operations import looking as drawing
+from arctic_runtime.operations.looking import Drawn, Tree, describe_tree, read_tree
 from arctic_runtime.thresholds import ReportThresholds
 
 BASE = {"arctic_kind": "base"}

@@ -15,7 +15,7 @@ from tests.unit.project.test_private_names import root
 ROOT = Path(arctic_runtime.__file__).parents[1]
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 FACTS = {
-    "audit/formats.py: _LONGEST": "the length of a text in a report",
+    "audit/report.py: _LONGEST": "the length of a text in a report",
     "catalog/change_rows/log_files.py: LINEAGE_FIELD": "a field's id in Iceberg's specification",
     "catalog/deleted_positions.py: _PUFFIN_TAIL": "the format of Puffin files",
     "catalog/deleted_positions.py: _VECTOR_LENGTH": "the format of deletion vectors",
@@ -73,12 +73,12 @@ FACTS = {
     "spark/engine/java/jars.py: JAVA_OLDEST": "a version of Java",
     "spark/engine/java/jars.py: JAVA_NEWEST": "a version of Java",
     "spark/engine/java/jars.py: JAVA_VERSIONS": "versions of Java",
-    "spark/tables/files/file_rewrite.py: ANY_COUNT": "more than any number of files",
-    "spark/tables/files/file_rewrite.py: ANY_SIZE": "larger than any file",
-    "spark/refresh/from_query/aggregate_state.py: _MOST_BEHIND": "Spark's types of sums",
+    "spark/tables/file_rewrite.py: ANY_COUNT": "more than any number of files",
+    "spark/tables/file_rewrite.py: ANY_SIZE": "larger than any file",
+    "spark/refresh/aggregate_state.py: _MOST_BEHIND": "Spark's types of sums",
     "model/sources/positions.py: _SHOWN": "the length of a position in a line",
     "ivm/frontend/functions.py: _SHOWN": "the length of a text in an error",
-    "spark/refresh/from_query/parser_check.py: _SHOWN": "the length of a text in an error",
+    "spark/refresh/query_analysis.py: _SHOWN": "the length of a text in an error",
 }
 """Numbers that no setting could change, with what says them."""
 

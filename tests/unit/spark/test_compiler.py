@@ -12,7 +12,7 @@ from arctic_runtime.model.state import BaseState, Commit, SourceState, TableStat
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.refresh.decide import Decision
 from arctic_runtime.plan.refresh.increment import Upstreams
-from arctic_runtime.spark.refresh.compiler import build_compiler_settings
+from arctic_runtime.spark.refresh.run import build_compiler_settings
 from arctic_runtime.thresholds import EngineThresholds
 
 LIMIT = EngineThresholds.interpreted_rows

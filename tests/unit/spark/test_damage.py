@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from arctic_runtime.errors import ArcticError, CatalogError, CorruptState
-from arctic_runtime.spark.engine.java.damage import explain_damaged_files, to_damage
+from arctic_runtime.spark.engine.java.java_errors import explain_damaged_files, to_damage
 from tests.unit.spark.test_java_errors import Sent
 
 ICEBERG = "org.apache.iceberg.exceptions"

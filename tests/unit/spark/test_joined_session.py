@@ -11,7 +11,7 @@ import pytest
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.java.process import PROCESS
-from arctic_runtime.spark.engine.joined_session import find_session, fork_session
+from arctic_runtime.spark.engine.session import find_session, fork_session
 from arctic_runtime.spark.engine.session_pool import get_pool, join_pool, leave_pool
 
 BARE: Any = SimpleNamespace(conf={"spark.sql.extensions": "org.example.Others"})

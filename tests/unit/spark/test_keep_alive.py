@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.spark.engine.keep_alive import (
+from arctic_runtime.spark.engine.warm_server import (
     IdleTimer,
     Surroundings,
     choose_keep_alive,
@@ -20,7 +20,7 @@ from arctic_runtime.spark.engine.keep_alive import (
     read_keep_alive,
 )
 from arctic_runtime.thresholds import EngineThresholds
-from arctic_runtime.thresholds.units import GIB
+from arctic_runtime.thresholds.engine import GIB
 
 LAPTOP = Surroundings(is_terminal=True, is_ci=False, is_container=False, free_bytes=8 * GIB)
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arctic_runtime.model.columns import Column
-from arctic_runtime.spark.changes.net_changes import write_net_changes
 from arctic_runtime.spark.engine.statement import quote_name
+from arctic_runtime.spark.maintenance.window_changes import write_net_changes
 
 CONNECTION = duckdb.connect(config={"threads": 1})
 COLUMNS = (Column("k", "int"), Column("v", "string"))

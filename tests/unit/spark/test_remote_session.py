@@ -12,7 +12,7 @@ from pyspark.sql.connect.client import SparkConnectClient
 from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
 from pyspark.sql.connect.session import SparkSession
 
-from arctic_runtime.spark.engine.remote_session import disable_collector_close, end_session
+from arctic_runtime.spark.engine.connection import disable_collector_close, end_session
 
 
 class Fixture:

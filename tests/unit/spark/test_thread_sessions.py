@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.spark.engine.thread_sessions import ThreadSessions
+from arctic_runtime.spark.engine.session_pool import ThreadSessions
 
 
 def test_a_thread_opens_one_session() -> None:

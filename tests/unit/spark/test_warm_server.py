@@ -14,11 +14,17 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import server
 from arctic_runtime.spark.engine.java.process import PROCESS
-from arctic_runtime.spark.engine.keep_alive import IdleTimer
 from arctic_runtime.spark.engine.serve import end_if_idle
 from arctic_runtime.spark.engine.server import Server, get_directory
-from arctic_runtime.spark.engine.server_uses import announce_use, find_uses, open_door
-from arctic_runtime.spark.engine.warm_server import begin_warm_server, join_warm_server, leave_warm_server
+from arctic_runtime.spark.engine.warm_server import (
+    IdleTimer,
+    announce_use,
+    begin_warm_server,
+    find_uses,
+    join_warm_server,
+    leave_warm_server,
+    open_door,
+)
 from arctic_runtime.thresholds import EngineThresholds, Thresholds
 from tests.thresholds import changed
 from tests.unit.spark.test_server import SERVE, comes_true, is_there
@@ -28,7 +34,7 @@ OTHER = {"spark.driver.memory": "3g"}
 USE = """
 import sys
 from pathlib import Path
-from arctic_runtime.spark.engine.server_uses import announce_use, open_door
+from arctic_runtime.spark.engine.warm_server import announce_use, open_door
 from arctic_runtime.thresholds import EngineThresholds
 with open_door(Path(sys.argv[1]), EngineThresholds()):
     use = announce_use(Path(sys.argv[1]), sys.argv[2])
@@ -38,7 +44,7 @@ sys.stdin.read()
 HOLD = """
 import sys
 from pathlib import Path
-from arctic_runtime.spark.engine.server_uses import open_door
+from arctic_runtime.spark.engine.warm_server import open_door
 from arctic_runtime.thresholds import EngineThresholds
 with open_door(Path(sys.argv[1]), EngineThresholds()):
     print("holds", flush=True)

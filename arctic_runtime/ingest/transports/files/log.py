@@ -15,7 +15,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.tables.internal import InternalTable, create_internal_table
-from arctic_runtime.spark.tables.snapshots import expire_snapshots
+from arctic_runtime.spark.tables.steps import expire_snapshots
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.ingest.formats.avro_events import build_avro_format
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.connector import (
@@ -28,7 +28,6 @@ from arctic_runtime.ingest.transports.kafka.schema_registry import RegistryConne
 from arctic_runtime.ingest.transports.kafka.transport import Kafka, TopicTable
 from arctic_runtime.plan.config.config_readers import get_reader, read_flag
 from arctic_runtime.plan.config.value_reader import PLAIN, PLAIN_VALUES, TEXT, Setting, close_object, keep_value
-from arctic_runtime.suggestions import suggest_nearest
 
 OnDataLoss = Literal["fail", "skip"]
 

@@ -254,7 +254,15 @@ def group_paths(settings: Mapping[str, str]) -> tuple[Path, ...]:
     names = [name for part in settings.get(JARS_SETTING, "").split(",") if (name := part.strip())]
     for name in names:
         if name in UNRECORDED:
-            raise _build_unrecorded_error(name)
+            raise ConfigError(
+                f"Spark needs a JAR for {name} that is not fetched by itself.",
+                where="server_side_parameters",
+                expected=(
+                    f"the file of {UNRECORDED[name]} in spark.driver.extraClassPath, or with a cluster in spark.jars"
+                ),
+                actual="none",
+                fix=f"download {UNRECORDED[name]} from a Maven repository, and name its file there",
+            )
     unknown = [name for name in names if name not in GROUPS]
     if unknown:
         raise ConfigError(f"{JARS_SETTING} names {', '.join(unknown)}; expected some of {', '.join(GROUPS)}")
@@ -460,16 +468,6 @@ def _format_command(wanted: Sequence[Jar]) -> str:
     """Returns the command that fetches these JARs."""
     groups = [name for name, group in GROUPS.items() if set(group) & set(wanted)]
     return " ".join(["python -m arctic_runtime.spark.jars", *groups])
-
-
-def _build_unrecorded_error(name: str) -> ConfigError:
-    return ConfigError(
-        f"Spark needs a JAR for {name} that is not fetched by itself.",
-        where="server_side_parameters",
-        expected=f"the file of {UNRECORDED[name]} in spark.driver.extraClassPath, or with a cluster in spark.jars",
-        actual="none",
-        fix=f"download {UNRECORDED[name]} from a Maven repository, and name its file there",
-    )
 
 
 def _build_no_java_error(others: Sequence[Java]) -> ConfigError:

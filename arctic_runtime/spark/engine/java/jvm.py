@@ -16,14 +16,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import JARS_SETTING, Profile
 from arctic_runtime.spark.engine.java import jars
-from arctic_runtime.spark.engine.java.private_files import format_arguments, format_properties, write_private
 from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.spark.engine.java.state_directory import VARIABLE, get_state_directory
 from arctic_runtime.thresholds import EngineThresholds
@@ -62,7 +61,6 @@ JVM_OPTIONS = (
     "--enable-native-access=ALL-UNNAMED",
     "-Dderby.connection.requireAuthentication=false",
 )
-
 
 _AVRO_LIMITS = (
     *(f"-Dorg.apache.avro.limits.{kind}.maxLength={64 << 20}" for kind in ("bytes", "string")),
@@ -108,6 +106,9 @@ query that runs, and there are fewer queries than threads by far.
 _LASTING_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2", "MALLOC_TRIM_THRESHOLD_": "131072"}
 """Environment variables of a Spark that runs for days, by which the C library returns more freed memory to the system.
 """
+_SEPARATORS = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\f": r"\f"}
+_KEY_ESCAPES = {**_SEPARATORS, " ": r"\ ", "=": r"\=", ":": r"\:", "#": r"\#", "!": r"\!"}
+_IN_QUOTES = {**_SEPARATORS, '"': r"\""}
 
 
 def launch_jvm(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGateway:
@@ -344,3 +345,26 @@ def open_log(thresholds: EngineThresholds) -> IO[bytes]:
         )
         os.close(handle)
         return Path(path).open("ab")
+
+
+def write_private(file: Path, text: str) -> Path:
+    """Writes a file that only this user can read, and returns its path; raises FileExistsError if it exists."""
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+        stream.write(text)
+    return file
+
+
+def format_properties(settings: Mapping[str, str]) -> str:
+    """Formats settings as the text of a file for `spark-submit --properties-file`."""
+    return "".join(
+        f"{_escape_text(key, _KEY_ESCAPES)}={_escape_text(value, _SEPARATORS)}\n" for key, value in settings.items()
+    )
+
+
+def format_arguments(arguments: Sequence[str]) -> str:
+    """Formats command-line arguments as the text of a file for `java @FILE`."""
+    return "".join(f'"{_escape_text(argument, _IN_QUOTES)}"\n' for argument in arguments)
+
+
+def _escape_text(text: str, escapes: Mapping[str, str]) -> str:
+    return "".join(escapes.get(character, character) for character in text)

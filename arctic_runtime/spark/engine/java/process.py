@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
     from pyspark.sql import SparkSession
 
-    from arctic_runtime.spark.engine.server_uses import ServerUse
+    from arctic_runtime.spark.engine.warm_server import ServerUse
 
 METHOD = "method"
 

@@ -286,7 +286,9 @@ def select_newest_changes(changes: DataFrame, key: Sequence[str], commits: int) 
     """
     if commits <= 1:
         return changes
-    return select_first_per_key(changes, _list_key_columns(key), [F.col(COMMIT_ORDER).desc(), F.col(SEQUENCE).desc()])
+    return select_first_per_key(
+        changes, [to_column(part) for part in key] or [F.lit(0)], [F.col(COMMIT_ORDER).desc(), F.col(SEQUENCE).desc()]
+    )
 
 
 def select_first_per_key(rows: DataFrame, key: Sequence[Expression], order: Sequence[Expression]) -> DataFrame:
@@ -424,10 +426,6 @@ def with_source_position(rows: DataFrame, keeps_all: bool = False) -> DataFrame:
     inside = [F.col(SEQUENCE).alias("sequence")] if keeps_all else []
     place = F.struct(F.col(COMMIT_ORDER).alias("commit"), *inside, F.col(_ROW_ID).alias("row"))
     return rows.select("*", place.alias(POSITION))
-
-
-def _list_key_columns(key: Sequence[str]) -> list[Expression]:
-    return [to_column(part) for part in key] or [F.lit(0)]
 
 
 def format_examples(rows: list[Row]) -> str:

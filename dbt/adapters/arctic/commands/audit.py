@@ -10,8 +10,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.audit.audited_model import AuditOptions
-from arctic_runtime.audit.formats import FORMATS
-from arctic_runtime.audit.report import AuditReport
+from arctic_runtime.audit.report import FORMATS, AuditReport
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import watch_effects
 from arctic_runtime.errors import ConfigError
@@ -79,7 +78,7 @@ def _load_incremental(location: Any) -> LoadedProject:
 
 
 def _audit_project(project: LoadedProject, options: AuditOptions) -> AuditReport:
-    from arctic_runtime.spark.audit.auditor import Auditor
+    from arctic_runtime.spark.audit import Auditor
     from arctic_runtime.spark.engine.session_pool import get_pool
     from dbt.adapters.arctic.project.incremental_models import compile_audited_project
 

@@ -12,11 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.ingest.source import IngestSource, TablesWait
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.spark.engine.java.process import PROCESS
-from arctic_runtime.suggestions import suggest_nearest
 from dbt.adapters.arctic.commands.ingest_progress import Say, format_counts, show_progress
 from dbt.adapters.arctic.commands.signals import stop_on_signals
 from dbt.adapters.arctic.commands.spark_loss import stop_with_spark

@@ -8,9 +8,8 @@ from typing import Any
 
 from dbt_common.exceptions import CompilationError
 
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.service.cron_schedules import read_cron
-from arctic_runtime.suggestions import suggest_nearest
 from dbt.adapters.arctic.materialize.maintain import is_arctic
 from dbt.adapters.arctic.materialize.served_settings import SERVED_SETTINGS
 

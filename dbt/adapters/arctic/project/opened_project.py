@@ -9,7 +9,7 @@ from pathlib import Path
 
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.ingest.connectors import with_jars
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
@@ -17,7 +17,6 @@ from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.plan.quarantine import list_parts
 from arctic_runtime.service.refreshing.refresh_task import Task
-from arctic_runtime.suggestions import suggest_nearest
 from dbt.adapters.arctic.cli import build_parser
 from dbt.adapters.arctic.commands import ingest, serve
 from dbt.adapters.arctic.materialize.row_conditions import RowConditions

@@ -8,7 +8,7 @@ from typing import Any
 
 from arctic_runtime.catalog.observation.tables import observe_key
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.ingest.database_kinds import DATABASE_KINDS
 from arctic_runtime.ingest.source import (
     DeclaredTable,
@@ -23,7 +23,6 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.ingestion import ChangeSource, Progress
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.plan.config.maintenance_settings import read_retention
-from arctic_runtime.suggestions import suggest_nearest
 from dbt.adapters.arctic.materialize.masks import read_masks
 
 

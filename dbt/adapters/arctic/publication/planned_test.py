@@ -23,7 +23,7 @@ from arctic_runtime.plan.refresh.fingerprint import hash_session
 from arctic_runtime.plan.refresh.increment import build_relation
 from arctic_runtime.plan.row_tests import find_changes_since, hash_definition, replace_relation
 from arctic_runtime.spark.engine.statement import quote_name
-from arctic_runtime.spark.refresh.tested_rows import select_tested_rows
+from arctic_runtime.spark.refresh.query_inputs import select_tested_rows
 
 _FAILS = {"fail_calc": "count(*)", "warn_if": "!=0", "error_if": "!=0"}
 """dbt's default settings of what makes a test fail: any row."""

@@ -19,7 +19,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
-from arctic_runtime.operations.change_export import limit_rows, open_changes
+from arctic_runtime.operations.looking import limit_rows, open_changes
 from arctic_runtime.thresholds import SHIPPED, ExportThresholds
 
 DWD = Model(TableName("lake", "dwd", "dwd"), "select 1", ModelConfig(("id",), hash_key="id", merge="on_read"))

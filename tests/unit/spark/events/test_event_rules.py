@@ -15,10 +15,9 @@ from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.spark.engine.statement import Sql
 from arctic_runtime.spark.events.flows import Flows
 from arctic_runtime.spark.events.merge_functions import MergeFunctions
-from arctic_runtime.spark.events.net import fold_events, mark_events
 from arctic_runtime.spark.events.newest import NewestEvent
 from arctic_runtime.spark.events.one_by_one import OneByOne
-from arctic_runtime.spark.events.rules import EventRules, choose_rules
+from arctic_runtime.spark.events.rules import EventRules, choose_rules, fold_events, mark_events
 from tests.spark.event_fold import EVENTS, KINDS, Event, Kind, Rows, draw_histories, sort_rows
 from tests.unit.ivm import duck
 

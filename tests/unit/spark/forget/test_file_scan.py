@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from arctic_runtime.model.files.expiry import Snapshots
-from arctic_runtime.spark.forget import file_scan
+from arctic_runtime.spark.forget import purge
 from tests.unit.plan.refresh.test_decide import a_model
 
 SAVEPOINT, CUT, EMPTY = "before-import", "build_20261128T083012Z_0a1b", "build_20261128T093012Z_0a1c"
@@ -34,9 +34,9 @@ class DiskFiles:
 def test_a_cut_that_a_dead_build_has_set_in_the_base_alone_is_dropped_too(monkeypatch: pytest.MonkeyPatch) -> None:
     model = a_model()
     base = Snapshots(model.base, (), cut_tags={CUT: 1, EMPTY: 2})
-    monkeypatch.setattr(file_scan, "DiskFiles", DiskFiles)
-    monkeypatch.setattr(file_scan, "observe_savepoints", lambda *_: (SimpleNamespace(name=SAVEPOINT),))
-    monkeypatch.setattr(file_scan, "observe_snapshots", lambda *_: base)
+    monkeypatch.setattr(purge, "DiskFiles", DiskFiles)
+    monkeypatch.setattr(purge, "observe_savepoints", lambda *_: (SimpleNamespace(name=SAVEPOINT),))
+    monkeypatch.setattr(purge, "observe_snapshots", lambda *_: base)
     session: Any = SimpleNamespace(model=model, reader=None)
     keys: Any = SimpleNamespace(toArrow=lambda: None)
-    assert file_scan.list_holding_savepoints(session, keys) == (SAVEPOINT, CUT)
+    assert purge.list_holding_savepoints(session, keys) == (SAVEPOINT, CUT)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from arctic_runtime.errors import SourceError
+from arctic_runtime.errors import SourceError, suggest_nearest
 from arctic_runtime.ingest.formats.event_format import UNKNOWN_IN_OLDER_ROWS, NumberedColumns, SourceColumn
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.java_errors import describe_parser_error, list_causes
@@ -35,7 +35,6 @@ from arctic_runtime.ingest.transports.debezium.servers.source_database import (
     build_snapshot_queries,
 )
 from arctic_runtime.ingest.transports.transport import CatalogTable, TableGone
-from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import DebeziumThresholds
 
 CASCADES = "arctic.mysql.cascades"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from arctic_runtime.errors import SourceError
+from arctic_runtime.errors import SourceError, suggest_nearest
 from arctic_runtime.ingest.formats.event_format import (
     NULL_IN_OLDER_ROWS,
     UNKNOWN_IN_OLDER_ROWS,
@@ -24,7 +24,6 @@ from arctic_runtime.ingest.formats.event_format import (
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.servers.source_database import Row, SourceDatabase
 from arctic_runtime.ingest.transports.transport import TableGone
-from arctic_runtime.suggestions import suggest_nearest
 
 _KINDS = """
 select n.nspname || '.' || c.relname,

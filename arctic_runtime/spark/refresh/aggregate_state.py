@@ -35,7 +35,7 @@ from arctic_runtime.model.run_summary import find_last_run
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
 from arctic_runtime.spark.changes.equality import compare_bags
-from arctic_runtime.spark.engine.parallel import Parallel
+from arctic_runtime.spark.engine.jobs import Parallel
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.internal import InternalTable, replace_internal_table

@@ -19,7 +19,7 @@ from arctic_runtime.model.files.compaction import BucketRange, RewriteBase
 from arctic_runtime.model.properties import ATTEMPT, REWRITTEN
 from arctic_runtime.model.shape import DELETE
 from arctic_runtime.spark.engine.java.java_errors import SPARK
-from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.jobs import override_settings
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.tables.commit import (
     WriterBranch,

@@ -1,16 +1,29 @@
-"""Audits the incremental models of a project one after the other; only reads tables, and writes none."""
+"""Audits the incremental models of a project one after the other; only reads tables, and writes none.
+
+All tables are read as of one moment: a snapshot of each, all of them current at the same time. Of query and table, the
+columns that both have are compared, with the types of the table.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 
-from arctic_runtime.audit.audited_model import AuditedModel, AuditedProject, AuditOptions, UpstreamModel
+from arctic_runtime.audit.audited_model import (
+    AuditedModel,
+    AuditedProject,
+    AuditOptions,
+    Evidence,
+    UpstreamModel,
+    collect_evidence,
+)
 from arctic_runtime.audit.causes import describe_filters, list_rules
 from arctic_runtime.audit.comparison import (
     DIFFERENCES,
@@ -18,28 +31,41 @@ from arctic_runtime.audit.comparison import (
     OWN,
     QUERY,
     TABLE,
+    ComparedColumn,
     Comparison,
     Kind,
     build_differences,
     count_groups,
     sample_groups,
 )
-from arctic_runtime.audit.evidence import Evidence, collect_evidence
 from arctic_runtime.audit.pinned_query import Pins, fold_name, list_all_tables, list_table_reads, pin_query
 from arctic_runtime.audit.report import Example, Group, ModelAudit
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import CatalogError
 from arctic_runtime.model.names import TableName
-from arctic_runtime.spark.audit.compared_rows import ColumnChoice, choose_columns, select_compared, write_shown_columns
-from arctic_runtime.spark.audit.moment import Moment, observe_moment
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
-from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_number, trust_query
+from arctic_runtime.spark.engine.statement import (
+    Sql,
+    fill_statement,
+    quote_name,
+    quote_number,
+    quote_text,
+    trust_query,
+    type_name,
+)
+from arctic_runtime.spark.tables.rows.frames import type_of
+from arctic_runtime.sql.types import Map, list_primitives, read_type
 
 Progress = Callable[[str], None]
 
 _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
 """Setting that an audit turns off in its session: each compared column has several aliases, and the time that Spark
 needs to infer conditions between aliases doubles with each column."""
+
+RelationState = Literal["pinned", "empty", "view", "unversioned", "missing"]
+_FLOATS = ("float", "double")
+_NOT_COMPARED = ("variant", "geometry", "geography")
 
 
 @dataclass
@@ -274,3 +300,161 @@ def _build_example(row: Row, comparison: Comparison) -> Example:
     table = {comparison.columns[index].name: row[f"t{index}"] for index in shown}
     query = {comparison.columns[index].name: row[f"q{index}"] for index in shown}
     return Example(key, table, query)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """States and snapshots of tables and views, by their names in lower case.
+
+    A `pinned` relation is an Iceberg table that is read at its snapshot. An `empty` one is an Iceberg table without a
+    snapshot. A `view` and an `unversioned` table, which is not of Iceberg, are read as they are at the time of the
+    query. A `missing` relation does not exist. `is_steady` is False if no two rounds of look-ups in a row were equal,
+    so that the snapshots may not have been current at the same time.
+    """
+
+    states: Mapping[TableName, RelationState]
+    snapshots: Mapping[TableName, int]
+    is_steady: bool = True
+
+    def get_state(self, table: TableName) -> RelationState:
+        return self.states.get(fold_name(table), "missing")
+
+
+def observe_moment(spark: SparkSession, reader: CatalogReader, tables: Iterable[TableName]) -> Moment:
+    """Looks up the current snapshots of all tables, in rounds, until two rounds in a row are equal.
+
+    Equal rounds prove that all these snapshots were current at the same time. After a limited number of rounds the last
+    one is returned, with `is_steady` False.
+    """
+    known = {fold_name(table): table for table in tables}
+    before: dict[TableName, tuple[RelationState, int | None]] = {}
+    for _ in range(reader.thresholds.commits.observation_rounds):
+        states = {name: _observe_relation(spark, reader, table) for name, table in known.items()}
+        is_steady = states == before
+        if is_steady:
+            break
+        before = states
+    snapshots = {name: snapshot for name, (_, snapshot) in before.items() if snapshot is not None}
+    return Moment({name: state for name, (state, _) in before.items()}, snapshots, is_steady)
+
+
+def _observe_relation(spark: SparkSession, reader: CatalogReader, table: TableName) -> tuple[RelationState, int | None]:
+    if not reader.is_supported or table.catalog != reader.profile.catalog:
+        return _observe_by_spark(spark, table)
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        snapshot = reader.load_table(table.schema, table.name).metadata.current_snapshot_id
+    except NoSuchTableError:
+        if not reader.lists_views:
+            return _observe_by_spark(spark, table)
+        kind = reader.list_relations(table.schema).get(table.name)
+        return ("missing" if kind is None else "view"), None
+    except CatalogError:
+        return _observe_by_spark(spark, table)
+    return ("empty", None) if snapshot is None else ("pinned", snapshot)
+
+
+def _observe_by_spark(spark: SparkSession, table: TableName) -> tuple[RelationState, int | None]:
+    """Looks up state and snapshot id of a relation by Spark, for catalogs and tables that pyiceberg can't read."""
+    name = quote_name(*table.parts)
+    try:
+        heads = spark.sql(
+            fill_statement(
+                "SELECT snapshot_id FROM {name}.refs WHERE name = {main}", name=name, main=quote_text("main")
+            )
+        )
+        rows = heads.collect()
+        return ("pinned", int(rows[0]["snapshot_id"])) if rows else ("empty", None)
+    except PySparkException:
+        return ("unversioned" if spark.catalog.tableExists(name) else "missing"), None
+
+
+@dataclass(frozen=True)
+class ColumnChoice:
+    """The columns that an audit compares, those of the key first, and notes about the columns that it does not compare.
+
+    `key` names the columns by which rows of query and table are matched; it is empty if rows are compared as a whole.
+    `types` has the table's SQL type of each compared column.
+    """
+
+    key: tuple[str, ...]
+    columns: tuple[ComparedColumn, ...]
+    types: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def choose_columns(
+    model: AuditedModel, query: DataFrame, table: DataFrame, volatile: Iterable[str], options: AuditOptions
+) -> ColumnChoice:
+    """Chooses the columns of a model that can be compared.
+
+    These are the columns that both frames have, except those in `volatile`, those that the options exclude, and those
+    of types that Spark can't compare. If a key column is not among them, rows are compared as a whole.
+    """
+    stored = {field.name.lower(): (field.name, type_of(field.dataType)) for field in table.schema.fields}
+    computed = {name.lower(): name for name in query.columns}
+    shared = [name for name in computed if name in stored]
+    changing = set(volatile)
+    excluded = [name for name in shared if options.excludes_column(model.name, name)]
+    unlike = [name for name in shared if not _is_comparable(stored[name][1])]
+    left_out = {*changing, *excluded, *unlike}
+    names = [name for name in shared if name not in left_out]
+    groups = {
+        "the query has it, and the table does not": [computed[name] for name in computed if name not in stored],
+        "the table has it, and the query does not": [stored[name][0] for name in stored if name not in computed],
+        "each run computes another value": [stored[name][0] for name in shared if name in changing],
+        "it is excluded": [stored[name][0] for name in excluded],
+        "values of its type can't be compared": [stored[name][0] for name in unlike],
+    }
+    notes = [f"not compared: {', '.join(columns)}: {why}" for why, columns in groups.items() if columns]
+    key = [column.lower() for column in model.key]
+    if key and not set(key) <= set(names):
+        missing = ", ".join(column for column in model.key if column.lower() not in names)
+        notes.append(f"rows are compared as a whole, since key column {missing} is not compared")
+        key = []
+    ordered = [*key, *(name for name in names if name not in key)]
+    types = tuple(stored[name][1] for name in ordered)
+    columns = (ComparedColumn(stored[name][0], not key or name in key, stored[name][1] in _FLOATS) for name in ordered)
+    return ColumnChoice(model.key if key else (), tuple(columns), types, tuple(notes))
+
+
+def _is_comparable(kind: str) -> bool:
+    known = read_type(kind)
+    nested = known.value if isinstance(known, Map) else known
+    texts = {leaf.text for leaf in list_primitives(known)}
+    return not texts & set(_NOT_COMPARED) and "map<" not in str(nested)
+
+
+def select_compared(rows: DataFrame, choice: ColumnChoice) -> DataFrame:
+    """Selects the compared columns as `c0`, `c1`, …, converted to the types of the table."""
+    kinds = {field.name.lower(): type_of(field.dataType) for field in rows.schema.fields}
+    values = (
+        F.expr(_write_value(column.name, kinds[column.name.lower()], kind)).alias(f"c{index}")
+        for index, (column, kind) in enumerate(zip(choice.columns, choice.types, strict=True))
+    )
+    return rows.select(*values)
+
+
+def _write_value(name: str, kind: str, wanted: str) -> Sql:
+    value = quote_name(name)
+    if kind != wanted:
+        value = fill_statement("try_cast({value} AS {kind})", value=value, kind=type_name(wanted))
+    if isinstance(read_type(wanted), Map):
+        # Spark can't group or compare maps, but it can compare their sorted entries.
+        return fill_statement("array_sort(map_entries({value}))", value=value)
+    return value
+
+
+def write_shown_columns(choice: ColumnChoice, sides: Sequence[str] = ("q", "t")) -> list[Sql]:
+    """Builds expressions that cast the compared values of query (q0, …) and table (t0, …) to text, with equal names.
+
+    Binary values become hexadecimal text.
+    """
+    shown = []
+    for side in sides:
+        for index, kind in enumerate(choice.types):
+            name = quote_name(f"{side}{index}")
+            template = fill_statement("hex({name})", name=name) if kind == "binary" else name
+            shown.append(fill_statement("CAST({value} AS string) AS {name}", value=template, name=name))
+    return shown

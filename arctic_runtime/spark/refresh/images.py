@@ -90,7 +90,7 @@ class SourceWindow:
         names by `name_before`, and flags for their existence; it needs change rows with before images. `either` are the
         rows of `new` and all removed rows.
         """
-        wanted = _select_source_columns(self.source, fields)
+        wanted = tuple(column for column in self.source.columns if _is_among(column.name, fields))
         if image == "new":
             return conform_frame(self.read_rows_at(self.window.end), wanted)
         assert self.window.start is not None
@@ -311,10 +311,6 @@ def _write_before_image(source: SourceState, part: Column) -> Sql:
 
 def _is_among(wanted: str, names: Sequence[str]) -> bool:
     return any(is_same_name(wanted, other) for other in names)
-
-
-def _select_source_columns(source: SourceState, fields: Sequence[str]) -> tuple[Column, ...]:
-    return tuple(column for column in source.columns if _is_among(column.name, fields))
 
 
 def _add_weight(rows: DataFrame, weight: int) -> DataFrame:

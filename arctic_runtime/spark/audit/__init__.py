@@ -1,1 +1,0 @@
-"""Audits incremental models on Spark: reads their queries and tables at pinned snapshots, and compares the rows."""
