@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ivm.frontend.merge_expressions import NEW, OLD, list_row_columns
+from arctic_runtime.ivm.frontend.configured_expressions import NEW, OLD, list_row_columns
 from arctic_runtime.model.columns import RESERVED, Column, find_column, is_same_name
 from arctic_runtime.model.merge_columns import FUNCTIONS, select_expressions
 from arctic_runtime.model.table import Model

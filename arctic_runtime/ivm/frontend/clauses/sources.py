@@ -22,10 +22,15 @@ from arctic_runtime.ivm.algebra.tree import (
     UnionAll,
     list_columns,
 )
-from arctic_runtime.ivm.frontend.clauses.clause_parts import check_clause_args, check_of_one_row
 from arctic_runtime.ivm.frontend.clauses.pivots import apply_pivots
 from arctic_runtime.ivm.frontend.fresh_attributes import with_fresh_attributes
-from arctic_runtime.ivm.frontend.functions import check_functions, is_generator, parse_query
+from arctic_runtime.ivm.frontend.functions import (
+    check_clause_args,
+    check_functions,
+    check_of_one_row,
+    is_generator,
+    parse_query,
+)
 from arctic_runtime.ivm.frontend.scope import (
     Cte,
     Derived,

@@ -10,9 +10,8 @@ from typing import Final
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.builtin_names import GENERATORS
 from arctic_runtime.ivm.frontend.functions import parse_query
-from arctic_runtime.ivm.frontend.reads import list_function_names
+from arctic_runtime.ivm.frontend.reads import GENERATORS, list_function_names
 
 _REF: Final = re.compile(
     r"""\{\{-?\s*ref\(\s*(?:(?P<q>['"])(?P<package>\w+)(?P=q)\s*,\s*)?(?P<p>['"])(?P<name>\w+)(?P=p)\s*\)\s*-?\}\}"""

@@ -1,4 +1,4 @@
-"""Bounds: restrictions read their sources no further than what is given can be, and give the same rows."""
+"""Range filters: restrictions read their sources no further than known keys can be, and give the same rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from arctic_runtime.ivm.algebra.tree import Aggregate, Filter, Join, Scan, SemiJoin, SpoolScan, walk_tree
 from arctic_runtime.ivm.render import render_sql
-from arctic_runtime.ivm.rewrite.bounds import list_join_columns, narrow_sources
+from arctic_runtime.ivm.rewrite.predicate_pushdown import list_join_columns, narrow_sources
 from arctic_runtime.ivm.rules.restrict import restrict_to_keys
 from arctic_runtime.model.files.bounds import Bound, build_bounds_condition, is_bounded
 from tests.unit.ivm import duck

@@ -6,7 +6,7 @@ import pytest
 
 from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, Projection, Scan, SetOperation, UnionAll, list_scans
-from arctic_runtime.ivm.provenance.branches import keep_branches_of
+from arctic_runtime.ivm.provenance.restrictions import keep_branches_of
 from arctic_runtime.model.names import TableName
 
 A, B, C = (TableName("lake", "ods", name) for name in "abc")

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.average import build_average, is_averaged
 from arctic_runtime.ivm.algebra.expressions import build_column
+from arctic_runtime.ivm.strategies.aggregates import build_average, is_averaged
 
 MOST = 38
 WIDE = Context(prec=200, rounding=ROUND_HALF_UP)
