@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
-    from arctic_runtime.catalog.metered_io import MeteredFileIO
+    from arctic_runtime.catalog.storage.file_stream import MeteredFileIO
 
 _PUFFIN_TAIL = 12
 """Number of bytes at the end of a Puffin file after the footer: the footer's length, flags, magic; four bytes each."""

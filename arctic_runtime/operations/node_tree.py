@@ -12,7 +12,7 @@ from arctic_runtime.catalog.observation.manifests import observe_files
 from arctic_runtime.catalog.observation.tables import observe_model
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.files.hash_tree import ROOT, HashNode
+from arctic_runtime.model.files.layout import ROOT, HashNode
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.maintenance.hash_trees import CompactionUnit, list_units
 from arctic_runtime.plan.maintenance.split import SIDE_BY_SIDE

@@ -7,7 +7,7 @@ from arctic_runtime.model.clone import Clone, list_tagged_tables, read_clone
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import USED_AT
 from arctic_runtime.model.state import TableState
-from arctic_runtime.plan.cloning.release import is_use_outdated
+from arctic_runtime.plan.cloning.clone_plan import is_use_outdated
 from arctic_runtime.spark.tables.commit import drop_tags, set_properties
 from arctic_runtime.spark.tables.table_session import TableSession
 

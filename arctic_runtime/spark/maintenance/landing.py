@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from pyspark.sql import SparkSession
 
-from arctic_runtime.catalog.observation.landing import observe_landing
+from arctic_runtime.catalog.observation.plain_tables import observe_landing
 from arctic_runtime.catalog.observation.tables import read_last_offsets
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import retry_on_conflict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from arctic_runtime.ivm.algebra.clock import BEFORE, NOW
-from arctic_runtime.model.clock import ClockReading
+from arctic_runtime.model.run_summary import ClockReading
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_number
 
 _ZONE = "spark.sql.session.timeZone"

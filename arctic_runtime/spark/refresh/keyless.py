@@ -17,7 +17,7 @@ from arctic_runtime.model.shape import INSERT
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.plan.refresh.decide import check_not_overtaken
-from arctic_runtime.plan.refresh.keyless import plan_preparation
+from arctic_runtime.plan.refresh.reconcile import plan_preparation
 from arctic_runtime.refresh_planner import NO_ROWS
 from arctic_runtime.spark.tables.context import Appended, Context
 from arctic_runtime.spark.tables.keyless import append_rows, replace_rows

@@ -6,10 +6,9 @@ from functools import partial
 
 from arctic_runtime.catalog.observation.tables import observe_source
 from arctic_runtime.effects import retry_on_conflict
-from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import strip_change_columns
 from arctic_runtime.model.run_summary import RunSummary, find_last_run, run_commits
-from arctic_runtime.model.shape import build_shape
+from arctic_runtime.model.shape import ChangeSet, build_shape
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.spark.changes.diff import diff_states
 from arctic_runtime.spark.refresh.from_query.images import read_rows_at

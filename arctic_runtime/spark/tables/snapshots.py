@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from arctic_runtime.model.files.expiry import DropTags, ExpireSnapshots
-from arctic_runtime.model.savepoint import SetTag
+from arctic_runtime.model.refs import SetTag
 from arctic_runtime.spark.engine.statement import fill_statement, join_parts, quote_name, quote_number, quote_text
 from arctic_runtime.spark.tables.commit import drop_tags, perform_statement, set_tag
 from arctic_runtime.spark.tables.context import Context

@@ -29,8 +29,7 @@ from arctic_runtime.model import step, table
 from arctic_runtime.model.columns import RESERVED, Column
 from arctic_runtime.model.files import layout
 from arctic_runtime.model.files.compaction import CompactionMode
-from arctic_runtime.model.files.hash_tree import MAX_DEPTH
-from arctic_runtime.model.files.layout import Placement
+from arctic_runtime.model.files.layout import MAX_DEPTH, Placement
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import (
     BASE_REWRITE_PREFIX,

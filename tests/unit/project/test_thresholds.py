@@ -56,7 +56,7 @@ FACTS = {
     "ivm/frontend/type_coercion.py: _MOST_DIGITS": "the most digits of a decimal",
     "ivm/strategies/aggregates.py: _MOST_SUMMED_BEHIND": "Spark's types of sums",
     "sql/spark_sql.py: WRITTEN_VERSION": "a version that fingerprints keep",
-    "model/files/hash_tree.py: MAX_DEPTH": "the layout of tables",
+    "model/files/layout.py: MAX_DEPTH": "the layout of tables",
     "model/files/layout.py: NEWEST_FORMAT": "a version of Iceberg's format",
     "model/masking.py: _SHOWN_DIGITS": "the length of a hash in a report",
     "operations/masks.py: _SHORTEST_SECRET": "the length from which on a text is a secret",

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.files.compaction import FileGroup, PartitionValue, RewriteFiles
-from arctic_runtime.model.files.hash_tree import HashNode, to_hash_node
+from arctic_runtime.model.files.layout import HashNode, to_hash_node
 from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.model.version import Version
 from arctic_runtime.spark.engine.java.java_errors import SPARK

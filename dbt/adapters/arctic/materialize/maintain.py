@@ -21,9 +21,9 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.config.configure import lacks_key, read_configuration, select_user_keys
-from arctic_runtime.plan.quarantine import split_model
 from arctic_runtime.plan.refresh.adoption import is_being_adopted
 from arctic_runtime.plan.refresh.request import Request
+from arctic_runtime.plan.row_conditions import split_model
 from dbt.adapters.arctic.materialize.foreign_config import check_foreign_config, list_known_keys, take_node_config
 from dbt.adapters.arctic.materialize.masks import read_masks
 from dbt.adapters.arctic.materialize.merge_keys import check_merge_keys

@@ -16,7 +16,7 @@ from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
-from arctic_runtime.plan.quarantine import list_parts
+from arctic_runtime.plan.row_conditions import list_parts
 from arctic_runtime.service.project_source import ProjectSource
 from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel

@@ -15,11 +15,10 @@ from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.catalog.branch.branch_file import remove_branch_file
 from arctic_runtime.catalog.branch.catalog_branch import CatalogBranch, Properties
-from arctic_runtime.catalog.branch.catalog_pointers import BranchScope
-from arctic_runtime.catalog.branch.pointers import PointerChange, sort_changes
+from arctic_runtime.catalog.branch.catalog_pointers import BranchScope, PointerChange, sort_changes
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.savepoint import format_cut
+from arctic_runtime.model.refs import format_cut
 from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize.maintain import get_node_table, is_arctic, read_declared_model

@@ -20,14 +20,14 @@ from arctic_runtime.catalog.reader import CatalogReader, find_table
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.passed_tests import (
+from arctic_runtime.model.properties import PASSED_TESTS
+from dbt.adapters.arctic.publication.planned_test import (
     PassedTest,
     decode_passed_tests,
     encode_passed_tests,
     hash_test_name,
     merge_passed_tests,
 )
-from arctic_runtime.model.properties import PASSED_TESTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

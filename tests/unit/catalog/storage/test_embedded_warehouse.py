@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from arctic_runtime.catalog.storage.store_check import check_store
+from arctic_runtime.catalog.storage.embedded_warehouse import check_store
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.profile import Profile
 
