@@ -62,6 +62,7 @@ from dbt.adapters.arctic.materialize.served_keys import check_served
 from dbt.adapters.arctic.project import package_macros
 from dbt.adapters.arctic.project.keys import missing_keys
 from dbt.adapters.arctic.project.sources import list_origins, list_source_tables
+from dbt.adapters.arctic.publication.blockers import write_unpublished
 from dbt.adapters.arctic.publication.build import (
     BRANCH_COMMANDS,
     FOLDER,
@@ -71,13 +72,17 @@ from dbt.adapters.arctic.publication.build import (
     build_scope,
     check_flags,
 )
-from dbt.adapters.arctic.publication.unpublished_results import write_unpublished
-from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshness, spark_metadata
+from dbt.adapters.arctic.relations import catalogs, constraints, freshness, spark_metadata
 from dbt.adapters.arctic.relations.column import ArcticColumn
 from dbt.adapters.arctic.relations.date_functions import DATE_FUNCTIONS
 from dbt.adapters.arctic.relations.docs_catalog import build_catalog_table, build_single_table, find_changed_comments
-from dbt.adapters.arctic.relations.identifiers import parse_literal, quote_identifier, unquote_identifier
-from dbt.adapters.arctic.relations.named_columns import NAMED_COLUMNS, NamedColumns
+from dbt.adapters.arctic.relations.identifiers import (
+    NAMED_COLUMNS,
+    NamedColumns,
+    parse_literal,
+    quote_identifier,
+    unquote_identifier,
+)
 from dbt.adapters.arctic.relations.relation import ArcticRelation, write_event_window
 
 if TYPE_CHECKING:
@@ -664,7 +669,7 @@ class ArcticAdapter(SparkAdapter):
     @available
     def select_checked_columns(self, model: dict[str, Any]) -> str:
         """Returns the select list of a contract's columns, with expressions that raise an error for invalid values."""
-        return checks.select_list(model)
+        return constraints.select_list(model)
 
     def validate_sql(self, sql: str) -> AdapterResponse:
         plan = "\n".join(row[0] for row in self._fetch_rows("EXPLAIN " + sql))

@@ -25,9 +25,8 @@ from arctic_runtime.plan.refresh.adoption import is_being_adopted
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.plan.row_conditions import split_model
 from dbt.adapters.arctic.materialize.foreign_config import check_foreign_config, list_known_keys, take_node_config
+from dbt.adapters.arctic.materialize.manifest_checks import check_merge_keys, check_names
 from dbt.adapters.arctic.materialize.masks import read_masks
-from dbt.adapters.arctic.materialize.merge_keys import check_merge_keys
-from dbt.adapters.arctic.materialize.relation_names import check_names
 from dbt.adapters.arctic.materialize.row_conditions import RowConditions
 from dbt.adapters.arctic.project.sources import group_tables_by_source
 from dbt.adapters.arctic.relations.constraints import warn_of_unenforced

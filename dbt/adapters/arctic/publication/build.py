@@ -22,9 +22,15 @@ from arctic_runtime.model.refs import format_cut
 from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize.maintain import get_node_table, is_arctic, read_declared_model
-from dbt.adapters.arctic.publication.blockers import find_blockers, list_blocked, read_graph, sort_nodes
+from dbt.adapters.arctic.publication.blockers import (
+    find_blockers,
+    list_blocked,
+    list_unpublished,
+    mark_unpublished,
+    read_graph,
+    sort_nodes,
+)
 from dbt.adapters.arctic.publication.row_tests import RowTests
-from dbt.adapters.arctic.publication.unpublished_results import list_unpublished, mark_unpublished
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,16 +17,17 @@ from arctic_runtime.model.properties import PASSED_TESTS
 from arctic_runtime.model.version import Version
 from arctic_runtime.thresholds import SHIPPED
 from dbt.adapters.arctic.publication import row_tests
-from dbt.adapters.arctic.publication.planned_test import (
+from dbt.adapters.arctic.publication.row_tests import (
+    ChangedRowsResponse,
     PassedTest,
     PlannedTest,
+    RowTests,
     decode_passed_tests,
     encode_passed_tests,
     has_default_settings,
     hash_test_name,
     merge_passed_tests,
 )
-from dbt.adapters.arctic.publication.row_tests import ChangedRowsResponse, RowTests
 
 ORDERS = TableName("lake", "dwd", "orders")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dbt.adapters.arctic.project.run_features import is_persisting_docs, is_volatile, needs_dbt
+from dbt.adapters.arctic.project.model_refresh import is_persisting_docs, is_volatile, needs_dbt
 
 
 class Config(SimpleNamespace):

@@ -1,4 +1,4 @@
-"""Detects relations of a project that have the same name, so that one would overwrite the other."""
+"""Checks a project's manifest for relations with the same name, and for keys of incremental models without effect."""
 
 from __future__ import annotations
 
@@ -89,3 +89,34 @@ def _list_source_claims(sources: Mapping[str, Iterable[DeclaredTable]]) -> Itera
             yield Claim(table, owner, "ingested table")
             helpers = {**table.helpers, "table for rows of a snapshot": table.staging_name}
             yield from (Claim(helper, owner, role) for role, helper in helpers.items())
+
+
+_STRATEGIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "incremental_predicates": ("merge", "delete+insert"),
+    "predicates": ("merge", "delete+insert"),
+    "merge_update_columns": ("merge",),
+    "merge_exclude_columns": ("merge",),
+}
+"""Configuration keys, with the incremental strategies with which they have an effect."""
+
+
+def check_merge_keys(nodes: Iterable[Any]) -> None:
+    """Raises CompilationError if an incremental model has a key without effect for its incremental strategy.
+
+    The error names the model and the key.
+    """
+    for node in nodes:
+        if str(node.resource_type) == "model" and node.config.materialized == "incremental":
+            _check_node(node)
+
+
+def _check_node(node: Any) -> None:
+    config = node.config
+    strategy = config.get("incremental_strategy") or ("merge" if config.get("unique_key") else "append")
+    for key, strategies in _STRATEGIES.items():
+        if config.get(key) and strategy not in strategies:
+            raise CompilationError(
+                f"{node.original_file_path}: {node.unique_id}: `{key}` has no effect with `incremental_strategy: "
+                f"{strategy}`.\n  expected: {' or '.join(strategies)}\n"
+                f"  what to do: use one of these strategies with a `unique_key`, or leave `{key}` out"
+            )
