@@ -6,13 +6,24 @@ Iceberg stores only `not null`, so the others become checks in a model's query.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from dbt.adapters.base.impl import ConstraintSupport
 from dbt.adapters.events.types import ConstraintNotEnforced
+from dbt_common.contracts.constraints import ConstraintType
 from dbt_common.events.functions import warn_or_error
 
 from arctic_runtime.spark.engine.statement import quote_text
 from dbt.adapters.arctic.relations.identifiers import quote_identifier
+
+SUPPORT: Final = {
+    ConstraintType.check: ConstraintSupport.ENFORCED,
+    ConstraintType.not_null: ConstraintSupport.ENFORCED,
+    ConstraintType.unique: ConstraintSupport.NOT_ENFORCED,
+    ConstraintType.primary_key: ConstraintSupport.NOT_ENFORCED,
+    ConstraintType.foreign_key: ConstraintSupport.NOT_ENFORCED,
+}
+"""Constraints that models of dbt's own materializations enforce."""
 
 _NOT_ENFORCED = ("unique", "foreign_key")
 
