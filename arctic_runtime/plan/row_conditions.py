@@ -222,7 +222,7 @@ def split_model(model: Model, conditions: Sequence[RowCondition]) -> Model:
     tests = sorted(conditions, key=lambda condition: condition.test)
     # In another order than that of the names, so that a new name of a test does not change the query of the table.
     passes = " AND ".join(sorted({test.passes for test in tests})) or "TRUE"
-    names = ", ".join(_NAME.format(passes=test.passes, test=_quote_text(test.test)) for test in tests)
+    names = ", ".join(_NAME.format(passes=test.passes, test=write_sql(exp.Literal.string(test.test))) for test in tests)
     failed = _FAILED.format(names=names or _NO_NAME, column=quote_field(FAILED_TESTS))
     # What a contract promises is about the rows that pass.
     quarantine = replace(
@@ -253,7 +253,3 @@ def _split_query(model: Model, columns: str, condition: str) -> str:
     if not model.sql:
         return ""
     return _SPLIT.format(columns=columns, query=model.sql, name=quote_field(model.table.name), condition=condition)
-
-
-def _quote_text(text: str) -> str:
-    return write_sql(exp.Literal.string(text))

@@ -368,7 +368,13 @@ class CatalogBranch:
             except FileNotFoundError as error:
                 if self._catalog.find_pointer(start.table) == start:
                     raise
-                raise _build_overtaken(start) from error
+                raise CommitConflict(
+                    f"{start.table} was changed so often since this build began that its version of then is deleted.",
+                    where=start.file,
+                    expected="the table as it was when the build began",
+                    actual="a newer one",
+                    fix="run the build again; it begins with the tables as they are now",
+                ) from error
             with file_io.new_output(copy).create(overwrite=True) as stream:
                 stream.write(text)
 
@@ -382,16 +388,6 @@ def name_copy(file: str) -> str:
     number, _, rest = name.partition("-")
     _, _, endings = (rest if number.isdigit() else name).partition(".")
     return f"{folder}/{number if number.isdigit() else '00000'}-{uuid.uuid4()}.{endings}"
-
-
-def _build_overtaken(start: Pointer) -> CommitConflict:
-    return CommitConflict(
-        f"{start.table} was changed so often since this build began that its version of then is deleted.",
-        where=start.file,
-        expected="the table as it was when the build began",
-        actual="a newer one",
-        fix="run the build again; it begins with the tables as they are now",
-    )
 
 
 def _build_conflict(others: Sequence[TableName], published: Sequence[TableName]) -> CommitConflict:

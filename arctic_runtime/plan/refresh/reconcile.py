@@ -63,7 +63,7 @@ def plan_reconciliation(
     merged into the base; with `defer`, none are merged as long as a view can show them.
     """
     changes, base = state.changes, state.base
-    if changes is None or changes.head is None or not _is_loaded(changes):
+    if changes is None or changes.head is None or not any(map(is_run, changes.commits)):
         return ()
     if base is None:
         return _create_base(model, changes, state)
@@ -150,10 +150,6 @@ def _is_repaired(changes: ChangeTableState, base: BaseState) -> bool:
     """Whether the change table has a repair of invalid rows that the base lacks, so that the base must be rebuilt."""
     repair = changes.newest_repair
     return repair is not None and (base.merged is None or base.merged.sequence < repair.sequence)
-
-
-def _is_loaded(changes: ChangeTableState) -> bool:
-    return any(map(is_run, changes.commits))
 
 
 def _plan_merge(

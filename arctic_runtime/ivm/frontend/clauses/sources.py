@@ -248,7 +248,9 @@ def _derive_join(left: Rows, join: exp.Join, context: QueryContext) -> Rows:
     together = Rows(left.node, left.visible + right.visible, left.sources + right.sources)
     using = _pair_using_columns(left, right, join)
     on = (
-        build_conjunction(_build_using_conditions(using))
+        build_conjunction(
+            [exp.EQ(this=build_column(left[1]), expression=build_column(right[1])) for left, right in using]
+        )
         if using
         else _resolve_on(join, look_up_locally(together, None))
     )
@@ -292,10 +294,6 @@ def _pair_using_columns(left: Rows, right: Rows, join: exp.Join) -> tuple[tuple[
         )
         for name in names
     )
-
-
-def _build_using_conditions(using: Sequence[tuple[Field, Field]]) -> list[exp.Expr]:
-    return [exp.EQ(this=build_column(left[1]), expression=build_column(right[1])) for left, right in using]
 
 
 def _merge_using_columns(

@@ -131,7 +131,9 @@ class Build:
         to_publish = [change for change in changes if owners.get(change.table) not in blockers]
         others = [change for change in changes if owners.get(change.table) in blockers]
         unchanged = [table for table, node in owners.items() if node in selected and node not in blockers]
-        properties = self.tests.list_properties(_list_tests(manifest))
+        properties = self.tests.list_properties(
+            [node.unique_id for node in manifest.nodes.values() if str(node.resource_type) == "test"]
+        )
         names = {owners.get(change.table, str(change.table)) for change in to_publish}
         published = self._publish_changes(to_publish, unchanged, names, properties)
         reasons = {node: _describe_cause(node, cause) for node, cause in list_blocked(blockers, selected)}
@@ -284,11 +286,6 @@ def _list_tables(nodes: Collection[Any]) -> Iterable[TableName]:
     ]
     helpers = (name for table in tables for name in table.helpers.values())
     return [*map_nodes(own), *tables, *helpers]
-
-
-def _list_tests(manifest: Any) -> list[str]:
-    """Lists the ids of all tests in the manifest."""
-    return [node.unique_id for node in manifest.nodes.values() if str(node.resource_type) == "test"]
 
 
 def check_flags(flags: Any) -> None:
