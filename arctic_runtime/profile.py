@@ -14,12 +14,14 @@ from arctic_runtime.catalog_kinds.catalog_kind import CatalogKind
 from arctic_runtime.catalog_kinds.jdbc import build_embedded_properties, find_sqlite_file
 from arctic_runtime.catalog_kinds.object_stores import (
     STORE_SCHEMES,
+    StoreWarehouse,
     build_python_store_properties,
     complete_store_properties,
     find_store,
+    is_store_address,
+    place_store_warehouse,
 )
 from arctic_runtime.catalog_kinds.registry import get_catalog_kind, select_catalog_kind
-from arctic_runtime.catalog_kinds.store_warehouse import StoreWarehouse, is_store_address, place_store_warehouse
 from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.thresholds import Thresholds
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from arctic_runtime.catalog.observation.manifests import observe_bucketing
-from arctic_runtime.catalog.observation.removals import with_removals
+from arctic_runtime.catalog.observation.plain_tables import with_removals
 from arctic_runtime.catalog.observation.tables import observe_model, observe_readable, observe_source
 from arctic_runtime.catalog.observation.views import read_view_sql
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
@@ -19,10 +19,9 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.day_texts import DayTexts, find_day_texts
 from arctic_runtime.ivm.frontend.reads import Reads, find_reads
 from arctic_runtime.ivm.rewrite.join_placement import describe_joins
-from arctic_runtime.model.clock import to_micros
 from arctic_runtime.model.files.layout import Placement, apply_configured_layout
 from arctic_runtime.model.names import list_changes_read, parse_full_name
-from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
+from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets, to_micros
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.step import AppendChanges, Mode, Reason, Step
 from arctic_runtime.model.table import Model

@@ -14,7 +14,8 @@ import sqlglot
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import list_scans
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
+from arctic_runtime.ivm.frontend.analyse import analyse_query
+from arctic_runtime.ivm.frontend.scope import Relation
 from arctic_runtime.ivm.strategies.maintain import Facts, plan_maintenance
 from benchmarks.measure import Measurement, seconds
 from benchmarks.tpcds_models import load_tpcds, queries

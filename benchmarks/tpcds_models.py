@@ -11,7 +11,7 @@ import duckdb_extension_tpcds
 import sqlglot
 from sqlglot import exp
 
-from arctic_runtime.ivm.frontend.analyse import Relation
+from arctic_runtime.ivm.frontend.scope import Relation
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from benchmarks.tpch_models import named

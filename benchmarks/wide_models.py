@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from arctic_runtime.ivm.frontend.analyse import Relation
+from arctic_runtime.ivm.frontend.scope import Relation
 from arctic_runtime.model.columns import Column
 
 TABLES = 8

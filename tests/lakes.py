@@ -22,13 +22,12 @@ import pytest
 from hypothesis import strategies as st
 
 from arctic_runtime.catalog.branch.catalog_branch import CatalogBranch
-from arctic_runtime.catalog.branch.catalog_pointers import BranchScope
-from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange
+from arctic_runtime.catalog.branch.catalog_pointers import BranchScope, Pointer, PointerChange
 from arctic_runtime.catalog.metadata_files import read_metadata_at, write_metadata_file
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.savepoint import format_cut
+from arctic_runtime.model.refs import format_cut
 from arctic_runtime.profile import Profile
 from tests.rest_catalog import Catalog, serve
 

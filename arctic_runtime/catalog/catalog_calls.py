@@ -1,4 +1,4 @@
-"""Wraps calls to a catalog: retries while its database is locked, and raises errors that name catalog and remedy."""
+"""Wraps calls to a catalog: retries, errors that name catalog and remedy, and a check of the installed libraries."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TypeVar
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, TypeVar
 
 from arctic_runtime.catalog_kinds.missing_rights import to_rights_error
-from arctic_runtime.catalog_kinds.object_stores import describe_store, find_store
+from arctic_runtime.catalog_kinds.object_stores import FSSPEC_FILE_IO, PYTHON_FILE_IO, describe_store, find_store
 from arctic_runtime.effects import Engine, EngineFailure, perform_effect, wait_for_lock
-from arctic_runtime.errors import CatalogError
+from arctic_runtime.errors import CatalogError, ConfigError
 from arctic_runtime.profile import Profile, mask_secrets, mask_text
+
+if TYPE_CHECKING:
+    from arctic_runtime.profile import Profile
+
 
 T = TypeVar("T")
 
@@ -131,3 +136,23 @@ class CatalogCalls:
 
 class CatalogLocked(Exception):
     """Raised if the catalog's database is locked by another process."""
+
+
+def check_libraries(profile: Profile) -> None:
+    """Raises ConfigError if a library that the profile's catalog or its object store needs is not installed.
+
+    The error has the command that installs the library.
+    """
+    properties = profile.build_pyiceberg_properties()
+    if properties is None:
+        return
+    library = profile.catalog_kind.find_library(profile.catalog_properties)
+    needed = [(f"a catalog of type {profile.catalog_kind.name}", *library)] if library else []
+    store = find_store(profile.catalog_properties)
+    if store is not None and properties.get(PYTHON_FILE_IO) == FSSPEC_FILE_IO:
+        needed.append((f"files in {store.name}", store.fsspec_library, store.extra))
+    for use, module, extra in needed:
+        if find_spec(module) is None:
+            raise ConfigError(
+                f"The library {module}, by which {use} is read, is not installed: pip install 'dbt-arctic[{extra}]'"
+            )

@@ -1,14 +1,16 @@
-"""Reads an Iceberg catalog that is stored in a SQL database, and the metadata files of its tables and views."""
+"""Reads an Iceberg catalog in a SQL database, also if its SQLite file was replaced, and the metadata files in it."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange
+from arctic_runtime.catalog.branch.catalog_pointers import Pointer, PointerChange
 from arctic_runtime.catalog.damaged_files import explain_damage
 from arctic_runtime.catalog.foreign_types import make_readable
 from arctic_runtime.model.names import TableName
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pyiceberg.view.metadata import ViewMetadata
 
     from arctic_runtime.profile import Profile
+
 
 RelationKind = Literal["table", "view", "other"]
 
@@ -282,3 +285,38 @@ def _parse_metadata(text: bytes) -> TableMetadata:
         return TableMetadataUtil.parse_raw(text.decode())
     except (ValidationError, MetadataError):
         return TableMetadataUtil.parse_obj(make_readable(json.loads(text)))
+
+
+def follow_file(engine: Any, file: Path) -> None:
+    """Sets up an SQLAlchemy engine to use only connections to the current `file`, and never to create the file.
+
+    Without this, a connection continues to use a file that was moved away or replaced; and a connection that is opened
+    while the file is missing creates an empty database in its place, and stays connected to it when the file is back.
+    """
+    from sqlalchemy import event
+    from sqlalchemy.exc import DisconnectionError
+
+    def check_file_exists(*_: object) -> None:
+        if not file.exists():
+            raise sqlite3.OperationalError(f"unable to open database file: there is no {file}")
+
+    def record_file(_: object, record: Any) -> None:
+        record.info["file"] = _get_identity(file)
+
+    def check_same_file(_: object, record: Any, __: object) -> None:
+        now = _get_identity(file)
+        if now is None or record.info.setdefault("file", now) != now:
+            raise DisconnectionError(f"{file} is another file by now")
+
+    event.listen(engine, "do_connect", check_file_exists)
+    event.listen(engine, "connect", record_file)
+    event.listen(engine, "checkout", check_same_file)
+
+
+def _get_identity(file: Path) -> tuple[int, int] | None:
+    """Returns device and inode of a file; None if there is no such file."""
+    try:
+        file_status = file.stat()
+    except OSError:
+        return None
+    return file_status.st_dev, file_status.st_ino

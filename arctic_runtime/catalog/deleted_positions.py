@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
-    from arctic_runtime.catalog.metered_io import MeteredFileIO
+    from arctic_runtime.catalog.storage.file_stream import MeteredFileIO
 
 _PUFFIN_TAIL = 12
 """Number of bytes at the end of a Puffin file after the footer: the footer's length, flags, magic; four bytes each."""
@@ -43,7 +43,7 @@ def _read_positions(io: FileIO | MeteredFileIO, deletes: DataFile, path: str) ->
     from pyiceberg.table.puffin import PuffinFile
 
     with io.new_input(deletes.file_path).open() as stream:
-        if not _is_vectors(deletes):
+        if deletes.file_format.name != "PUFFIN":
             table = read_table(stream, columns=["file_path", "pos"], page_checksum_verification=True)
             return cast(list[int], table.filter(pc.field("file_path") == path)["pos"].to_pylist())
         cut = _cut_out(stream, path)
@@ -87,7 +87,3 @@ def _check_vector(blob: bytes) -> bytes:
     if zlib.crc32(blob[_VECTOR_LENGTH:-_VECTOR_SUM]) != int.from_bytes(blob[-_VECTOR_SUM:], "big"):
         raise ValueError("a deletion vector does not have its checksum")
     return blob
-
-
-def _is_vectors(file: Any) -> bool:
-    return bool(file.file_format.name == "PUFFIN")

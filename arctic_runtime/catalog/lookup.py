@@ -1,25 +1,31 @@
-"""Looks up one row of a model's table by its key, without Spark, and reads as few bytes as possible.
+"""Looks up one row of a model's table by its key, or the first rows of any table, without Spark.
 
 Files and row groups that can't contain the key are skipped, by their partition, their bucket, and the bounds of their
 values.
+
+A lookup reads as few bytes as possible.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from arctic_runtime.catalog.change_rows.log_files import LogFile, LogReader
+from arctic_runtime.catalog.change_rows.projection import build_arrow_fields
 from arctic_runtime.catalog.damaged_files import explain_damage
 from arctic_runtime.catalog.deleted_positions import list_row_group_starts, read_deleted_positions
-from arctic_runtime.catalog.metered_io import MeteredFileIO
 from arctic_runtime.catalog.observation.manifests import check_manifests, list_added_files
 from arctic_runtime.catalog.observation.tables import observe_model
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.storage.file_stream import MeteredFileIO
 from arctic_runtime.errors import ArcticError, ConfigError
-from arctic_runtime.model.columns import ACTION, BEFORE, IS_CURRENT, SEQUENCE, strip_change_columns
+from arctic_runtime.model.columns import ACTION, BEFORE, COMMIT_VERSION, IS_CURRENT, SEQUENCE, strip_change_columns
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.shape import DELETE
 from arctic_runtime.model.state import ChangeTableState, Commit, require_built
 from arctic_runtime.model.table import Model
@@ -299,3 +305,29 @@ def _build_scan(table: Table, snapshot: int, wanted: Mapping[str, str]) -> DataS
                 expected=f"a value of type {kind}",
             ) from error
     return table.scan(row_filter=condition, snapshot_id=snapshot, case_sensitive=False)
+
+
+def read_sample_rows(reader: CatalogReader, name: TableName, most: int) -> list[dict[str, Any]]:
+    """Reads at most `most` rows of the Iceberg table `name`, each as values by column; empty without a snapshot.
+
+    At the base of an arctic model, changes that are not merged yet are missing. Reads no more files than needed, and of
+    a file no more row groups. Raises ConfigError if a column has a type that only Spark can read.
+    """
+    rows: list[dict[str, Any]] = []
+    for batch in _iterate_rows(reader, name, most):
+        rows += batch[: most - len(rows)]
+        if len(rows) >= most:
+            break
+    return rows
+
+
+def _iterate_rows(reader: CatalogReader, name: TableName, most: int) -> Iterator[list[dict[str, Any]]]:
+    table = reader.load_table(name.schema, name.name)
+    if table.current_snapshot() is None:
+        return
+    wanted = table.schema().as_struct()
+    files = LogReader(table, wanted, build_arrow_fields(wanted), most)
+    for task in table.scan().plan_files():
+        file = LogFile(task.file.file_path, 0, tuple(task.delete_files))
+        for batch in files.read_rows(file, 0, sys.maxsize):
+            yield batch.drop_columns([COMMIT_VERSION]).to_pylist()

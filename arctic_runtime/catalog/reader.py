@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from arctic_runtime.catalog.catalog_calls import CatalogCalls
+from arctic_runtime.catalog.catalog_calls import CatalogCalls, check_libraries
 from arctic_runtime.catalog.damaged_files import explain_damage
-from arctic_runtime.catalog.database_catalog import DatabaseCatalog, RelationKind
+from arctic_runtime.catalog.database_catalog import DatabaseCatalog, RelationKind, follow_file
 from arctic_runtime.catalog.foreign_types import get_foreign_name
-from arctic_runtime.catalog.libraries import check_libraries
 from arctic_runtime.catalog.storage.embedded_warehouse import prepare_warehouse
-from arctic_runtime.catalog.storage.sqlite_file import follow_file
 from arctic_runtime.catalog_kinds.capabilities import Capabilities
 from arctic_runtime.catalog_kinds.object_stores import find_store
 from arctic_runtime.errors import CatalogError

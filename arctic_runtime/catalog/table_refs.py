@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 from arctic_runtime.catalog.metadata_commits import Metadata, commit_metadata, compute_retry_waits
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CatalogError, CommitConflict
-from arctic_runtime.model.branch import BranchCommit
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import ATTEMPT
-from arctic_runtime.model.refs import MAIN, Ref, RefChange, Refs, TableRefs
+from arctic_runtime.model.refs import MAIN, BranchCommit, Ref, RefChange, Refs, TableRefs
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from arctic_runtime.catalog_kinds.capabilities import UNKNOWN, Capabilities
 
 Properties = Mapping[str, str]
 """Iceberg's properties of a catalog from a profile, by name: `type`, `uri`, `warehouse` and others."""
+
+PointerProtocol = Literal["database", "glue_api", "hive_metastore", "rest_api"]
+"""How the pointers to the current metadata files of a catalog are read and changed."""
 
 # By default pyiceberg uses Arrow's class for local files too. That loads pandas, which takes most of the time of a run
 # that finds nothing new.
@@ -95,6 +98,9 @@ class CatalogKind:
     is_database: bool = False
     """Whether pyiceberg reads the catalog from a database, so that one SQL query returns all current metadata files."""
 
+    pointers: PointerProtocol | None = None
+    """How a branch of the catalog begins and is published (see `CatalogPointers`); None if there can be no branch."""
+
     is_server: bool = False
     """Whether the catalog's server writes the metadata files of tables, so that clients only ask for changes."""
 
@@ -117,6 +123,12 @@ class CatalogKind:
 
     may_give_credentials: bool = False
     """Whether the catalog's server may provide its users with credentials for the object store of the files."""
+
+    chooses_file_io: bool = False
+    """Whether Iceberg, or a class that users configure, chooses the class (FileIO) that reads files of a store."""
+
+    is_on_s3: bool = False
+    """Whether the files of the catalog are in S3 if no property names their place."""
 
     find_library: Callable[[Properties], tuple[str, str] | None] = find_no_library
     """Returns the optional module that pyiceberg needs for the catalog, and the extra of this package that installs it.

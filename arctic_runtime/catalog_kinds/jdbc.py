@@ -103,6 +103,7 @@ JDBC = CatalogKind(
     build_spark_settings=_build_jdbc_settings,
     lists_views=True,
     is_database=True,
+    pointers="database",
     capabilities=Capabilities(
         branches=True,
         views=True,

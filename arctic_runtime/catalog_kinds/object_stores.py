@@ -1,13 +1,18 @@
-"""Object stores for the files of a warehouse: their URL schemes, catalog properties, JARs and Python libraries."""
+"""Object stores for the files of a warehouse: their properties, JARs and libraries, and embedded warehouses in them.
+
+The store has the files of such a warehouse; its catalog is an SQLite file on this machine.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from arctic_runtime.catalog_kinds.catalog_kind import Properties
+from arctic_runtime.catalog_kinds.registry import select_catalog_kind
+from arctic_runtime.errors import ConfigError, suggest_nearest
 
 ARROW_FILE_IO = "pyiceberg.io.pyarrow.PyArrowFileIO"
 FSSPEC_FILE_IO = "pyiceberg.io.fsspec.FsspecFileIO"
@@ -17,8 +22,6 @@ JAVA_FILE_IO = "io-impl"
 _ENDPOINT = "s3.endpoint"
 _PATH_STYLE = "s3.path-style-access"
 _REGION = "client.region"
-_OWN_FILE_IO = ("rest", "glue", "hadoop", "")
-"""Types of catalogs for which Iceberg, or a class that the user has configured, chooses the FileIO class."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ def find_store(properties: Properties) -> ObjectStore | None:
     place = urlsplit(properties.get("warehouse", ""))
     if place.scheme or place.path.startswith("/"):
         return STORE_SCHEMES.get(place.scheme.lower())
-    if properties.get("type") == "glue":
+    if select_catalog_kind(properties).is_on_s3:
         return S3
     return next((store for store in OBJECT_STORES if _is_configured(store, properties)), None)
 
@@ -127,7 +130,7 @@ def complete_store_properties(properties: Properties, environment: Mapping[str, 
     completed = dict(properties)
     if store is None:
         return completed
-    if properties.get("type", "") not in _OWN_FILE_IO:
+    if not select_catalog_kind(properties).chooses_file_io:
         completed.setdefault(JAVA_FILE_IO, store.java_file_io)
     if store is S3:
         _complete_s3_properties(completed, environment)
@@ -172,3 +175,71 @@ def describe_store(properties: Properties) -> str:
     endpoint = properties.get(store.endpoint_key)
     place = warehouse if urlsplit(warehouse).scheme else store.name
     return f"{place} at {endpoint}" if endpoint else place
+
+
+STATE_FOLDER = ".arctic"
+"""Name of the folder in a project for the catalog files of its warehouses in object stores."""
+
+_STORE_KEYS = (
+    "client.region",
+    "io-impl",
+    "s3.access-key-id",
+    "s3.endpoint",
+    "s3.path-style-access",
+    "s3.secret-access-key",
+    "s3.session-token",
+)
+"""Names of store properties that are suggested if an unknown one is set."""
+
+
+@dataclass(frozen=True)
+class StoreWarehouse:
+    """A warehouse in an object store: its address, its catalog's SQLite file, and the properties to reach the store."""
+
+    address: str
+    catalog_file: Path
+    store_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def is_store_address(warehouse: object) -> bool:
+    """Whether the location of a warehouse is the address of an object store, such as `s3://bucket/path`."""
+    return "://" in str(warehouse) and urlsplit(str(warehouse)).scheme.lower() in STORE_SCHEMES
+
+
+def place_store_warehouse(
+    address: str, base: Path, store_properties: Mapping[str, str] | None = None
+) -> StoreWarehouse:
+    """Returns the warehouse at `address`, with its catalog in `<base>/.arctic/<scheme>/<bucket>/<path>/catalog.db`.
+
+    Each address has a catalog of its own. Raises ConfigError if the address is not valid, such as one with a password,
+    or if a property in `store_properties` does not concern a store.
+    """
+    parts = urlsplit(address.strip())
+    names = [name for name in parts.path.split("/") if name]
+    user, _, _ = parts.netloc.partition("@")
+    if not parts.netloc or parts.query or parts.fragment or ".." in names or ":" in user:
+        raise ConfigError(
+            "The warehouse's address can't be used.",
+            where="warehouse",
+            expected=f"{parts.scheme}://bucket/path, without '?', '#', '..', user and password",
+            actual=repr(address if ":" not in user else f"{parts.scheme}://***"),
+            fix="write the address without them; credentials belong into the environment or catalog_config",
+        )
+    _check_store_properties(store_properties or {})
+    scheme = STORE_SCHEMES[parts.scheme.lower()].schemes[0]
+    folder = base.joinpath(STATE_FOLDER, scheme, parts.netloc, *names)
+    place = "/".join([f"{parts.scheme.lower()}://{parts.netloc}", *names])
+    return StoreWarehouse(place, folder / "catalog.db", dict(store_properties or {}))
+
+
+def _check_store_properties(properties: Mapping[str, str]) -> None:
+    for key in properties:
+        if not is_store_key(key):
+            raise ConfigError(
+                f"'{key}' can't be set beside `warehouse`, which means an embedded catalog.",
+                where="catalog_config",
+                expected="keys of the store, as s3.endpoint, s3.access-key-id, client.region, gcs.…, adls.…",
+                actual=repr(key),
+                fix=f"remove it{suggest_nearest(key, _STORE_KEYS)}, or describe the whole catalog, with its warehouse, "
+                "in catalog_config",
+            )

@@ -25,7 +25,8 @@ from sqlglot import exp
 from arctic_runtime.ivm.algebra.expressions import list_used_columns, unwrap_parens
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, refuse_on_error
 from arctic_runtime.ivm.algebra.tree import Aggregate, Filter, Join, Node, Projection, Scan
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
+from arctic_runtime.ivm.frontend.analyse import analyse_query
+from arctic_runtime.ivm.frontend.scope import Relation
 from arctic_runtime.model.columns import is_same_name
 from arctic_runtime.model.names import TableName
 

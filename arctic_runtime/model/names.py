@@ -130,7 +130,7 @@ def parse_full_name(text: str) -> TableName | None:
 
 def escape_table_name(table: TableName) -> str:
     """Returns the name of a table as one text of three levels, in which each dot separates two levels."""
-    return ".".join(_escape_part(part) for part in table.parts)
+    return ".".join(_ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", part) for part in table.parts)
 
 
 def unescape_table_name(text: str) -> TableName:
@@ -180,10 +180,6 @@ def list_changes_read(sql: str) -> tuple[TableName, ...]:
     matches = _CHANGES_VIEW.finditer(sql)
     names = (TableName(*map(_unescape_part, match[1].split("."))) for match in matches if match[1].count(".") == 2)
     return tuple(dict.fromkeys(names))
-
-
-def _escape_part(part: str) -> str:
-    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", part)
 
 
 def _unescape_part(part: str) -> str:

@@ -1,16 +1,87 @@
-"""Record of a run, which is stored in the snapshot summary of the run's commit to the change table."""
+"""Record of a run, stored in the snapshot summary of its commit: the time that it pins, its sources and its position.
+
+All commits of an ingested batch record the batch's position in the source, whichever table they are to. The progress of
+the source records the position of the last batch that is committed to all tables. The newest commit of each table up to
+that position belongs to the consistent cut.
+"""
 
 from __future__ import annotations
 
+import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from zoneinfo import ZoneInfo
 
+from arctic_runtime.errors import CorruptState
 from arctic_runtime.model import properties
-from arctic_runtime.model.clock import ClockReading
 from arctic_runtime.model.sources.declared import Declared
+from arctic_runtime.model.sources.positions import ParsePosition
 from arctic_runtime.model.state import ChangeTableState, Commit
 from arctic_runtime.model.version import Version, decode_versions, encode_versions
+
+_EPOCH = datetime.datetime.fromtimestamp(0, datetime.timezone.utc)
+
+
+@dataclass(frozen=True)
+class ClockReading:
+    """A time in microseconds since 1970, and the time zone of the Spark session that computed with it."""
+
+    micros: int
+    zone: str
+
+    def encode(self) -> str:
+        """Returns the reading as JSON, for the summary of a commit."""
+        return json.dumps({"at": self.micros, "zone": self.zone}, separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, text: str) -> ClockReading:
+        """Reads the JSON of `encode`; raises CorruptState if it can't be read."""
+        try:
+            fields = json.loads(text)
+            return cls(int(fields["at"]), str(fields["zone"]))
+        except (ValueError, TypeError, KeyError) as error:
+            raise CorruptState(
+                "The time in a snapshot summary can't be read.",
+                expected="JSON with a time and a zone",
+                actual=text,
+                fix="run with --full-refresh",
+            ) from error
+
+    def has_moved(self, micros: int, is_by_day: bool) -> bool:
+        """Whether a query that reads the clock may have another result at the time `micros`.
+
+        With `is_by_day` it reads only the day, in the reading's time zone. True if that zone is not known here.
+        """
+        if micros == self.micros or not is_by_day:
+            return micros != self.micros
+        zone = self._find_zone()
+        return zone is None or _to_time(micros, zone).date() != _to_time(self.micros, zone).date()
+
+    def count_seconds_to_next_day(self, micros: int) -> float | None:
+        """Number of seconds from the time `micros` to the next day in the reading's zone; None if it is not known."""
+        zone = self._find_zone()
+        if zone is None:
+            return None
+        now = _to_time(micros, zone)
+        next_day = datetime.datetime.combine(now.date() + datetime.timedelta(days=1), datetime.time(), zone)
+        return (next_day.astimezone(datetime.timezone.utc) - now).total_seconds()
+
+    def _find_zone(self) -> ZoneInfo | None:
+        try:
+            return ZoneInfo(self.zone)
+        except (OSError, ValueError, KeyError):
+            return None
+
+
+def _to_time(micros: int, zone: ZoneInfo) -> datetime.datetime:
+    return (_EPOCH + datetime.timedelta(microseconds=micros)).astimezone(zone)
+
+
+def to_micros(time: datetime.datetime) -> int:
+    """Converts a time with a zone to microseconds since 1970."""
+    return (time - _EPOCH) // datetime.timedelta(microseconds=1)
+
 
 SCHEMA_ONLY = "schema-only"
 
@@ -230,3 +301,21 @@ def read_measured_seconds(commit: Commit) -> tuple[str, float, float] | None:
 def get_offsets(run: RunSummary | None) -> Mapping[str, Version]:
     """Returns the offsets that a run recorded, by upstream name; empty before the first run (None)."""
     return (run.offsets if run else None) or {}
+
+
+def find_version_at(commits: Iterable[Commit], position: str, parse: ParsePosition) -> Commit | None:
+    """Returns the newest of a table's `commits` at which the table has no events after `position` of its source.
+
+    `commits` are sorted, the oldest first, and `parse` parses positions of the source. Returns None if `position` is
+    inside of a transaction or a snapshot, or if the commit has expired.
+    """
+    end = parse(position)
+    if not end.is_transaction_end:
+        return None
+    newest, match = None, None
+    for commit in commits:
+        run = RunSummary.decode(commit.summary)
+        newest = run.position or newest
+        if newest is not None and parse(newest).is_within(end) and not run.position_events:
+            match = commit
+    return match

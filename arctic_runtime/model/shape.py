@@ -1,14 +1,21 @@
-"""Shape of a table's change rows: their actions and columns, and the constraints of the model's contract."""
+"""Shape of a table's change rows: their actions, columns, constraints; and the change set, the rows of one commit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from arctic_runtime.model.columns import SEQUENCE, Column, find_column, is_same_name, strip_change_columns
+from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.state import TableState
+from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.model.table import Model
 from arctic_runtime.sql.types import format_struct_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 
 INSERT, UPDATE, DELETE, UPSERT = "insert", "update", "delete", "upsert"
 """Values of the column `_action` of change rows."""
@@ -95,3 +102,26 @@ def build_shape(model: Model, state: TableState, given: Sequence[Column]) -> Sha
         not_null=model.not_null,
         checks=model.checks,
     )
+
+
+@dataclass(frozen=True)
+class ChangeSet:
+    """Change rows that one commit appends to a change table, if its newest snapshot still is `commit.expected`."""
+
+    commit: AppendChanges
+    """The step that appends the rows."""
+
+    rows: DataFrame
+    """The change rows, with the columns of `shape` and the column `_action`."""
+
+    shape: Shape
+    """The columns, the key and the constraints of the rows."""
+
+    summary: RunSummary
+    """Record of the run, which becomes part of the summary of the commit."""
+
+    is_gathered: bool = False
+    """True if the number of partitions of `rows` fits their size; if False, they are rebalanced before the write."""
+
+    confirm: Callable[[], None] = lambda: None
+    """Called after all rows are written, and before readers can see them; if it raises, they are not published."""

@@ -16,7 +16,7 @@ from arctic_runtime.model.columns import Column, SchemaChange
 from arctic_runtime.model.files.compaction import ResizeBuckets, RewriteBase, RewriteFiles, describe_compaction
 from arctic_runtime.model.files.expiry import CompactChangelog, DropTags, ExpireSnapshots
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.savepoint import SetTag
+from arctic_runtime.model.refs import SetTag
 from arctic_runtime.model.state import ConflictingRelation
 from arctic_runtime.model.table import Transform
 from arctic_runtime.model.version import Version

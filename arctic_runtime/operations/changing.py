@@ -21,7 +21,7 @@ from arctic_runtime.model.forgetting import (
     join_plans,
 )
 from arctic_runtime.model.names import TableName, parse_table_name
-from arctic_runtime.model.savepoint import parse_cut
+from arctic_runtime.model.refs import parse_cut
 from arctic_runtime.model.state import ConflictingRelation
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations import inspect

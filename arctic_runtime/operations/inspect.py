@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from arctic_runtime.catalog.observation.table_facts import observe_lineage
+from arctic_runtime.catalog.observation.table_size import UnmergedRows, count_table_rows
 from arctic_runtime.catalog.observation.tables import (
     observe_columns,
     observe_model,
@@ -17,13 +18,11 @@ from arctic_runtime.catalog.observation.tables import (
     observe_savepoints,
     read_last_offsets,
 )
-from arctic_runtime.catalog.observation.unmerged_rows import UnmergedRows, count_table_rows
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.columns import CHANGE_COLUMNS, Column, SchemaChange, compare_columns
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets, run_commits
-from arctic_runtime.model.savepoint import Savepoint
-from arctic_runtime.model.sources.consistent_cut import find_version_at
+from arctic_runtime.model.refs import Savepoint
+from arctic_runtime.model.run_summary import RunSummary, find_last_run, find_version_at, get_offsets, run_commits
 from arctic_runtime.model.sources.freshness import Freshness
 from arctic_runtime.model.sources.ingestion import Progress, SourceProgress, time_of
 from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque

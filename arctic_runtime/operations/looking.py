@@ -14,7 +14,7 @@ from arctic_runtime.catalog.observation.manifests import observe_files
 from arctic_runtime.catalog.observation.tables import observe_model
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError, suggest_nearest
-from arctic_runtime.model.files.hash_tree import ROOT, HashNode
+from arctic_runtime.model.files.layout import ROOT, HashNode
 from arctic_runtime.model.sources.positions import keep_opaque
 from arctic_runtime.model.step import describe_step
 from arctic_runtime.model.table import Model

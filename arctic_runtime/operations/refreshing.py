@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from arctic_runtime.catalog.observation.table_size import UnmergedRows, count_table_rows
 from arctic_runtime.catalog.observation.tables import observe_model
-from arctic_runtime.catalog.observation.unmerged_rows import UnmergedRows, count_table_rows
 from arctic_runtime.model.clone import shares_files
 from arctic_runtime.model.names import TableName
 from arctic_runtime.refresh_planner import Outcome, PlannedRefresh, RefreshPlanner

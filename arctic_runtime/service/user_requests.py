@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.change_rows.read import ChangeRows
+from arctic_runtime.catalog.lookup import read_sample_rows
 from arctic_runtime.catalog.observation.tables import observe_readable
-from arctic_runtime.catalog.sample_rows import read_sample_rows
 from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.catalog.table_samples import TableSamples
 from arctic_runtime.effects import retry_on_conflict

@@ -45,7 +45,7 @@ from arctic_runtime.ingest.transports.transport import Batch
 from arctic_runtime.model.clone import list_tagged_tables
 from arctic_runtime.model.files.layout import KEPT_METADATA
 from arctic_runtime.model.forgetting import Forget
-from arctic_runtime.model.savepoint import format_cut
+from arctic_runtime.model.refs import format_cut
 from arctic_runtime.model.sources.ingestion import ChangeSource
 from arctic_runtime.model.table import Model, ModelConfig, Retention
 from arctic_runtime.plan.cloning.clone_plan import CloneRequest

@@ -19,7 +19,7 @@ from arctic_runtime.profile import Profile
 from arctic_runtime.service.service import Service
 from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.spark.engine.session import SparkEnvironment
-from dbt.adapters.arctic.commands.spark_loss import FAILED, stop_with_spark
+from dbt.adapters.arctic.commands.termination import FAILED, stop_with_spark
 from tests.crash.child import SETTINGS
 from tests.crash.served import COLUMNS, MOST_BATCHES, batch, build, project
 from tests.spark.serving import to_warehouse

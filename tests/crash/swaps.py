@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.branch.catalog_branch import CatalogBranch
-from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange
+from arctic_runtime.catalog.branch.catalog_pointers import Pointer, PointerChange
 from arctic_runtime.catalog.branch.table_swaps import TableSwaps
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName

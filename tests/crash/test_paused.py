@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.model.branch import walk_lineage
+from arctic_runtime.model.refs import walk_lineage
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from tests.rest_catalog import serve

@@ -9,16 +9,16 @@ from datetime import datetime, timezone
 from typing import Any
 from unittest import mock
 
+from arctic_runtime.catalog.branch.catalog_pointers import PointerChange
 from arctic_runtime.catalog.branch.database_pointers import DatabasePointers
-from arctic_runtime.catalog.branch.pointers import PointerChange
 from arctic_runtime.ingest.dead_letters.outcome import CommitWindow
 from arctic_runtime.ingest.job.batch_writer import BatchWriter
 from arctic_runtime.ingest.writing import keyed
 from arctic_runtime.ingest.writing.table_writer import TableWriter
-from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.files.expiry import DropTags, ExpireSnapshots, ExpiryPlan
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.model.shape import ChangeSet
 from arctic_runtime.model.version import Window
 from arctic_runtime.spark.maintenance import expiry
 from arctic_runtime.spark.tables import commit

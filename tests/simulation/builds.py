@@ -20,14 +20,19 @@ import pyiceberg.io
 
 from arctic_runtime.catalog.branch import publication_record
 from arctic_runtime.catalog.branch.catalog_branch import CatalogBranch
-from arctic_runtime.catalog.branch.catalog_pointers import BranchScope, CatalogPointers
+from arctic_runtime.catalog.branch.catalog_pointers import (
+    BranchScope,
+    CatalogPointers,
+    Pointer,
+    PointerChange,
+    sort_changes,
+)
 from arctic_runtime.catalog.branch.database_pointers import DatabasePointers
-from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange, sort_changes
 from arctic_runtime.catalog.branch.table_swaps import TableSwaps
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.savepoint import format_cut
+from arctic_runtime.model.refs import format_cut
 from arctic_runtime.operations.refreshing import expire_after_publication
 from arctic_runtime.profile import Profile
 from arctic_runtime.service.refreshing.refresh_task import Refresher, Task

@@ -34,11 +34,11 @@ from arctic_runtime.ingest.writing.records import (
     read_position,
 )
 from arctic_runtime.ingest.writing.table_target import TableTarget
-from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.files.compaction import DataFile, FileGroup, FileTotals, RewriteFiles, TableFiles
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import KIND
+from arctic_runtime.model.shape import ChangeSet
 from arctic_runtime.model.sources.ingestion import time_of
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.model.table import Model

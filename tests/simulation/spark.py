@@ -15,10 +15,10 @@ from typing import Any
 from pyspark.errors import PySparkException
 
 from arctic_runtime.effects import perform_effect
-from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP, Column, strip_change_columns
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import MODEL_TABLE
+from arctic_runtime.model.shape import ChangeSet
 from arctic_runtime.model.step import CreateBase, CreateChangeTable, MergeBase
 from arctic_runtime.plan.refresh.reconcile import is_overwritten
 from arctic_runtime.spark.engine.java.java_errors import SPARK

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from arctic_runtime.ivm.frontend.analyse import Relation
+from arctic_runtime.ivm.frontend.scope import Relation
 from arctic_runtime.model.columns import Column
 from tests.unit.ivm.analysed_queries import RELATIONS
 

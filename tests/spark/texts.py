@@ -18,8 +18,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
+from arctic_runtime.ivm.frontend.analyse import analyse_query
 from arctic_runtime.ivm.frontend.functions import parse_query
+from arctic_runtime.ivm.frontend.scope import Relation
 from arctic_runtime.ivm.render import name_input, render_sql
 from arctic_runtime.model.names import TableName
 from arctic_runtime.spark.refresh.query_analysis import compare_with_spark

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from arctic_runtime.errors import CommitConflict, ConfigError
-from arctic_runtime.model.branch import BranchCommit, BranchState, explain_refused_publish
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.files.expiry import DatedSnapshot as KeptSnapshot
 from arctic_runtime.model.files.expiry import Snapshots, SnapshotUse
 from arctic_runtime.model.files.layout import format_layout
 from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.properties import ATTEMPT, BRANCH_PREFIX, LAYOUT, MODE, OFFSETS, PRIMARY_KEY, REASON, RUN
+from arctic_runtime.model.refs import BranchCommit, BranchState, explain_refused_publish
 from arctic_runtime.model.run_summary import find_last_run, get_offsets
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, SourceState, TableState, ViewState
 from arctic_runtime.model.step import (

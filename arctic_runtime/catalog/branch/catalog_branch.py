@@ -12,23 +12,31 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 from arctic_runtime.catalog.branch.branch_file import BranchFile, remove_branch_file
-from arctic_runtime.catalog.branch.catalog_pointers import BranchScope, CatalogPointers, ChangeRefused
-from arctic_runtime.catalog.branch.final_metadata import Cut, complete_metadata
-from arctic_runtime.catalog.branch.kinds import check_branches, open_pointers
-from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange, sort_changes
+from arctic_runtime.catalog.branch.catalog_pointers import (
+    BranchScope,
+    CatalogPointers,
+    ChangeRefused,
+    Pointer,
+    PointerChange,
+    sort_changes,
+)
+from arctic_runtime.catalog.branch.database_pointers import DatabasePointers
 from arctic_runtime.catalog.branch.publication_record import (
     PublicationRecord,
     list_records,
     remove_record,
     write_record,
 )
+from arctic_runtime.catalog.branch.rest_pointers import RestPointers
+from arctic_runtime.catalog.branch.table_swaps import GluePointers, HivePointers
 from arctic_runtime.catalog.branch.warehouse_root import adapt_scheme, choose_root, find_location, get_table_folder
 from arctic_runtime.catalog.metadata_files import (
     delete_file_at,
@@ -38,10 +46,82 @@ from arctic_runtime.catalog.metadata_files import (
     write_metadata_file,
 )
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog_kinds.catalog_kind import PointerProtocol
+from arctic_runtime.catalog_kinds.registry import CATALOG_KINDS
 from arctic_runtime.effects import perform_effect
-from arctic_runtime.errors import CommitConflict
+from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import Profile, is_secret
+
+_POINTERS: Mapping[PointerProtocol, Callable[[CatalogReader], CatalogPointers]] = {
+    "database": DatabasePointers,
+    "glue_api": GluePointers,
+    "hive_metastore": HivePointers,
+    "rest_api": RestPointers,
+}
+"""The class for each value of `CatalogKind.pointers`."""
+
+
+def open_pointers(reader: CatalogReader) -> CatalogPointers:
+    """Returns the pointers of a catalog, of which `check_branches` says that they can be had."""
+    protocol = reader.profile.catalog_kind.pointers
+    assert protocol is not None
+    return _POINTERS[protocol](reader)
+
+
+def check_branches(profile: Profile) -> None:
+    """Raises ConfigError if the catalog of a profile can't have a branch on this machine."""
+    kind, types = profile.catalog_kind, [kind.name for kind in CATALOG_KINDS.values() if kind.pointers]
+    if kind.pointers is None:
+        raise ConfigError(
+            "`publish: build` can't be used with this catalog.",
+            where="publish",
+            expected=f"`warehouse: …`, or a catalog of type {', '.join(types)}",
+            actual=f"a catalog of type {kind.name or 'unknown'}",
+            fix="remove `publish`, so that each model is published by its own run",
+        )
+    if profile.method == "connect" and not profile.is_kept:
+        raise ConfigError(
+            "`publish: build` can't be used with a Spark server that may be on another machine.",
+            where="publish",
+            expected="Spark on this machine, which reads the branch of the catalog from a local file",
+            actual="method: connect",
+            fix="remove `publish`, or use `method: session`",
+        )
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The tag that all tables of a build get, set at the time `at_ms`, in milliseconds since 1970; empty for none.
+
+    Iceberg's expiry may drop it after `age_ms`. `properties` are those that one table gets besides.
+    """
+
+    tag: str
+    age_ms: int
+    at_ms: int
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def complete_metadata(
+    metadata: Mapping[str, Any], file: str, cut: Cut, copies: Mapping[str, str], snapshot: int | None = None
+) -> dict[str, Any]:
+    """Returns the JSON of a table's metadata with a cut: its properties, and its tag at `snapshot`, or at the newest.
+
+    A snapshot that the table does not have gets no tag. `file` is the metadata file with `metadata`. `copies` maps
+    copies of metadata files to the files; in the log of earlier files, each copy is replaced by the file itself.
+    """
+    log = [*metadata.get("metadata-log", ()), {"metadata-file": file, "timestamp-ms": metadata["last-updated-ms"]}]
+    files = [{**entry, "metadata-file": copies.get(entry["metadata-file"], entry["metadata-file"])} for entry in log]
+    refs = dict(metadata.get("refs", {}))
+    tagged = metadata.get("current-snapshot-id") if snapshot is None else snapshot
+    if cut.tag and tagged in {known["snapshot-id"] for known in metadata.get("snapshots", ())}:
+        refs[cut.tag] = {"snapshot-id": tagged, "type": "tag", "max-ref-age-ms": cut.age_ms}
+    updated = max(cut.at_ms, metadata["last-updated-ms"])
+    properties = {**metadata.get("properties", {}), **cut.properties}
+    changed = {"refs": refs, "metadata-log": files, "last-updated-ms": updated, "properties": properties}
+    return {**metadata, **changed}
+
 
 Properties = Mapping[TableName, Mapping[str, str]]
 """Properties that tables get when a build is published, by table."""
@@ -288,7 +368,13 @@ class CatalogBranch:
             except FileNotFoundError as error:
                 if self._catalog.find_pointer(start.table) == start:
                     raise
-                raise _build_overtaken(start) from error
+                raise CommitConflict(
+                    f"{start.table} was changed so often since this build began that its version of then is deleted.",
+                    where=start.file,
+                    expected="the table as it was when the build began",
+                    actual="a newer one",
+                    fix="run the build again; it begins with the tables as they are now",
+                ) from error
             with file_io.new_output(copy).create(overwrite=True) as stream:
                 stream.write(text)
 
@@ -302,16 +388,6 @@ def name_copy(file: str) -> str:
     number, _, rest = name.partition("-")
     _, _, endings = (rest if number.isdigit() else name).partition(".")
     return f"{folder}/{number if number.isdigit() else '00000'}-{uuid.uuid4()}.{endings}"
-
-
-def _build_overtaken(start: Pointer) -> CommitConflict:
-    return CommitConflict(
-        f"{start.table} was changed so often since this build began that its version of then is deleted.",
-        where=start.file,
-        expected="the table as it was when the build began",
-        actual="a newer one",
-        fix="run the build again; it begins with the tables as they are now",
-    )
 
 
 def _build_conflict(others: Sequence[TableName], published: Sequence[TableName]) -> CommitConflict:

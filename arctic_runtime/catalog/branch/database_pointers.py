@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from arctic_runtime.catalog.branch.catalog_pointers import BranchScope
-from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange
+from arctic_runtime.catalog.branch.catalog_pointers import BranchScope, Pointer, PointerChange
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName
 

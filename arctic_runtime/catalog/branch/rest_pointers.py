@@ -13,8 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Literal
 
-from arctic_runtime.catalog.branch.catalog_pointers import BranchScope, ChangeRefused
-from arctic_runtime.catalog.branch.listing import list_scope, load_namespaces
+from arctic_runtime.catalog.branch.catalog_pointers import (
+    BranchScope,
+    ChangeRefused,
+    Pointer,
+    PointerChange,
+    list_scope,
+    load_namespaces,
+)
 from arctic_runtime.catalog.branch.metadata_updates import (
     MAIN,
     Json,
@@ -27,14 +33,13 @@ from arctic_runtime.catalog.branch.metadata_updates import (
     hide_rows,
     list_requirements,
 )
-from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange
 from arctic_runtime.catalog.branch.rest_requests import Loaded, RestRequests, is_credential
 from arctic_runtime.catalog.metadata_files import read_metadata_at
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog_kinds.object_stores import is_store_key
 from arctic_runtime.errors import CatalogError, CommitConflict, CommitUnknown, ConfigError
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.savepoint import parse_cut
+from arctic_runtime.model.refs import parse_cut
 
 State = Literal["before", "after", "other"]
 

@@ -14,9 +14,13 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from arctic_runtime.catalog.branch.catalog_pointers import BranchScope
-from arctic_runtime.catalog.branch.listing import list_scope, load_namespaces
-from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange
+from arctic_runtime.catalog.branch.catalog_pointers import (
+    BranchScope,
+    Pointer,
+    PointerChange,
+    list_scope,
+    load_namespaces,
+)
 from arctic_runtime.catalog.foreign_types import make_readable
 from arctic_runtime.catalog.metadata_files import read_metadata_at
 from arctic_runtime.catalog.reader import CatalogReader

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from arctic_runtime.catalog.observation.conflicts import is_kind
+from arctic_runtime.catalog.observation.views import is_kind
 from arctic_runtime.catalog.reader import CatalogReader, find_table
 from arctic_runtime.model.clone import Clone, CloneTag, CloneTags, parse_clone_tag, read_clone
 from arctic_runtime.model.names import CHANGES_SUFFIX, TableName

@@ -1,13 +1,25 @@
-"""Observes how large a table is: its rows, if the catalog's metadata has their exact number, and its files."""
+"""Observes the rows and files of a table, exactly if the catalog's metadata has them, and counts its unmerged rows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from arctic_runtime.catalog.damaged_files import explain_damage
+from arctic_runtime.catalog.observation.manifests import list_added_files
 from arctic_runtime.catalog.observation.tables import observe_model
 from arctic_runtime.catalog.reader import CatalogReader, find_table
+from arctic_runtime.model.columns import ACTION, BEFORE
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.model.shape import DELETE, INSERT
+from arctic_runtime.model.state import Commit, TableState
 from arctic_runtime.model.table import Model
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
+    from pyiceberg.table import Table
 
 
 @dataclass(frozen=True)
@@ -66,3 +78,75 @@ def _measure_table(reader: CatalogReader, name: TableName) -> TableSize | None:
     is_exact = not int(summary.get("total-equality-deletes", 0)) and (not deleted or table.format_version >= 3)
     files = summary.get("total-files-size")
     return TableSize(stored - deleted if is_exact else None, stored, None if files is None else int(files))
+
+
+class UnmergedRows:
+    """Counts the rows of unmerged commits to change tables; counts are cached, so each commit is read only once.
+
+    Of each file only one or two columns are read.
+    """
+
+    def __init__(self, reader: CatalogReader) -> None:
+        self._reader = reader
+        self._counts: dict[TableName, dict[int, int]] = {}
+
+    def count_rows(self, changes: TableName, unmerged: Sequence[Commit]) -> int:
+        """Returns the number of rows that the commits `unmerged` inserted minus the number that they deleted.
+
+        `changes` is the change table.
+        """
+        known = self._counts.get(changes, {})
+        counts = {commit.version.snapshot: known.get(commit.version.snapshot) for commit in unmerged}
+        if None in counts.values():
+            table = self._reader.load_table(changes.schema, changes.name)
+            for commit in unmerged:
+                if counts[commit.version.snapshot] is None:
+                    counts[commit.version.snapshot] = _count_net_rows(table, commit)
+        self._counts[changes] = {snapshot: count for snapshot, count in counts.items() if count is not None}
+        return sum(self._counts[changes].values())
+
+
+def count_table_rows(model: Model, state: TableState, counts: UnmergedRows) -> int:
+    """Returns the number of rows that readers of a model's table see; 0 for one that is not built."""
+    if state.changes is None or state.base is None:
+        return 0
+    if model.config.merge != "on_read" or model.config.changelog != "lookup":
+        return state.base.rows
+    return state.base.rows + counts.count_rows(model.table.changes, state.changes.list_commits_after(state.base.merged))
+
+
+def _count_net_rows(table: Table, commit: Commit) -> int:
+    if RunSummary.decode(commit.summary).mode == "create":
+        return commit.rows
+    return sum(_count_file(table, path) for path in list_added_files(table, [commit]))
+
+
+def _count_file(table: Table, path: str) -> int:
+    """Returns the number of rows that the change rows in one file insert, minus the number that they delete.
+
+    A deletion without an old row does not count, since no row was deleted.
+    """
+    import pyarrow.compute as pc
+    from pyarrow.parquet import ParquetFile
+
+    count = 0
+    with explain_damage(table, path), table.io.new_input(path).open() as stream:
+        file = ParquetFile(stream, page_checksum_verification=True)
+        columns = [ACTION, *_list_before_columns(file)]
+        for batch in file.iter_batches(columns=columns):
+            deleted = pc.equal(batch[ACTION], DELETE)
+            if BEFORE in batch.schema.names:
+                deleted = pc.and_(deleted, pc.is_valid(batch[BEFORE]))
+            count += (pc.sum(pc.equal(batch[ACTION], INSERT)).as_py() or 0) - (pc.sum(deleted).as_py() or 0)
+    return count
+
+
+def _list_before_columns(file: ParquetFile) -> list[str]:
+    """Returns the column to read to find change rows with an old row: a field of `_before`, or `_before` itself.
+
+    `_before` itself is read if all its field names contain dots. Empty if the file has no `_before`.
+    """
+    if BEFORE not in file.schema_arrow.names:
+        return []
+    names = [field.name for field in file.schema_arrow.field(BEFORE).type]
+    return [next((f"{BEFORE}.{name}" for name in names if "." not in name), BEFORE)]

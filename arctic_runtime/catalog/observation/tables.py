@@ -16,18 +16,18 @@ from arctic_runtime.catalog.observation.columns import (
     map_former_names,
     map_missing_defaults,
 )
-from arctic_runtime.catalog.observation.conflicts import (
+from arctic_runtime.catalog.observation.views import (
     find_conflicting_table,
     find_conflicting_view,
     is_kind,
     is_unfinished,
+    observe_named_views,
+    observe_reader_view,
 )
-from arctic_runtime.catalog.observation.views import observe_named_views, observe_reader_view
 from arctic_runtime.catalog.reader import CatalogReader, find_table
 from arctic_runtime.catalog.table_refs import read_table_refs
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.baseline import read_baseline
-from arctic_runtime.model.branch import BranchState, list_abandoned_branches
 from arctic_runtime.model.clone import shares_files
 from arctic_runtime.model.columns import BEFORE, Column, parse_key
 from arctic_runtime.model.files.expiry import DatedSnapshot as KeptSnapshot
@@ -52,8 +52,8 @@ from arctic_runtime.model.properties import (
     SOURCE_SETTINGS,
     VIEW_TAG_PREFIX,
 )
+from arctic_runtime.model.refs import BranchState, Savepoint, list_abandoned_branches, parse_cut
 from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
-from arctic_runtime.model.savepoint import Savepoint, parse_cut
 from arctic_runtime.model.sources.ingestion import Progress, SourceProgress, time_of
 from arctic_runtime.model.state import (
     BaseState,

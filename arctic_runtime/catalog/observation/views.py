@@ -1,13 +1,15 @@
-"""Observes views through pyiceberg: those of tables merged on read, those of current versions, and views of others."""
+"""Observes views through pyiceberg, and whose a relation is that has one of a model's names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.reader import CatalogReader, RelationInfo
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import (
+    APPENDED_KIND,
     CLONE_KIND,
     KIND,
     MODEL_TABLE,
@@ -15,7 +17,11 @@ from arctic_runtime.model.properties import (
     PINNED_HEAD,
     PINNED_MERGED,
 )
-from arctic_runtime.model.state import NamedViewState, ViewState
+from arctic_runtime.model.state import ConflictingRelation, NamedViewState, ViewState
+from arctic_runtime.model.table import Model
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 
 def observe_reader_view(reader: CatalogReader, name: TableName) -> ViewState | None:
@@ -97,3 +103,41 @@ def _is_table(reader: CatalogReader, name: TableName) -> bool:
 
 def _parse_number(text: str | None) -> int | None:
     return int(text) if text else None
+
+
+_CREATED_IN_TWO_COMMITS = ("base", "changes", APPENDED_KIND)
+
+
+def is_kind(table: Table, kind: str) -> bool:
+    """Whether a table was created as a model's relation of this kind."""
+    return table.properties.get(KIND) == kind
+
+
+def is_unfinished(table: Table | None) -> bool:
+    """Whether a table of a model has no snapshot yet, since whoever created it in two commits has done only one."""
+    return table is not None and table.properties.get(KIND) in _CREATED_IN_TWO_COMMITS and not table.metadata.snapshots
+
+
+def find_conflicting_table(
+    model: Model, own: Table | None, changes: Table | None, base: Table | None, totals: Table | None
+) -> ConflictingRelation | None:
+    """Returns the table that has one of a model's names and was not created by it; None if there is none.
+
+    `own` is the table with the model's own name.
+    """
+    if changes is not None and not is_kind(changes, "changes"):
+        return ConflictingRelation(model.table.changes, "table")
+    if totals is not None and not is_kind(totals, "totals"):
+        return ConflictingRelation(model.table.totals, "table")
+    if own is not None and not (is_kind(own, "base") and model.config.merge == "on_write"):
+        return ConflictingRelation(model.table, "table", is_plain=is_plain(own.properties))
+    if base is not None and not is_kind(base, "base") and model.config.merge == "on_read":
+        return ConflictingRelation(model.table.base, "table")
+    return None
+
+
+def find_conflicting_view(model: Model, view: ViewState | None) -> ConflictingRelation | None:
+    """Returns the view that has a model's name and does not belong to it as it is configured; None if there is none."""
+    if view is not None and (view.head is None or model.config.merge == "on_write"):
+        return ConflictingRelation(model.table, "view", view.is_clone, view.is_plain)
+    return None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from arctic_runtime.catalog.damaged_files import explain_damage
 from arctic_runtime.catalog.observation.manifests import list_manifests, read_entries
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.catalog_kinds.store_warehouse import is_store_address
+from arctic_runtime.catalog_kinds.object_stores import is_store_address
 from arctic_runtime.model.names import TableName
 
 if TYPE_CHECKING:

@@ -20,12 +20,11 @@ from arctic_runtime.ingest.writing.source_columns import (
     save_columns,
     to_stored_columns,
 )
-from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import Column, format_key, strip_change_columns
 from arctic_runtime.model.properties import PRIMARY_KEY
 from arctic_runtime.model.run_summary import find_last_run
-from arctic_runtime.model.shape import Shape, build_shape
-from arctic_runtime.model.sources.advice import advise_reset
+from arctic_runtime.model.shape import ChangeSet, Shape, build_shape
+from arctic_runtime.model.sources.ingestion import advise_reset
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.model.table import Model

@@ -23,7 +23,7 @@ from arctic_runtime.ingest.writing.source_columns import (
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.run_summary import find_last_run
 from arctic_runtime.model.shape import INSERT
-from arctic_runtime.model.sources.advice import advise_reset, advise_resync
+from arctic_runtime.model.sources.ingestion import advise_reset, advise_resync
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh.schema import check_query

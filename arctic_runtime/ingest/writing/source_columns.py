@@ -16,7 +16,7 @@ from arctic_runtime.ingest.formats.event_format import OlderRows, SourceColumn, 
 from arctic_runtime.model.columns import Column, is_same_name
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import SOURCE_COLUMNS, SOURCE_TABLE
-from arctic_runtime.model.sources.advice import advise_resync
+from arctic_runtime.model.sources.ingestion import advise_resync
 from arctic_runtime.model.state import TableState
 from arctic_runtime.plan.refresh.schema import to_stored_type
 from arctic_runtime.spark.tables.commit import set_properties

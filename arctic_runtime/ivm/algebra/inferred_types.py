@@ -1,4 +1,4 @@
-"""Infers the types of expressions from their syntax and the types of columns, without a call to Spark."""
+"""Infers the types of expressions, without a call to Spark, and tests whether numbers and their sums are exact."""
 
 from __future__ import annotations
 
@@ -165,3 +165,45 @@ def _infer_whole_number_type(number: int) -> str | None:
     if -(2**31) <= number < 2**31:
         return "int"
     return "bigint" if -(2**63) <= number < 2**63 else None
+
+
+_LEAST_AVERAGED = 12
+"""Least precision of decimals that Spark averages exactly; its optimizer averages others as floating point numbers."""
+
+
+def is_averaged_exactly(of_type: str | None) -> bool:
+    """Whether Spark averages a type without floating point: decimals of at least `_LEAST_AVERAGED` digits."""
+    digit_counts = get_precision_and_scale(of_type)
+    return digit_counts is not None and not is_integer(of_type) and digit_counts[0] >= _LEAST_AVERAGED
+
+
+def is_exact(value: exp.Expr, types: Mapping[str, str]) -> bool | None:
+    """Whether the type of `value` is a whole number or a decimal; None if the type is not known.
+
+    `types` are the types of columns by name. For a quotient the result is None, because Spark divides whole numbers as
+    floating point numbers; it is False if the dividend or the divisor is inexact.
+    """
+    bare = value.unnest()
+    if isinstance(bare, exp.Neg):
+        return is_exact(bare.this, types)
+    if isinstance(bare, exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Mod):
+        sides = is_exact(bare.this, types), is_exact(bare.expression, types)
+        unsure = None in sides or isinstance(bare, exp.Div)
+        return False if False in sides else None if unsure else True
+    if isinstance(bare, exp.Coalesce | exp.Case):
+        return _is_all_exact(_list_results(bare), types)
+    of_type = type_of(bare, types)
+    return None if of_type is None else get_precision_and_scale(of_type) is not None
+
+
+def _list_results(value: exp.Coalesce | exp.Case) -> list[exp.Expr]:
+    """Lists the arguments of a COALESCE, or the results of the branches of a CASE."""
+    if isinstance(value, exp.Coalesce):
+        return [value.this, *value.expressions]
+    default = value.args.get("default")
+    return [*(part.args["true"] for part in value.args["ifs"]), *([default] if default is not None else [])]
+
+
+def _is_all_exact(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool | None:
+    answers = {is_exact(part, types) for part in parts if not isinstance(part.unnest(), exp.Null)}
+    return False if False in answers else None if None in answers else bool(answers)

@@ -149,7 +149,7 @@ def _close_over_equals(node: Node, names: frozenset[str]) -> frozenset[str]:
 def _list_equal_columns(node: Node, name: str) -> tuple[str, ...]:
     """Lists the columns that have the same value as `name` in every row, `name` itself first."""
     names = [name]
-    pairs = _list_equal_pairs(node)
+    pairs = tuple(pair for condition in _list_true_conditions(node) for pair in _pair_equal_columns(condition, node))
     for reached in names:
         names.extend(
             dict.fromkeys(
@@ -163,10 +163,6 @@ def _list_equal_columns(node: Node, name: str) -> tuple[str, ...]:
 
 def _get_other_side(pair: tuple[str, str], name: str) -> str:
     return pair[1] if pair[0] == name else pair[0]
-
-
-def _list_equal_pairs(node: Node) -> tuple[tuple[str, str], ...]:
-    return tuple(pair for condition in _list_true_conditions(node) for pair in _pair_equal_columns(condition, node))
 
 
 def _pair_equal_columns(condition: exp.Expr, node: Node) -> tuple[tuple[str, str], ...]:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.collations import check_collations
 from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import (
@@ -28,10 +27,9 @@ from arctic_runtime.ivm.algebra.tree import (
     list_expressions,
     walk_tree,
 )
-from arctic_runtime.ivm.frontend.clauses.clause_parts import check_clause_args
 from arctic_runtime.ivm.frontend.clauses.limits import derive_limited, has_limit
 from arctic_runtime.ivm.frontend.clauses.selects import build_shape
-from arctic_runtime.ivm.frontend.functions import parse_query
+from arctic_runtime.ivm.frontend.functions import check_clause_args, parse_query
 from arctic_runtime.ivm.frontend.scope import (
     Cte,
     Derived,
@@ -43,7 +41,7 @@ from arctic_runtime.ivm.frontend.scope import (
     ViewText,
     project_shape,
 )
-from arctic_runtime.ivm.frontend.type_coercion import find_common_type, is_same, mark_unlike
+from arctic_runtime.ivm.frontend.type_coercion import check_collations, find_common_type, is_same, mark_unlike
 from arctic_runtime.ivm.rewrite.column_pruning import prune_columns, select_exactly
 
 __all__ = ["Analysed", "Relation", "ViewText", "analyse_query"]

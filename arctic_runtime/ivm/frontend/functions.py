@@ -1,17 +1,22 @@
-"""Parses a query, and raises NotMaintained for functions in it that can't be maintained.
+"""Parses a query, and raises NotMaintained for functions, clauses and syntax in it that can't be maintained.
 
-Volatile functions, whose result depends on more than their arguments, are refused. So are functions that are not
-built into Spark, because nothing is known about functions that users define.
+Volatile functions, whose result depends on more than their arguments, are refused. So are functions that are not built
+into Spark, because nothing is known about functions that users define.
 
 Functions whose result depends on the order of rows that compare equal are allowed: `first`, `collect_list`, and
 `row_number` or `lag` over an order with ties. Maintenance computes whole groups and partitions, so that its result is
 one of those that a full run could return, though perhaps another one than a full run would return.
+
+Spark's comparison of a query with what is written back of it proves how a text is parsed, and not how a parsed node is
+analysed: a node that the analysis does not know would be written back as it is, and be taken for a value of one row. So
+all other syntax is refused, such as `TRANSFORM (…) USING 'script'`, which returns any rows.
 """
 
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from collections.abc import Iterable, Set
+from typing import ClassVar, Final
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -21,10 +26,39 @@ from arctic_runtime.ivm.algebra.aggregate_functions import AGGREGATE_FUNCTIONS, 
 from arctic_runtime.ivm.algebra.clock import NOW
 from arctic_runtime.ivm.algebra.expressions import walk_parts
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.builtin_names import AGGREGATES, GENERATORS, SCALARS, WINDOW_FUNCTIONS
-from arctic_runtime.ivm.frontend.known_syntax import KNOWN_SYNTAX
-from arctic_runtime.ivm.frontend.reads import UNSTABLE, get_clock_word, list_function_names
+from arctic_runtime.ivm.frontend.reads import (
+    AGGREGATES,
+    GENERATORS,
+    SCALARS,
+    UNSTABLE,
+    WINDOW_FUNCTIONS,
+    get_clock_word,
+    list_function_names,
+)
+from arctic_runtime.model.step import Reason
 from arctic_runtime.sql.spark_sql import ArcticSpark, Parser, tokenize_sql
+
+_OPERATORS = (
+    *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg, exp.DPipe, exp.Paren),
+    *(exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot, exp.BitwiseLeftShift, exp.BitwiseRightShift),
+    *(exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
+    *(exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.RegexpLike, exp.Escape, exp.All, exp.Any, exp.Exists),
+    *(exp.Case, exp.If, exp.Cast, exp.TryCast, exp.Collate, exp.Bracket, exp.Dot, exp.Tuple),
+)
+
+_VALUES = (exp.Column, exp.Identifier, exp.Literal, exp.HexString, exp.Boolean, exp.Null, exp.Interval, exp.Star)
+
+_CALLS = (exp.Extract, exp.Overlay, exp.StrPosition, exp.Substring, exp.Transform, exp.Trim)
+"""Calls with a syntax of their own, and `transform` with a lambda."""
+
+_PARTS_OF_CALLS = (
+    *(exp.Alias, exp.DataType, exp.Distinct, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.Kwarg, exp.Lambda),
+    *(exp.Order, exp.Ordered, exp.Var, exp.Where, exp.Window, exp.WindowSpec, exp.WithinGroup),
+)
+
+KNOWN_SYNTAX: Final = frozenset({*_OPERATORS, *_VALUES, *_CALLS, *_PARTS_OF_CALLS})
+"""Classes of nodes in expressions that the analysis knows, besides calls of functions by their names."""
+
 
 _CLOCK_WITHOUT_ARGUMENTS = frozenset({"UNIX_TIMESTAMP"})
 
@@ -256,3 +290,49 @@ def _format_syntax(node: exp.Expr) -> str:
 
 def _format_function_name(function: exp.Func) -> str:
     return (function.name if isinstance(function, exp.Anonymous) else function.sql_name()).lower()
+
+
+_REASONS: dict[str, Reason] = {
+    "limit": "LIMIT",
+    "offset": "LIMIT",
+    "fetch": "LIMIT",
+    "sample": "NON_DETERMINISTIC",
+}
+
+_WRITTEN = {
+    "sample": "TABLESAMPLE picks rows by chance",
+    "version": "VERSION AS OF or TIMESTAMP AS OF on a table",
+    "pivots": "PIVOT or UNPIVOT",
+    "recursive": "WITH RECURSIVE",
+}
+"""Descriptions of parts of clauses in error messages, by the name of the argument of sqlglot's class."""
+
+
+def check_clause_args(node: exp.Expr, known: Set[str]) -> None:
+    """Raises NotMaintained if the syntax node of a clause has any argument besides those named in `known`.
+
+    The check ensures that syntax which the analysis does not know is refused and not ignored.
+    """
+    for name, value in node.args.items():
+        if value and name not in known:
+            reason: Reason = _REASONS.get(name, "UNSUPPORTED")
+            written = _WRITTEN.get(name, f"{node.key} with {name.rstrip('_').replace('_', ' ')}")
+            raise NotMaintained(reason, written)
+
+
+def check_of_one_row(expression: exp.Expr, clause: str) -> None:
+    """Raises NotMaintained if an expression is not computed from one row alone.
+
+    So aggregates, window functions and generators are refused, except inside subqueries. The message names `clause`,
+    the clause that contains the expression.
+    """
+    for node in walk_outside_queries(expression):
+        if is_aggregate(node) or isinstance(node, exp.Window) or is_generator(node):
+            raise NotMaintained(
+                "UNSUPPORTED", f"an aggregate, a window function or a generator such as explode in {clause}"
+            )
+
+
+def walk_outside_queries(expression: exp.Expr) -> Iterable[exp.Expr]:
+    """Yields the nodes of an expression, with its subqueries themselves but not the nodes inside them."""
+    return walk_parts(expression, whole=exp.Query)

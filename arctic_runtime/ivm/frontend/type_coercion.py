@@ -1,20 +1,39 @@
-"""Marks equalities of columns whose equal values may differ, because the columns have different types.
+"""Marks equalities of columns whose equal values may differ, by their types, and refuses keys with collations.
 
 In SQL both `'07' = 7` and `'7' = 7` are true, so a column of texts must not replace one of numbers although a condition
 equates them. Unless the types rule this out, both sides of such an equality are written as `coalesce(x)`, which has the
 same value but is no plain column, so that no rule replaces one side by the other. Values of two types of exact numbers
 correspond one to one but are not the same, as `1` and `1.00`: there only the left side is written as `coalesce(x)`.
+
+By a collation different texts can be equal, for example regardless of case. Maintenance compares keys exactly, without
+collations, and added and removed rows cancel out only if they are identical. So a collation may be used only in
+conditions, which are evaluated for one row or one pair of rows at a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import list_used_columns
+from arctic_runtime.ivm.algebra.expressions import list_used_columns, walk_parts
 from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale, is_integer
-from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, Projection, SemiJoin, list_children, map_children
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.algebra.tree import (
+    Aggregate,
+    Explode,
+    Filter,
+    Join,
+    Node,
+    Projection,
+    Scan,
+    SemiJoin,
+    WindowColumns,
+    list_children,
+    map_children,
+    walk_tree,
+)
 from arctic_runtime.ivm.frontend.scope import Names
 
 _OTHER_NAMES = {
@@ -144,3 +163,34 @@ def _normalize_type(of_type: str) -> str:
     name, bracket, rest = of_type.lower().replace(" ", "").partition("(")
     known = _OTHER_NAMES.get(name, name)
     return known if known == "string" else f"{known}{bracket}{rest}"
+
+
+def check_collations(tree: Node, types: Mapping[str, str]) -> None:
+    """Raises NotMaintained if `tree` uses a collation outside of conditions, or reads a column with a collation.
+
+    `types` are the types of the columns of the tree, by name.
+    """
+    for node in walk_tree(tree):
+        if any(has_collation(part) for value in _list_values(node) for part in walk_parts(value)):
+            raise NotMaintained("UNSUPPORTED", "a collation outside of conditions; write lower(…) or upper(…) instead")
+        named = node.fields if isinstance(node, Scan) else ()
+        collated = next((stored for name, stored in named if "collate" in types.get(name, "").lower()), None)
+        if collated is not None:
+            raise NotMaintained("UNSUPPORTED", f"{collated} is a column with a collation")
+
+
+def has_collation(part: exp.Expr) -> bool:
+    """Whether `part` itself, without the expressions inside it, applies a collation or is a type with one."""
+    if isinstance(part, exp.DataType):
+        return "collate" in part.sql(dialect="spark").lower()
+    return isinstance(part, exp.Collate) or (isinstance(part, exp.Anonymous) and part.name.upper() == "COLLATE")
+
+
+def _list_values(node: Node) -> Iterable[exp.Expr]:
+    match node:
+        case Projection(expressions=named) | WindowColumns(expressions=named) | Aggregate(aggregates=named):
+            return [value for _, value in named]
+        case Explode(generator=generator):
+            return [generator]
+        case _:
+            return ()

@@ -1,4 +1,4 @@
-"""Restrictions of an operator's rows, and their translation to restrictions of its inputs.
+"""Restrictions of an operator's rows, translated to restrictions of its inputs, or to the branches that read a source.
 
 A restriction of an input never drops a row that a restricted row of the result is computed from; where no such
 restriction follows, the input is not restricted.
@@ -7,7 +7,7 @@ restriction follows, the input is not restricted.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
@@ -15,6 +15,19 @@ from sqlglot import exp
 from arctic_runtime.ivm.algebra.clock import reads_clock
 from arctic_runtime.ivm.algebra.conditions import Equality, split_conjuncts, substitute_columns
 from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns
+from arctic_runtime.ivm.algebra.tree import (
+    Distinct,
+    Explode,
+    Filter,
+    Join,
+    Node,
+    Projection,
+    SemiJoin,
+    UnionAll,
+    list_scans,
+)
+from arctic_runtime.ivm.rules.terms import rename_columns
+from arctic_runtime.model.names import TableName
 
 Values = tuple[tuple[Any, ...], ...]
 
@@ -113,3 +126,25 @@ def rename_restrictions(
     return substitute_restrictions(
         restrictions, {name: build_column(other) for name, other in zip(names, own, strict=True)}
     )
+
+
+def keep_branches_of(node: Node, sources: Collection[TableName]) -> Node:
+    """Drops the branches of unions that read none of `sources`, wherever each row comes from one branch.
+
+    The rows that are left are all rows of the tree that are made of rows of `sources`, and maybe others.
+    """
+    match node:
+        case Projection(child=child) | Filter(child=child) | Distinct(child=child) | Explode(child=child):
+            return replace(node, child=keep_branches_of(child, sources))
+        case Join(kind="inner" | "left", left=left, right=right) | SemiJoin(left=left, right=right):
+            return node if _has_source(right, sources) else replace(node, left=keep_branches_of(left, sources))
+        case UnionAll(inputs=inputs, names=names):
+            kept = [keep_branches_of(part, sources) for part in inputs if _has_source(part, sources)]
+            if len(kept) == 1:
+                return rename_columns(kept[0], names)
+            return replace(node, inputs=tuple(kept)) if kept else node
+    return node
+
+
+def _has_source(node: Node, sources: Collection[TableName]) -> bool:
+    return any(scan.source in sources for scan in list_scans(node))

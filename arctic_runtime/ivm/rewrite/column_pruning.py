@@ -40,7 +40,7 @@ def prune_columns(node: Node, needed: Set[str]) -> Node:
         case SpoolScan() | OneRow():
             return node
         case Projection(child=child, expressions=expressions):
-            needed_expressions = _select_needed(expressions, needed)
+            needed_expressions = tuple(part for part in expressions if part[0] in needed) or expressions[:1]
             return Projection(prune_columns(child, _list_columns_read(needed_expressions)), needed_expressions)
         case Filter(child=child, condition=condition):
             return Filter(prune_columns(child, needed | set(list_used_columns(condition))), condition)
@@ -92,10 +92,6 @@ def _prune_to_own(node: Node, needed: Set[str]) -> Node:
 def _select_at(node: Node, places: Sequence[int]) -> Node:
     names = [list_columns(node)[place] for place in places]
     return select_exactly(prune_columns(node, set(names)), names)
-
-
-def _select_needed(expressions: tuple[tuple[str, exp.Expr], ...], needed: Set[str]) -> tuple[tuple[str, exp.Expr], ...]:
-    return tuple(part for part in expressions if part[0] in needed) or expressions[:1]
 
 
 def _list_columns_read(expressions: Sequence[tuple[str, exp.Expr]]) -> set[str]:

@@ -25,7 +25,7 @@ from arctic_runtime.ivm.algebra.tree import (
     WindowColumns,
     list_columns,
 )
-from arctic_runtime.ivm.rewrite.join_predicates import split_conjuncts
+from arctic_runtime.ivm.rewrite.predicate_pushdown import split_conjuncts
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like)
 _COUNTING = (exp.RowNumber, exp.Rank, exp.DenseRank)

@@ -1,10 +1,10 @@
-"""Interface by which a rule derives changes of an operator's inputs, and functions that several rules use."""
+"""Interfaces of an operator's rule and of the inputs whose changes it derives, and functions that several rules use."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from arctic_runtime.ivm.algebra.tree import Node, list_columns
 from arctic_runtime.ivm.rules.restrict import restrict_to_keys
@@ -119,3 +119,23 @@ def _split_affected(node: Node, unit: Names, affected: Node | None, inputs: Inpu
         return images
     before, after = (restrict_to_keys(image, unit, affected) for image in images)
     return before, after
+
+
+Operator = TypeVar("Operator")
+
+
+@dataclass(frozen=True)
+class Rule(Generic[Operator]):
+    """Functions that derive changes of an operator's result, as trees, from changes of its inputs.
+
+    `delta` and `touched` are called only if a source below the operator has changed.
+    """
+
+    delta: Callable[[Operator, Inputs], Node | None]
+    """Derives exactly the added and removed rows of the operator's result, as a Z-set."""
+
+    touched: Callable[[Operator, Names, Inputs], Node | None]
+    """Derives the values of some columns in added and removed rows of the result, or a superset of these values."""
+
+    either: Callable[[Operator, Names, Inputs], Node]
+    """Derives the values of some columns in all rows of the result before and after the changes, or a superset."""

@@ -20,27 +20,23 @@ from arctic_runtime.ivm.algebra.tree import (
     UnionAll,
     WindowColumns,
 )
+from arctic_runtime.ivm.rules.inputs import Rule
 from arctic_runtime.ivm.rules.operators import (
     aggregate,
-    distinct,
     explode,
     join,
-    one_row,
+    leaves,
     project,
     row_filter,
-    scan,
     semi_join,
-    set_operation,
-    spool_scan,
-    union_all,
+    set_operations,
     window,
 )
-from arctic_runtime.ivm.rules.rule import Rule
 
 RULES: Mapping[type, Rule[Any]] = {
-    Scan: scan.RULE,
-    SpoolScan: spool_scan.RULE,
-    OneRow: one_row.RULE,
+    Scan: leaves.SCAN_RULE,
+    SpoolScan: leaves.CONSTANT_RULE,
+    OneRow: leaves.CONSTANT_RULE,
     Projection: project.RULE,
     Filter: row_filter.RULE,
     Join: join.RULE,
@@ -48,7 +44,7 @@ RULES: Mapping[type, Rule[Any]] = {
     Aggregate: aggregate.RULE,
     WindowColumns: window.RULE,
     Explode: explode.RULE,
-    Distinct: distinct.RULE,
-    UnionAll: union_all.RULE,
-    SetOperation: set_operation.RULE,
+    Distinct: set_operations.DISTINCT_RULE,
+    UnionAll: set_operations.UNION_RULE,
+    SetOperation: set_operations.SET_OPERATION_RULE,
 }

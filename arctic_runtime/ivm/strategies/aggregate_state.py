@@ -44,17 +44,17 @@ from arctic_runtime.ivm.rules.terms import (
     require_term,
     to_zset,
 )
-from arctic_runtime.ivm.strategies.aggregates import StateColumns, express_by_state
-from arctic_runtime.ivm.strategies.determinism import is_deterministic
-from arctic_runtime.ivm.strategies.extremes import (
+from arctic_runtime.ivm.strategies.aggregates import (
     Extreme,
+    StateColumns,
     Values,
     build_extreme,
+    express_by_state,
     express_replaced,
     net_rows,
     split_added_removed,
 )
-from arctic_runtime.ivm.strategies.invalidation import explain_full_invalidation, walk_changing
+from arctic_runtime.ivm.strategies.determinism import explain_full_invalidation, is_deterministic, walk_changing
 from arctic_runtime.model.names import TableName
 
 TOTALS = "__arctic_totals"

@@ -1,23 +1,37 @@
-"""Chooses the strategy by which a run updates a query's result after changes of its sources."""
+"""Chooses the strategy by which a run updates a query's result, and the spools: changed rows that it computes once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Distinct, Filter, Join, Node, Projection, Scan, SemiJoin, SpoolScan
+from arctic_runtime.ivm.algebra.tree import (
+    Distinct,
+    Filter,
+    Join,
+    Node,
+    Projection,
+    Scan,
+    SemiJoin,
+    SpoolScan,
+    list_children,
+    list_columns,
+    list_scans,
+    map_children,
+)
 from arctic_runtime.ivm.algebra.unique import is_unique
 from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
 from arctic_runtime.ivm.rules.apply import derive_delta, derive_touched
 from arctic_runtime.ivm.rules.inputs import Known
+from arctic_runtime.ivm.rules.partners import has_runtime_filter
 from arctic_runtime.ivm.rules.restrict import has_blocking_operator, restrict_to_keys
 from arctic_runtime.ivm.rules.runtime_filters import NO_FILTER_SOURCES, FilterSources, add_runtime_filters
 from arctic_runtime.ivm.rules.terms import has_changed, require_term
 from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, plan_aggregate_state
 from arctic_runtime.ivm.strategies.choices import collect_choices
-from arctic_runtime.ivm.strategies.determinism import is_deterministic
-from arctic_runtime.ivm.strategies.invalidation import explain_full_invalidation, walk_changing
+from arctic_runtime.ivm.strategies.determinism import explain_full_invalidation, is_deterministic, walk_changing
 from arctic_runtime.ivm.strategies.pairs import Pairs, plan_pairs
 from arctic_runtime.model.names import TableName
 
@@ -138,3 +152,44 @@ def _is_linear(node: Node) -> bool:
     if isinstance(node, Join):
         return node.kind != "full"
     return isinstance(node, Scan | Projection | Filter | SemiJoin)
+
+
+@dataclass(frozen=True)
+class Spool:
+    """Rows that are computed once, by the tree `rows`, and that other trees read as a spool with the name `name`."""
+
+    name: str
+    rows: Node
+
+    @property
+    def scan(self) -> SpoolScan:
+        return SpoolScan(self.name, list_columns(self.rows))
+
+
+def with_spools(tree: Node) -> tuple[Node, tuple[Spool, ...]]:
+    """Replaces subtrees that occur several times in `tree` by scans of spools; returns the new tree and the spools.
+
+    Only subtrees of changed rows after a runtime filter are replaced.
+    """
+    times = Counter(_list_shareable(tree))
+    several = [node for node, count in times.items() if count > 1]
+    made = {node: Spool(f"__arctic_shared_{number}", node) for number, node in enumerate(several)}
+    return _replace_nodes(tree, made), tuple(made.values())
+
+
+def _list_shareable(node: Node) -> Iterator[Node]:
+    if _is_shareable(node):
+        yield node
+    else:
+        for child in list_children(node):
+            yield from _list_shareable(child)
+
+
+def _is_shareable(node: Node) -> bool:
+    return has_runtime_filter(node) and not any(scan.reads_rows for scan in list_scans(list_children(node)[0]))
+
+
+def _replace_nodes(node: Node, made: Mapping[Node, Spool]) -> Node:
+    if _is_shareable(node):
+        return made[node].scan if node in made else node
+    return map_children(node, lambda child: _replace_nodes(child, made))

@@ -1,4 +1,4 @@
-"""Progress of ingestion of a source of change data, as stored in the properties of the source's dead letter table."""
+"""Progress of ingestion of a source, stored in properties of its dead letter table, and advice if it can't go on."""
 
 from __future__ import annotations
 
@@ -268,3 +268,16 @@ def time_of(millis_since_1970: int) -> datetime:
 
 def _parse_time(text: str | None) -> datetime | None:
     return None if text is None else time_of(int(text))
+
+
+def advise_resync(table: TableName) -> str:
+    """Returns advice to have an ingested table of a database loaded again."""
+    return (
+        f"`arctic resync {table.name}`, or Resync on the page of the table, has it read again, also while a process "
+        "ingests the source; what differs is published"
+    )
+
+
+def advise_reset(table: TableName) -> str:
+    """Returns advice to make an ingested table of a database anew, with the columns and the key of its source."""
+    return f"`arctic reset {table.name} --yes`, then `arctic resync {table.name}`"

@@ -1,4 +1,4 @@
-"""Plans how a model becomes a clone of another: which snapshots are tagged, and which tables are copied.
+"""Plans clones of models: which snapshots are tagged, which tables are copied, and which clones and tags are dropped.
 
 A clone has the snapshots that a run of the model needs: those of the change table since the version that the base
 contains and since the last run, and the newest one of each other table. So it has the rows, the change rows and the
@@ -7,13 +7,14 @@ offsets of its origin, and goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from arctic_runtime.errors import ConfigError, CorruptState
 from arctic_runtime.model.baseline import read_baseline
-from arctic_runtime.model.clone import CloneOrigin, CloneTag, read_clone_origin
+from arctic_runtime.model.clone import Clone, CloneOrigin, CloneTag, CloneTags, ReleaseClone, read_clone_origin
 from arctic_runtime.model.columns import format_key
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import (
@@ -41,6 +42,7 @@ from arctic_runtime.plan.cloning.table_copy import (
     get_summary,
     walk_lineage,
 )
+from arctic_runtime.thresholds import ExpiryThresholds
 
 Part = Literal["totals", "log", "base"]
 """A table of a model; `log` is the change table, or the table itself of a model without a primary key."""
@@ -278,3 +280,31 @@ def _check_base(model: Model, request: CloneRequest, parts: Mapping[Part, Origin
 
 def _build_refusal(model: Model, origin: TableName, why: str, fix: str) -> ConfigError:
     return ConfigError(f"{model.table} can't be a clone of {origin}: {why}.", fix=fix)
+
+
+def plan_release(
+    observed: Iterable[CloneTags], now_ms: int, ttl_seconds: float | None, thresholds: ExpiryThresholds
+) -> tuple[ReleaseClone, ...]:
+    """Plans to drop clones that nobody has used for `ttl_seconds`, and tags for clones that do not exist.
+
+    With None for `ttl_seconds`, no clone is dropped. A tag may be older than its clone: a tag is dropped only when no
+    process can still be making the clone.
+    """
+    return tuple(_plan_releases(observed, now_ms, ttl_seconds, thresholds))
+
+
+def _plan_releases(
+    observed: Iterable[CloneTags], now_ms: int, ttl_seconds: float | None, thresholds: ExpiryThresholds
+) -> Iterator[ReleaseClone]:
+    for seen in observed:
+        if seen.clone is None:
+            if now_ms - seen.tag.at_ms > 1000 * thresholds.abandoned_branch_seconds:
+                yield ReleaseClone(seen.tag.clone, seen.tags, False, "there is no such clone")
+        elif ttl_seconds is not None and now_ms - seen.clone.used_ms > 1000 * ttl_seconds:
+            days = datetime.timedelta(milliseconds=now_ms - seen.clone.used_ms).days
+            yield ReleaseClone(seen.tag.clone, seen.tags, True, f"it was not run for {days} days")
+
+
+def is_use_outdated(clone: Clone, now_ms: int, thresholds: ExpiryThresholds) -> bool:
+    """Whether a run without changes should note that the clone is in use."""
+    return now_ms - clone.used_ms > 1000 * thresholds.noted_use_seconds

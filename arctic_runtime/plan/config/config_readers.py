@@ -226,7 +226,7 @@ def _merge_function(where: str, text: str) -> str:
     if text.lower() in FUNCTIONS:
         return text.lower()
     # Imported here, since it loads the parser of SQL, which no other key needs.
-    from arctic_runtime.ivm.frontend.merge_expressions import check_merge_expression
+    from arctic_runtime.ivm.frontend.configured_expressions import check_merge_expression
 
     try:
         check_merge_expression(text)

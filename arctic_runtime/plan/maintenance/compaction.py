@@ -25,19 +25,19 @@ from arctic_runtime.model.files.compaction import (
     Way,
     describe_compaction,
 )
-from arctic_runtime.model.files.hash_tree import ROOT
+from arctic_runtime.model.files.layout import ROOT
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.maintenance.base_rewrite import plan_base_rewrite
-from arctic_runtime.plan.maintenance.bucket_resizing import explain_unsplit
-from arctic_runtime.plan.maintenance.commit_groups import split_into_commits
 from arctic_runtime.plan.maintenance.hash_trees import CompactionUnit, list_bucket_counts, list_units
 from arctic_runtime.plan.maintenance.split import (
     SIDE_BY_SIDE,
+    explain_unsplit,
     plan_resize_steps,
     plan_resizes,
     select_worthwhile,
+    split_into_commits,
 )
 from arctic_runtime.thresholds import CompactionThresholds, ReportThresholds, Thresholds
 

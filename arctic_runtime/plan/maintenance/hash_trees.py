@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import chain
 
 from arctic_runtime.model.files.compaction import DataFile, FileGroup, PartitionValue, TableFiles
-from arctic_runtime.model.files.hash_tree import ROOT, HashNode, find_cover, to_hash_node
+from arctic_runtime.model.files.layout import ROOT, HashNode, find_cover, to_hash_node
 from arctic_runtime.model.table import Transform
 
 Partition = tuple[PartitionValue, ...]

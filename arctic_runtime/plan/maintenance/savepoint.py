@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.files.expiry import Snapshots
 from arctic_runtime.model.properties import BRANCH_PREFIX
-from arctic_runtime.model.savepoint import Savepoint, SetTag
+from arctic_runtime.model.refs import Savepoint, SetTag
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model
 

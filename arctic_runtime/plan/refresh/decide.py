@@ -26,11 +26,12 @@ from arctic_runtime.model.state import ChangeTableState, Commit, ConflictingRela
 from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.cloning.upstreams import check_own_upstreams, describe_query_change
 from arctic_runtime.plan.refresh.adoption import check_baseline, is_being_adopted
 from arctic_runtime.plan.refresh.cost import Estimate, Past, RunHistory, Way, estimate_modes
 from arctic_runtime.plan.refresh.event_rules import can_continue, check_recomputable
 from arctic_runtime.plan.refresh.fingerprint import (
+    check_own_upstreams,
+    describe_query_change,
     find_changed_event_rules,
     hash_query_reading,
 )

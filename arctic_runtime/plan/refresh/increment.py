@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from arctic_runtime.ivm.algebra.clock import CLOCK, is_between_times
+from arctic_runtime.ivm.algebra.clock import CLOCK, DATES, is_between_times, pin_clock
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, refuse_on_error
 from arctic_runtime.ivm.algebra.tree import (
     Filter,
@@ -19,18 +19,25 @@ from arctic_runtime.ivm.algebra.tree import (
     walk_tree,
 )
 from arctic_runtime.ivm.algebra.unique import is_unique
-from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, ViewText, analyse_query
-from arctic_runtime.ivm.frontend.clock_functions import DATES, pin_clock
+from arctic_runtime.ivm.frontend.analyse import Analysed, analyse_query
 from arctic_runtime.ivm.frontend.reads import Reads
-from arctic_runtime.ivm.outline import draw_outline
-from arctic_runtime.ivm.rewrite.clock_conditions import check_clock_places
+from arctic_runtime.ivm.frontend.scope import Relation, ViewText
+from arctic_runtime.ivm.render import draw_outline
+from arctic_runtime.ivm.rewrite.predicate_pushdown import check_clock_places
 from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer, add_reducers
 from arctic_runtime.ivm.rewrite.statistics import SourceStatistics, Statistics
 from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, hash_state
 from arctic_runtime.ivm.strategies.determinism import is_deterministic
-from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Deltas, Facts, Maintenance, plan_maintenance
+from arctic_runtime.ivm.strategies.maintain import (
+    AffectedKeys,
+    Deltas,
+    Facts,
+    Maintenance,
+    Spool,
+    plan_maintenance,
+    with_spools,
+)
 from arctic_runtime.ivm.strategies.pairs import Pairs
-from arctic_runtime.ivm.strategies.spool import Spool, with_spools
 from arctic_runtime.model.columns import is_same_name, strip_change_columns
 from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.run_summary import RunSummary, find_last_run

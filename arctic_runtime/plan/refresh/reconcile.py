@@ -1,4 +1,4 @@
-"""Plans reconciliation: the steps after a commit that bring a model's base table and views up to date.
+"""Plans reconciliation: steps that bring a model's base table and views up to date, or prepare a table without a key.
 
 The change table is the source of truth. After every run, finished or failed, these steps update the model's other
 relations; there are no steps if all are up to date.
@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from arctic_runtime.errors import ConfigError, CorruptState
-from arctic_runtime.model.branch import list_abandoned_branches
 from arctic_runtime.model.columns import FEED_COLUMNS, Column, strip_change_columns
-from arctic_runtime.model.files.layout import NEWEST_FORMAT, format_of, is_laid_out
+from arctic_runtime.model.files.layout import NEWEST_FORMAT, TARGET_PROPERTY, format_layout, format_of, is_laid_out
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import CHANGES_VIEW, CURRENT_VIEW
+from arctic_runtime.model.properties import CHANGES_VIEW, CURRENT_VIEW, LAYOUT
+from arctic_runtime.model.refs import list_abandoned_branches
 from arctic_runtime.model.run_summary import is_run
 from arctic_runtime.model.state import (
     BaseState,
@@ -28,24 +28,28 @@ from arctic_runtime.model.state import (
 )
 from arctic_runtime.model.step import (
     AdoptBase,
+    CreateAppended,
     CreateBase,
     DropBranches,
     DropChangesView,
     DropConflictingRelation,
     DropCurrentView,
     DropTable,
+    EvolveSchema,
     MergeBase,
     NoteChangesView,
     NoteCurrentView,
     ReplaceChangesView,
     ReplaceCurrentView,
     ReplaceView,
+    SetLayout,
     SetWriteOrder,
     Step,
 )
-from arctic_runtime.model.table import Model
+from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.refresh.adoption import is_being_adopted
+from arctic_runtime.plan.refresh.schema import plan_schema
 from arctic_runtime.thresholds import ExpiryThresholds, MergeThresholds
 
 
@@ -59,7 +63,7 @@ def plan_reconciliation(
     merged into the base; with `defer`, none are merged as long as a view can show them.
     """
     changes, base = state.changes, state.base
-    if changes is None or changes.head is None or not _is_loaded(changes):
+    if changes is None or changes.head is None or not any(map(is_run, changes.commits)):
         return ()
     if base is None:
         return _create_base(model, changes, state)
@@ -146,10 +150,6 @@ def _is_repaired(changes: ChangeTableState, base: BaseState) -> bool:
     """Whether the change table has a repair of invalid rows that the base lacks, so that the base must be rebuilt."""
     repair = changes.newest_repair
     return repair is not None and (base.merged is None or base.merged.sequence < repair.sequence)
-
-
-def _is_loaded(changes: ChangeTableState) -> bool:
-    return any(map(is_run, changes.commits))
 
 
 def _plan_merge(
@@ -298,3 +298,45 @@ def _get_newest_version(changes: ChangeTableState) -> Version:
     newest = changes.newest
     assert newest is not None
     return newest
+
+
+Preparation = CreateAppended | EvolveSchema | SetLayout
+
+
+def plan_preparation(
+    model: Model, table: ChangeTableState | None, fields: Sequence[Transform], stored: tuple[Column, ...]
+) -> tuple[Preparation, ...]:
+    """Plans the next steps that create the table, or fit its columns and layout to rows with the columns `stored`.
+
+    After the steps, observe the table and call this again, until there are no steps. `fields` are the table's present
+    partition fields. Existing files are not rewritten when the layout changes. Raises ConfigError for a type to which a
+    column can't be changed, and for any difference that `on_schema_change` forbids.
+    """
+    if table is None:
+        return (CreateAppended(model.table, stored),)
+    change = plan_schema(model, table.columns, stored)
+    evolution = () if change.is_empty else (EvolveSchema(model.table, change, is_change_table=False),)
+    return (*evolution, *_plan_layout(model, table, fields))
+
+
+def _plan_layout(model: Model, table: ChangeTableState, fields: Sequence[Transform]) -> tuple[SetLayout, ...]:
+    config = model.config
+    if LAYOUT in table.properties and is_laid_out(config, table.properties):
+        return ()
+    wanted = {_normalize_transform(transform): transform for transform in config.partition_by}
+    known = {_normalize_transform(transform): transform for transform in fields}
+    return (
+        SetLayout(
+            table=model.table,
+            drop=tuple(transform for own, transform in known.items() if own not in wanted),
+            add=tuple(transform for own, transform in wanted.items() if own not in known),
+            sort_key=config.sort_key,
+            properties=((TARGET_PROPERTY, str(config.target_file_bytes)), *config.tblproperties.items()),
+            text=format_layout(config),
+        ),
+    )
+
+
+def _normalize_transform(transform: Transform) -> str:
+    """Returns the text of a transform in lower case, because Iceberg ignores case."""
+    return str(transform).lower()

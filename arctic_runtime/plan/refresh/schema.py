@@ -21,7 +21,7 @@ from arctic_runtime.model.columns import (
     find_column,
     is_same_name,
 )
-from arctic_runtime.model.sources.advice import advise_reset
+from arctic_runtime.model.sources.ingestion import advise_reset
 from arctic_runtime.model.table import Model
 from arctic_runtime.sql.types import (
     Primitive,

@@ -10,8 +10,8 @@ from functools import cached_property
 
 from arctic_runtime.catalog.heads import SharedHeads
 from arctic_runtime.catalog.observation.table_facts import observe_facts
+from arctic_runtime.catalog.observation.table_size import UnmergedRows
 from arctic_runtime.catalog.observation.tables import observe_progress
-from arctic_runtime.catalog.observation.unmerged_rows import UnmergedRows
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.errors import ArcticError

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.ivm.algebra.tree import HAS_AFTER, HAS_BEFORE, name_before
-from arctic_runtime.ivm.frontend.checks import rename_check_columns
+from arctic_runtime.ivm.frontend.configured_expressions import rename_check_columns
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP, Column, find_column
 from arctic_runtime.model.shape import (
     BROKEN_CHECK,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from typing_extensions import LiteralString
 
-from arctic_runtime.ivm.frontend.merge_expressions import NEW, OLD, bind_rows, list_row_columns
+from arctic_runtime.ivm.frontend.configured_expressions import NEW, OLD, bind_rows, list_row_columns
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.merge_columns import FUNCTIONS, get_function, select_expressions
 from arctic_runtime.model.shape import Shape, is_named

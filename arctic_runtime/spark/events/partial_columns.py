@@ -19,7 +19,7 @@ from arctic_runtime.model.columns import OWN_PREFIX, POSITION, Column, is_same_n
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.sources.unavailable import list_marker_texts, to_base64, to_byte_numbers, to_uuid
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.refresh.event_columns import select_optional_columns
+from arctic_runtime.plan.refresh.event_rules import select_optional_columns
 from arctic_runtime.spark.changes.diff import build_provided_flag
 from arctic_runtime.spark.engine.statement import (
     Sql,

@@ -18,20 +18,19 @@ from arctic_runtime.catalog.observation.manifests import has_removed_entries
 from arctic_runtime.catalog.observation.tables import observe_snapshots
 from arctic_runtime.catalog.reader import CatalogReader, find_table
 from arctic_runtime.effects import retry_on_conflict
-from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import ACTION, BEFORE, strip_change_columns
 from arctic_runtime.model.files.expiry import Age, DropTags, ExpireSnapshots, format_ages
 from arctic_runtime.model.forgetting import TableForgotten
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import BRANCH_PREFIX, COMMIT_TIMES, FORGOTTEN_KEYS_KIND, KIND
+from arctic_runtime.model.refs import SetTag
 from arctic_runtime.model.run_summary import find_last_run
-from arctic_runtime.model.savepoint import SetTag
-from arctic_runtime.model.shape import DELETE, UPDATE, Shape, build_shape
+from arctic_runtime.model.shape import DELETE, UPDATE, ChangeSet, Shape, build_shape
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, TableState, require_built
 from arctic_runtime.model.step import AppendChanges, DropBranches, SetProperties, Step
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.forgetting import find_needed_sequence, split_outdated_snapshots
-from arctic_runtime.plan.maintenance.changelog_compaction import select_ages_to_keep
+from arctic_runtime.plan.maintenance.expiry import select_ages_to_keep
 from arctic_runtime.plan.maintenance.savepoint import drop_savepoint_tags
 from arctic_runtime.spark.changes.diff import build_struct, diff_states
 from arctic_runtime.spark.engine.jobs import Parallel

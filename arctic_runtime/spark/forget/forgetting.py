@@ -19,7 +19,7 @@ from arctic_runtime.errors import CommitConflict, ConfigError, DataError
 from arctic_runtime.model.columns import IS_CURRENT
 from arctic_runtime.model.forgetting import Certificate, Forget, ForgetPlan, TableForgotten
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.savepoint import parse_cut
+from arctic_runtime.model.refs import parse_cut
 from arctic_runtime.model.state import require_built
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS

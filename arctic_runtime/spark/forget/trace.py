@@ -14,9 +14,9 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, refuse_on_error
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Image, Node, Scan, list_scans
 from arctic_runtime.ivm.frontend.reads import find_reads
-from arctic_runtime.ivm.provenance.branches import keep_branches_of
+from arctic_runtime.ivm.provenance.restrictions import keep_branches_of
 from arctic_runtime.ivm.render import render_sql
-from arctic_runtime.ivm.rewrite.clock_conditions import drop_clock_conditions
+from arctic_runtime.ivm.rewrite.predicate_pushdown import drop_clock_conditions
 from arctic_runtime.ivm.strategies.maintain import derive_touched_keys
 from arctic_runtime.model.columns import ACTION, BEFORE, Column, find_column, strip_change_columns
 from arctic_runtime.model.names import TableName, format_changes_view, format_image_view, list_changes_read

@@ -25,9 +25,9 @@ from arctic_runtime.plan.cloning.clone_plan import (
     Part,
     check_same_catalog,
     is_unfinished_clone,
+    is_use_outdated,
     plan_clone,
 )
-from arctic_runtime.plan.cloning.release import is_use_outdated
 from arctic_runtime.plan.cloning.table_copy import derive_metadata
 from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_text

@@ -11,8 +11,7 @@ from functools import partial
 
 from typing_extensions import assert_never
 
-from arctic_runtime.catalog.observation.manifests import observe_files, observe_totals
-from arctic_runtime.catalog.observation.partial_progress import observe_partial_progress
+from arctic_runtime.catalog.observation.manifests import observe_files, observe_partial_progress, observe_totals
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.files.compaction import (
     CompactionMode,

@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.observation.clones import list_clones, observe_clone_tags
-from arctic_runtime.catalog.observation.landing import observe_landing
+from arctic_runtime.catalog.observation.plain_tables import observe_landing
 from arctic_runtime.catalog.observation.tables import observe_snapshots, read_last_offsets
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.shared_files import list_own_orphans, remove_own_files
 from arctic_runtime.catalog.storage.disk_files import list_store_files
-from arctic_runtime.catalog_kinds.store_warehouse import is_store_address
+from arctic_runtime.catalog_kinds.object_stores import is_store_address
 from arctic_runtime.effects import perform_effect, retry_on_conflict, wait_for_lock
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.clone import ReleaseClone, list_tagged_tables, shares_files
@@ -38,7 +38,7 @@ from arctic_runtime.model.properties import COMMIT_TIMES, COMPACTED_UNTIL
 from arctic_runtime.model.state import TableState, check_built
 from arctic_runtime.model.step import SetProperties, Step
 from arctic_runtime.model.table import Model, ModelConfig
-from arctic_runtime.plan.cloning.release import plan_release
+from arctic_runtime.plan.cloning.clone_plan import plan_release
 from arctic_runtime.plan.maintenance.expiry import may_expire, plan_snapshot_expiry, select_due_steps
 from arctic_runtime.plan.maintenance.landing import plan_landing_expiry
 from arctic_runtime.spark.engine.java.java_errors import SPARK

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from arctic_runtime.catalog.observation.tables import observe_savepoints, observe_snapshots
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.refs import Savepoint, SetTag
 from arctic_runtime.model.run_summary import find_last_load
-from arctic_runtime.model.savepoint import Savepoint, SetTag
 from arctic_runtime.model.state import TableState, require_built
 from arctic_runtime.plan.maintenance.savepoint import plan_savepoint, plan_savepoint_drop
 from arctic_runtime.spark.tables.steps import perform_step

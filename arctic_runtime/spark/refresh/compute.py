@@ -13,13 +13,12 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import HAS_AFTER, MULTIPLICITY, Node, list_scans
-from arctic_runtime.ivm.rewrite.bounds import narrow_sources
+from arctic_runtime.ivm.rewrite.predicate_pushdown import narrow_sources
 from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer
 from arctic_runtime.ivm.rewrite.statistics import Statistics
 from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, hash_state
-from arctic_runtime.ivm.strategies.maintain import AFFECTED, AffectedKeys, Deltas
+from arctic_runtime.ivm.strategies.maintain import AFFECTED, AffectedKeys, Deltas, Spool
 from arctic_runtime.ivm.strategies.pairs import Pairs
-from arctic_runtime.ivm.strategies.spool import Spool
 from arctic_runtime.model.run_summary import RunSummary, find_last_run
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.plan.refresh.increment import Increment, collect_statistics, is_keyed

@@ -28,10 +28,9 @@ from arctic_runtime.ivm.algebra.tree import (
     walk_tree,
 )
 from arctic_runtime.ivm.render import render_sql
-from arctic_runtime.ivm.rewrite.bounds import list_join_columns
+from arctic_runtime.ivm.rewrite.predicate_pushdown import list_join_columns
 from arctic_runtime.ivm.rewrite.semi_join_reducers import RowLookup, SemiJoinReducer
-from arctic_runtime.ivm.strategies.maintain import AFFECTED
-from arctic_runtime.ivm.strategies.spool import Spool
+from arctic_runtime.ivm.strategies.maintain import AFFECTED, Spool
 from arctic_runtime.model.columns import is_same_name
 from arctic_runtime.model.files.bounds import build_bounds_condition
 from arctic_runtime.plan.refresh.increment import Increment, Upstreams

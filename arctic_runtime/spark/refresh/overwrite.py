@@ -11,11 +11,10 @@ from pyspark.sql import functions as F
 from arctic_runtime.catalog.observation.tables import observe_source
 from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import ConfigError, DataError
-from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import ACTION, SEQUENCE, find_column, strip_change_columns
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets, run_commits
-from arctic_runtime.model.shape import DELETE, Shape, build_shape
+from arctic_runtime.model.shape import DELETE, ChangeSet, Shape, build_shape
 from arctic_runtime.model.sources.declared import WHOLE, Declared, Part, describe_part, read_part
 from arctic_runtime.model.state import build_not_built_error
 from arctic_runtime.model.step import AppendChanges

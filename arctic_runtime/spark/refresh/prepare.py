@@ -20,7 +20,7 @@ from arctic_runtime.model.step import CreateChangeTable, DropTable, EvolveSchema
 from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.plan.refresh import decide as decisions
 from arctic_runtime.plan.refresh.decide import check_not_overtaken
-from arctic_runtime.plan.refresh.keyless import plan_preparation
+from arctic_runtime.plan.refresh.reconcile import plan_preparation
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.plan.refresh.schema import TypeConflict, plan_schema, plan_sequence
 from arctic_runtime.refresh_planner import NO_ROWS

@@ -29,9 +29,8 @@ from arctic_runtime.ivm.algebra.tree import list_scans
 from arctic_runtime.ivm.frontend.day_texts import TIME_ALONE, is_text
 from arctic_runtime.ivm.frontend.functions import parse_query
 from arctic_runtime.ivm.render import name_input, render_sql
-from arctic_runtime.model.clock import ClockReading
 from arctic_runtime.model.names import TableName, parse_table_name
-from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.model.run_summary import ClockReading, RunSummary
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window

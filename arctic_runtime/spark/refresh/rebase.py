@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from arctic_runtime.model.change_set import ChangeSet
+from arctic_runtime.model.shape import ChangeSet
 from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.plan.refresh.rebase import Rebase, plan_rebase
 from arctic_runtime.refresh_planner import RefreshPlanner

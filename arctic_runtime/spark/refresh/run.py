@@ -29,19 +29,18 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError, CommitConflict, SourceError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal, get_first_line
 from arctic_runtime.ivm.strategies.aggregate_state import AggregateState
-from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import Column, strip_change_columns
 from arctic_runtime.model.names import format_changes_view, list_changes_read
 from arctic_runtime.model.properties import REPAIRED
 from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, find_last_run
-from arctic_runtime.model.shape import build_shape
+from arctic_runtime.model.shape import ChangeSet, build_shape
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.step import AppendChanges, SetProperties
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.refresh import decide as decisions
 from arctic_runtime.plan.refresh.decide import Decision
-from arctic_runtime.plan.refresh.event_columns import check_events, find_sequence_type, select_stored_columns
+from arctic_runtime.plan.refresh.event_rules import check_events, find_sequence_type, select_stored_columns
 from arctic_runtime.plan.refresh.fingerprint import compute_fingerprint, hash_session
 from arctic_runtime.plan.refresh.increment import Upstreams, drop_aggregate_state, pin_query
 from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup

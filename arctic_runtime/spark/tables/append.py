@@ -11,11 +11,10 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import DataError
-from arctic_runtime.model.change_set import ChangeSet
-from arctic_runtime.model.clock import to_micros
 from arctic_runtime.model.columns import ACTION, BEFORE, TIMESTAMP, find_column
 from arctic_runtime.model.files.bounds import is_bounded
-from arctic_runtime.model.shape import DELETE, FLAWS, INSERT, UPDATE, UPSERT, Shape
+from arctic_runtime.model.run_summary import to_micros
+from arctic_runtime.model.shape import DELETE, FLAWS, INSERT, UPDATE, UPSERT, ChangeSet, Shape
 from arctic_runtime.model.step import (
     AppendChanges,
     Mode,

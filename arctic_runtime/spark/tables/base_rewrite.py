@@ -11,7 +11,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog.observation.partial_progress import observe_partial_progress
+from arctic_runtime.catalog.observation.manifests import observe_partial_progress
 from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.columns import ACTION, OWN_PREFIX, Column

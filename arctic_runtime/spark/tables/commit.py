@@ -29,9 +29,9 @@ from arctic_runtime.catalog.table_refs import change_refs
 from arctic_runtime.effects import perform_effect, wait_for_lock
 from arctic_runtime.errors import ArcticError, CommitConflict, CommitUnknown
 from arctic_runtime.model import refs
-from arctic_runtime.model.branch import BranchCommit, BranchState, explain_refused_publish
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import ATTEMPT, BRANCH_PREFIX, MERGED
+from arctic_runtime.model.refs import BranchCommit, BranchState, explain_refused_publish
 from arctic_runtime.model.version import Version, encode_versions
 from arctic_runtime.spark.engine.java.java_errors import SPARK, SPARK_ERRORS
 from arctic_runtime.spark.engine.jobs import override_settings

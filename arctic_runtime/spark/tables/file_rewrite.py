@@ -15,7 +15,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.files.compaction import FileGroup, PartitionValue, ResizeBuckets, RewriteFiles, Specs
-from arctic_runtime.model.files.hash_tree import HashNode, to_hash_node
+from arctic_runtime.model.files.layout import HashNode, to_hash_node
 from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.model.version import Version
 from arctic_runtime.spark.engine.java.java_errors import SPARK, SPARK_ERRORS

@@ -12,7 +12,7 @@ from arctic_runtime.model.files.compaction import ResizeBuckets, RewriteBase, Re
 from arctic_runtime.model.files.expiry import CompactChangelog, DropTags, ExpireSnapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import CHANGES_VIEW, CURRENT_VIEW
-from arctic_runtime.model.savepoint import SetTag
+from arctic_runtime.model.refs import SetTag
 from arctic_runtime.model.step import (
     AdoptBase,
     CreateAppended,

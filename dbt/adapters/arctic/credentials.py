@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from dbt.adapters.contracts.connection import Credentials
 from dbt_common.exceptions import DbtRuntimeError
 
-from arctic_runtime.catalog.branch.kinds import check_branches
+from arctic_runtime.catalog.branch.catalog_branch import check_branches
 from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.profile import KEPT, Profile, mask_secrets
 from arctic_runtime.service.settings import read_settings

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-import sys
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from multiprocessing.context import SpawnContext
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from dbt.adapters.base import BaseRelation, available
-from dbt.adapters.base.impl import ConstraintSupport
 from dbt.adapters.capability import Capability, CapabilityDict, CapabilitySupport, Support
 from dbt.adapters.catalogs import CatalogIntegration, CatalogIntegrationConfig
 from dbt.adapters.contracts.connection import AdapterResponse
@@ -22,31 +19,19 @@ from dbt.adapters.contracts.relation import RelationConfig, RelationType
 from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
 from dbt.adapters.sql import SQLAdapter
-from dbt.constants import RUN_RESULTS_FILE_NAME
 from dbt.flags import get_flags
-from dbt_common.contracts.constraints import ConstraintType
 from dbt_common.contracts.metadata import CatalogTable
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 from dbt_common.utils import filter_null_values
 
 from arctic_runtime.catalog.branch.catalog_pointers import BranchScope
 from arctic_runtime.catalog.database_catalog import RelationKind
-from arctic_runtime.catalog.reader import CatalogReader, ColumnInfo, RelationInfo, UnsupportedType
-from arctic_runtime.effects import perform_effect
-from arctic_runtime.errors import ArcticError, ConfigError
-from arctic_runtime.ingest.source import SourceOrigin
-from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, list_changes_read
-from arctic_runtime.model.properties import (
-    CHANGES_VIEW,
-    CHANGES_VIEW_KIND,
-    CLONE_KIND,
-    CURRENT_VIEW,
-    CURRENT_VIEW_KIND,
-    KIND,
-)
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.names import list_changes_read
+from arctic_runtime.model.properties import CLONE_KIND, KIND
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.profile import Profile
-from arctic_runtime.spark.engine.session_pool import get_pool, lend_session
 from arctic_runtime.spark.engine.statement import quote_text
 from dbt import selected_resources
 from dbt.adapters.arctic.connections.debug import report_debug
@@ -62,30 +47,27 @@ from dbt.adapters.arctic.materialize.served_keys import check_served
 from dbt.adapters.arctic.project import package_macros
 from dbt.adapters.arctic.project.keys import missing_keys
 from dbt.adapters.arctic.project.sources import list_origins, list_source_tables
-from dbt.adapters.arctic.publication.build import (
-    BRANCH_COMMANDS,
-    FOLDER,
-    OPERATIONS_AFTER_BUILDS,
-    Build,
-    build_operation_error,
-    build_scope,
-    check_flags,
-)
-from dbt.adapters.arctic.publication.unpublished_results import write_unpublished
-from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshness, spark_metadata
+from dbt.adapters.arctic.publication import build as publication
+from dbt.adapters.arctic.publication.build import Build, CommandBuild
+from dbt.adapters.arctic.relations import catalogs, constraints, freshness
 from dbt.adapters.arctic.relations.column import ArcticColumn
 from dbt.adapters.arctic.relations.date_functions import DATE_FUNCTIONS
-from dbt.adapters.arctic.relations.docs_catalog import build_catalog_table, build_single_table, find_changed_comments
-from dbt.adapters.arctic.relations.identifiers import parse_literal, quote_identifier, unquote_identifier
-from dbt.adapters.arctic.relations.named_columns import NAMED_COLUMNS, NamedColumns
+from dbt.adapters.arctic.relations.docs_catalog import build_catalog, build_single_table, find_changed_comments
+from dbt.adapters.arctic.relations.identifiers import (
+    NAMED_COLUMNS,
+    NamedColumns,
+    parse_literal,
+    quote_identifier,
+    unquote_identifier,
+)
 from dbt.adapters.arctic.relations.relation import ArcticRelation, write_event_window
+from dbt.adapters.arctic.relations.relation_metadata import RelationMetadata, ask_catalog
 
 if TYPE_CHECKING:
     import agate
     from pyspark.sql import SparkSession
 
 logger = AdapterLogger("Arctic")
-T = TypeVar("T")
 
 _FULL = CapabilitySupport(support=Support.Full)
 _TYPES: dict[RelationKind, RelationType] = {
@@ -93,7 +75,6 @@ _TYPES: dict[RelationKind, RelationType] = {
     "view": RelationType.View,
     "other": RelationType.External,
 }
-_PARTS = (CHANGES_SUFFIX, BASE_SUFFIX, TOTALS_SUFFIX)
 
 
 @dataclass
@@ -118,13 +99,7 @@ class ArcticAdapter(SparkAdapter):
     connections: ArcticConnectionManager
     CATALOG_INTEGRATIONS = (catalogs.IcebergIntegration,)
 
-    CONSTRAINT_SUPPORT = {  # noqa: RUF012
-        ConstraintType.check: ConstraintSupport.ENFORCED,
-        ConstraintType.not_null: ConstraintSupport.ENFORCED,
-        ConstraintType.unique: ConstraintSupport.NOT_ENFORCED,
-        ConstraintType.primary_key: ConstraintSupport.NOT_ENFORCED,
-        ConstraintType.foreign_key: ConstraintSupport.NOT_ENFORCED,
-    }
+    CONSTRAINT_SUPPORT = constraints.SUPPORT
     _capabilities = CapabilityDict(
         {
             Capability.SchemaMetadataByRelations: _FULL,
@@ -139,12 +114,13 @@ class ArcticAdapter(SparkAdapter):
         # `dbt debug` tries the connection of a profile, without a project.
         if hasattr(config, "dispatch"):
             package_macros.complete_search_order(config.dispatch, config.project_name)
+        self._metadata = RelationMetadata(self.connections, lambda: self.catalog_reader)
         self._nodes: tuple[Any, ...] = ()
         self._sources: tuple[Any, ...] = ()
         self._keyless_tables: frozenset[str] = frozenset()
         self._readers = Readers((), ())
         self._row_conditions: RowConditions | None = None
-        self._build: Build | None = None
+        self._command_build = CommandBuild(config, self._use_profile)
         constraints.declare_enforced(maintenance.MATERIALIZATION)
         # Warnings of pyiceberg about files are of no use to dbt's users.
         logging.getLogger("pyiceberg").setLevel(logging.ERROR)
@@ -181,7 +157,7 @@ class ArcticAdapter(SparkAdapter):
         """Checks the models of the manifest and completes their keys; dbt calls this after it has parsed a project."""
         super().set_macro_resolver(macro_resolver)
         if self.is_published_whole:
-            check_flags(get_flags())
+            publication.check_flags(get_flags())
         self._nodes = tuple(getattr(macro_resolver, "nodes", {}).values())
         self._sources = tuple(getattr(macro_resolver, "sources", {}).values())
         self._keyless_tables = missing_keys.complete_keys(self._nodes)
@@ -196,7 +172,7 @@ class ArcticAdapter(SparkAdapter):
         First raises CompilationError if a selected model has no primary key.
         """
         missing_keys.check_selected_keys(self.config, self._nodes, self._keyless_tables)
-        if self.is_published_whole and getattr(get_flags(), "WHICH", None) in BRANCH_COMMANDS:
+        if self.is_published_whole and getattr(get_flags(), "WHICH", None) in publication.BRANCH_COMMANDS:
             self.prepare_build(selected_resources.SELECTED_RESOURCES)
         super().set_relations_cache(*arguments, **options)
 
@@ -208,18 +184,12 @@ class ArcticAdapter(SparkAdapter):
     @property
     def build_scope(self) -> BranchScope:
         """The relations and schemas of the project, as far as they are in the catalog."""
-        return build_scope(self._nodes, self._sources, self.profile.catalog)
+        return publication.build_scope(self._nodes, self._sources, self.profile.catalog)
 
     def begin_build(self) -> Build:
         """Begins a branch of the catalog, to which this adapter writes until `end_build`; or returns that one."""
-        if self._build is None:
-            folder = Path(self.config.project_root) / self.config.target_path / FOLDER
-            build = Build(self.profile, folder)
-            with self.connections.exception_handler("begin the build"):
-                build.begin_build(self.build_scope)
-            self._use_profile(build.branch.reader.profile)
-            self._build = build
-        return self._build
+        with self.connections.exception_handler("begin the build"):
+            return self._command_build.begin_build(self.profile, self.build_scope)
 
     def prepare_build(self, selected: Collection[str]) -> None:
         """Begins a build, and prepares the nodes with the ids `selected` and all that they read for its branch."""
@@ -230,11 +200,7 @@ class ArcticAdapter(SparkAdapter):
 
     def end_build(self, selected: Collection[str]) -> None:
         """Publishes the build; `selected` are the ids of the nodes that it was to run."""
-        build, self._build = self._build, None
-        assert build is not None
-        self._use_profile(build.branch.origin.profile)
-        with lend_session(get_pool(self.profile)) as session:
-            build.finish_build(self.get_macro_resolver(), frozenset(selected), session)
+        self._command_build.end_build(self.get_macro_resolver(), selected)
 
     def _use_profile(self, profile: Profile) -> None:
         self.connections.change_profile(profile)
@@ -246,28 +212,8 @@ class ArcticAdapter(SparkAdapter):
         A build that was interrupted is not published.
         """
         super().cleanup_connections()
-        if self._build is None:
-            return
         selected = selected_resources.SELECTED_RESOURCES
-        if sys.exc_info()[0] is not None:
-            self._use_profile(self._build.branch.origin.profile)
-            self._build.give_up()
-            self._build = None
-            self._write_unpublished(selected, "not published, since the build was interrupted")
-            return
-        try:
-            with self.connections.exception_handler("publish the build"):
-                self.end_build(selected)
-        except DbtRuntimeError as error:
-            self._write_unpublished(selected, str(error.msg))
-            raise
-
-    def _write_unpublished(self, selected: Collection[str], reason: str) -> None:
-        """Writes results by which `dbt retry` runs the whole build again, unless dbt is to write none."""
-        flags = get_flags()
-        if getattr(flags, "WRITE_JSON", False):
-            folder = Path(self.config.project_root) / self.config.target_path
-            write_unpublished(folder / RUN_RESULTS_FILE_NAME, self.get_macro_resolver(), selected, flags, reason)
+        self._command_build.end_command(self.get_macro_resolver(), selected, self.connections.exception_handler)
 
     @available.parse(lambda *_a, **_k: "")
     def changes_of(self, relation: BaseRelation, node: dict[str, Any]) -> str:
@@ -293,19 +239,21 @@ class ArcticAdapter(SparkAdapter):
                 preview_changes(self.spark_session(), self.catalog_reader, sql)
             self.connections.get_thread_connection().handle.mark_temporary_view()
         response, table = super().execute(sql, auto_begin, fetch, limit)
-        tested = self._build.tests.find_response(sql) if self._build is not None and fetch else None
+        build = self._command_build.build
+        tested = build.tests.find_response(sql) if build is not None and fetch else None
         return tested or response, table
 
     @available.parse(lambda *_a, **_k: "")
     def restrict_test(self, node: dict[str, Any], sql: str) -> str:
         """Returns the query of a test, which in a build looks at changed rows alone if that is enough."""
-        if self._build is None:
+        build = self._command_build.build
+        if build is None:
             return sql
         models = frozenset(maintenance.get_node_table(other) for other in self._nodes if maintenance.is_arctic(other))
         all_rows = bool(getattr(get_flags(), "FULL_REFRESH", False))
         self.connections.get_thread_connection().handle.mark_temporary_view()
         with self.connections.exception_handler(sql):
-            return self._build.tests.restrict_test(node, sql, models, self.spark_session(), all_rows)
+            return build.tests.restrict_test(node, sql, models, self.spark_session(), all_rows)
 
     @available.parse_none
     def maintain(
@@ -322,9 +270,9 @@ class ArcticAdapter(SparkAdapter):
                 maintenance.check_sample(node, stands is not None and not full_refresh)
             model = maintenance.to_model(relation, node, sql, list_source_tables(self._sources), self._row_conditions)
             request, readers = Request(full_refresh, schema_only=empty), self._readers.list_readers
-            if self._build is not None:
+            if (build := self._command_build.build) is not None:
                 for part in model.parts:
-                    self._build.note_refresh(part, readers)
+                    build.note_refresh(part, readers)
             return maintenance.run_model(model, self.catalog_reader, self.spark_session, request, readers)
 
     @available.parse(lambda *_a, **_k: False)
@@ -333,19 +281,12 @@ class ArcticAdapter(SparkAdapter):
         if str(origin.database) != self.profile.catalog:
             return True  # `clone_arctic` refuses it by name.
         table = maintenance.get_table_name(origin)
-        return self._is_readable(origin.database) and self._ask_catalog(
+        return self._metadata.is_readable(origin.database) and ask_catalog(
             lambda: clones.is_arctic_table(self.catalog_reader, table)
         )
 
     @available.parse_none
     def clone_arctic(
-        self, relation: BaseRelation, node: dict[str, Any], origin: BaseRelation, replaces: bool
-    ) -> AdapterResponse:
-        """Makes an arctic model a clone of another environment's; if `replaces`, drops what has its name first."""
-        with self.connections.exception_handler("clone"):
-            return self._clone_relation(relation, node, origin, replaces)
-
-    def _clone_relation(
         self,
         relation: BaseRelation,
         node: dict[str, Any],
@@ -353,9 +294,11 @@ class ArcticAdapter(SparkAdapter):
         replaces: bool,
         selected: Sequence[str] | None = None,
     ) -> AdapterResponse:
+        """Makes an arctic model a clone of another environment's; if `replaces`, drops what has its name first."""
         nodes = tuple(cast(Any, self.get_macro_resolver()).nodes.values())
         table, reader = maintenance.get_table_name(origin), self.catalog_reader
-        return clones.clone_relation(relation, node, table, nodes, reader, self.spark_session, replaces, selected)
+        with self.connections.exception_handler("clone"):
+            return clones.clone_relation(relation, node, table, nodes, reader, self.spark_session, replaces, selected)
 
     @available.parse_none
     def clone_from_state(
@@ -370,33 +313,23 @@ class ArcticAdapter(SparkAdapter):
             return
         own = (str(relation.database), str(relation.schema), str(relation.identifier))
         if self.get_relation(*own) is None and self.has_arctic_origin(origin):
-            with self.connections.exception_handler("clone"):
-                try:
-                    made = self._clone_relation(relation, node, origin, replaces=False, selected=selected)
-                    logger.info(f"{relation.render()} is a {made} now")
-                except ConfigError as error:
-                    logger.info(f"{relation.render()} is built from its query. {str(error).splitlines()[0]}")
+            try:
+                made = self.clone_arctic(relation, node, origin, replaces=False, selected=selected)
+                logger.info(f"{relation.render()} is a {made} now")
+            except DbtRuntimeError as error:
+                if not isinstance(error.__cause__, ConfigError):
+                    raise
+                logger.info(f"{relation.render()} is built from its query. {str(error.__cause__).splitlines()[0]}")
 
     @available.parse_none
     def build_maintained_relation(self, relation: BaseRelation, node: dict[str, Any]) -> BaseRelation:
         """Returns the relation of an arctic model that queries read: a view with `merge: on_read`, else a table."""
-        is_view = node["config"].get("merge") == "on_read"
-        kind = RelationType.View if is_view else RelationType.Table
-        return cast(BaseRelation, relation.incorporate(type=kind))
+        return maintenance.build_relation(relation, node)
 
     @available.parse_list
     def build_maintained_relations(self, relation: BaseRelation, node: dict[str, Any]) -> list[BaseRelation]:
-        """Returns the relations of an arctic model that queries read.
-
-        These are its own relation, its views of current row versions and of changes, and its quarantine, if configured.
-        """
-        model = maintenance.to_model(relation, node, "")
-        views = [view for view in (model.current_view, model.changes_view) if view is not None]
-        shown = [relation.incorporate(path={"identifier": view.name}, type=RelationType.View) for view in views]
-        if model.quarantine is not None:
-            named = relation.incorporate(path={"identifier": model.quarantine.table.name})
-            shown.append(self.build_maintained_relation(named, node))
-        return [self.build_maintained_relation(relation, node), *cast(list[BaseRelation], shown)]
+        """Returns the relations of an arctic model that queries read: its own, its views and its quarantine."""
+        return maintenance.build_relations(relation, node)
 
     @available.parse_list
     def arctic_operation(self, name: str, target: BaseRelation | str, arguments: Mapping[str, Any]) -> list[str]:
@@ -406,8 +339,8 @@ class ArcticAdapter(SparkAdapter):
 
         with self.connections.exception_handler(name):
             operation = get_operation(name)
-            if self._build is not None and name in OPERATIONS_AFTER_BUILDS:
-                raise build_operation_error(name)
+            if self._command_build.build is not None and name in publication.OPERATIONS_AFTER_BUILDS:
+                raise publication.build_operation_error(name)
             connection = self.connections.get_thread_connection()
             if operation.changes:
                 connection.handle.mark_temporary_view()
@@ -420,27 +353,9 @@ class ArcticAdapter(SparkAdapter):
     # Tables with history
 
     @available.parse(lambda *_a, **_k: "")
-    def arctic_as_of(self, relation: BaseRelation, time: str, recorded: str | None = None) -> str:
-        """Returns a subquery for a `from` clause with the row versions of `relation` that were valid at `time`.
-
-        With `recorded`, these are the versions as recorded at that time; without it, versions that were corrected later
-        are included. Both times are SQL expressions.
-        """
-        return history.write_as_of(relation.render(), time, recorded)
-
-    @available.parse(lambda *_a, **_k: "")
-    def arctic_valid_at(self, alias: str, time: str, recorded: str | None = None) -> str:
-        """Returns the SQL condition for row versions of the table `alias` that were valid at `time`.
-
-        With `recorded`, these are the versions as recorded at that time; without it, versions that were corrected later
-        are included. Both times are SQL expressions.
-        """
-        return history.write_valid_at(unquote_identifier(alias), time, recorded)
-
-    @available.parse(lambda *_a, **_k: "")
-    def arctic_current(self, relation: BaseRelation) -> str:
-        """Returns a subquery for a `from` clause with the current row versions of `relation`, a table with history."""
-        return history.write_current(relation.render())
+    def write_history(self, form: str, *arguments: Any) -> str:
+        """Returns the SQL that reads a table with history in a form of `HISTORY_FORMS`, such as `as_of` a time."""
+        return history.HISTORY_FORMS[form](*arguments)
 
     # Names and types
 
@@ -499,51 +414,30 @@ class ArcticAdapter(SparkAdapter):
     # Schemas
 
     def list_schemas(self, database: str | None) -> list[str]:
-        name = unquote_identifier(database) if database else self.profile.catalog
-        if self._is_readable(name):
-            return self._ask_catalog(self.catalog_reader.list_namespaces)
-        return [row[0] for row in self._fetch_rows("SHOW NAMESPACES IN " + quote_identifier(name))]
+        return self._metadata.list_schemas(unquote_identifier(database) if database else self.profile.catalog)
 
     @available.parse(lambda *_a, **_k: False)
     def check_schema_exists(self, database: str, schema: str) -> bool:
-        if self._is_readable(database):
-            return self._ask_catalog(lambda: self.catalog_reader.has_namespace(schema))
-        return schema in self.list_schemas(database)
+        return self._metadata.has_schema(database, schema)
 
     @available.parse_none
     def create_namespace(self, relation: BaseRelation) -> None:
         """Creates the relation's schema if it does not exist."""
-        rendered = relation.without_identifier().render()
-        if self._is_readable(relation.database):
-            self._ask_catalog(lambda: self.catalog_reader.create_namespace(str(relation.schema)))
-        else:
-            create = "CREATE SCHEMA IF NOT EXISTS " + rendered
-            perform_effect("namespace.create", lambda: self._fetch_rows(create), create)
+        self._metadata.create_schema(relation)
 
     @available.parse_none
     def drop_namespace(self, relation: BaseRelation) -> None:
         """Drops all relations in the relation's schema, then the schema, since some catalogs drop only empty ones."""
         for member in self.list_relations_without_caching(relation):
             self.drop_relation(member)
-        if self._is_readable(relation.database):
-            self._ask_catalog(lambda: self.catalog_reader.drop_namespace(str(relation.schema)))
-        else:
-            drop = "DROP SCHEMA IF EXISTS " + relation.without_identifier().render()
-            perform_effect("namespace.drop", lambda: self._fetch_rows(drop), drop)
+        self._metadata.drop_schema(relation)
 
     # Relations
 
     def list_relations_without_caching(self, schema_relation: BaseRelation) -> list[BaseRelation]:
-        database, schema = schema_relation.database or self.profile.catalog, str(schema_relation.schema)
-        if self._is_readable(database) and self.catalog_reader.lists_views:
-            kinds = self._ask_catalog(lambda: self.catalog_reader.list_relations(schema))
-        else:
-            place = self.Relation.create(database=database, schema=schema).without_identifier().render()
-            kinds = spark_metadata.list_relation_kinds(self._fetch_rows, place)
-        return [
-            self.Relation.create(database=database, schema=schema, identifier=name, type=_TYPES[kind])
-            for name, kind in kinds.items()
-        ]
+        place = {"database": schema_relation.database or self.profile.catalog, "schema": str(schema_relation.schema)}
+        kinds = self._metadata.list_relation_kinds(self.Relation.create(**place).without_identifier())
+        return [self.Relation.create(**place, identifier=name, type=_TYPES[kind]) for name, kind in kinds.items()]
 
     def get_relation(self, database: str, schema: str, identifier: str) -> BaseRelation | None:
         return cast("BaseRelation | None", SQLAdapter.get_relation(self, database, schema, identifier))
@@ -554,46 +448,32 @@ class ArcticAdapter(SparkAdapter):
 
     def get_columns_in_relation(self, relation: BaseRelation) -> list[ArcticColumn]:  # type: ignore[override]
         """Returns the relation's columns with Spark types; empty if the relation does not exist."""
-        return [self.Column(column=c.name, dtype=c.type) for c in self._list_columns(relation)]
+        return [self.Column(column=c.name, dtype=c.type) for c in self._metadata.list_columns(relation)]
 
     @available.parse_list
     def arctic_parts(self, relation: BaseRelation | None) -> list[BaseRelation]:
-        """Returns the existing helper relations of an arctic model: its views, change table, base, aggregate state.
-
-        Empty if `relation` is None or does not belong to an arctic model.
-        """
-        if relation is None or not self._list_arctic_properties(relation):
+        """Returns the existing helper relations of an arctic model, such as its change table; empty for any other."""
+        if relation is None:
             return []
-        names = [f"{relation.identifier}{suffix}" for suffix in _PARTS]
-        parts = [part for part in map(partial(self._get_sibling, relation), names) if part is not None]
-        noted = (self._list_arctic_properties(part).get(key) for part in parts for key in (CURRENT_VIEW, CHANGES_VIEW))
-        views = [self._get_sibling(relation, name) for name in noted if name]
-        kinds = (CURRENT_VIEW_KIND, CHANGES_VIEW_KIND)
-        own = [view for view in views if view and self._list_arctic_properties(view).get(KIND) in kinds]
-        return [*own, *parts]
-
-    def _get_sibling(self, relation: BaseRelation, name: str) -> BaseRelation | None:
-        return self.get_relation(str(relation.database), str(relation.schema), name)
+        place = (str(relation.database), str(relation.schema))
+        return self._metadata.list_helpers(relation, lambda name: self.get_relation(*place, name))
 
     @available.parse_list
     def arctic_property_names(self, relation: BaseRelation) -> list[str]:
         """Returns the names of properties that mark a relation as part of an arctic model; empty for any other."""
-        return sorted(self._list_arctic_properties(relation))
+        return sorted(self._metadata.list_arctic_properties(relation))
 
     @available.parse(lambda *_a, **_k: False)
     def is_clone(self, relation: BaseRelation) -> bool:
         """Whether the relation is a view that `dbt clone` made of an arctic model, a seed or a snapshot."""
-        return self._list_arctic_properties(relation).get(KIND) == CLONE_KIND
+        return self._metadata.list_arctic_properties(relation).get(KIND) == CLONE_KIND
 
     @available.parse_none
     def comments_to_change(
         self, relation: BaseRelation, description: str | None, columns: dict[str, str]
     ) -> dict[str, Any]:
-        """Returns the wanted comments that differ from the stored ones.
-
-        The result has `relation`, None if unchanged, and `columns`, the changed comments by column name.
-        """
-        return find_changed_comments(self._describe_relation(relation), description, columns)
+        """Returns the wanted comments that differ from the stored ones, as `find_changed_comments` does."""
+        return find_changed_comments(self._metadata.describe_relation(relation), description, columns)
 
     @available.parse_none
     def ignore_grants(self, relation: BaseRelation, materialized: str) -> None:
@@ -605,23 +485,14 @@ class ArcticAdapter(SparkAdapter):
     @available.parse_none
     def stage_seed(self, relation: BaseRelation, agate_table: agate.Table) -> None:
         """Creates a temporary view with the seed's rows, with all columns as text."""
-        handle: SessionHandle = self.connections.get_thread_connection().handle
         with self.connections.exception_handler("stage the seed"):
-            frame = seeds.as_text_frame(handle.spark, agate_table)
-            frame.createOrReplaceTempView(quote_identifier(str(relation.identifier)))
-            handle.mark_temporary_view()
+            seeds.stage_rows(self.connections.get_thread_connection().handle, str(relation.identifier), agate_table)
 
     @available.parse(lambda *_a, **_k: "")
     def python_query(self, node: dict[str, Any], code: str) -> str:
         """Runs a Python model's function; returns the query that reads the rows of its result."""
-        handle: SessionHandle = self.connections.get_thread_connection().handle
-        view = python_models.name_view(str(node["alias"]))
         with self.connections.exception_handler(code):
-            rows = python_models.run_python_model(code, str(node["unique_id"]), handle.spark)
-            rows.createOrReplaceTempView(quote_identifier(view))
-            handle.mark_temporary_view()
-            handle.mark_foreign_code()
-        return python_models.write_view_query(view)
+            return python_models.stage_result(self.connections.get_thread_connection().handle, node, code)
 
     @available
     def new_suffix(self) -> str:
@@ -652,7 +523,7 @@ class ArcticAdapter(SparkAdapter):
         from dbt.adapters.arctic.materialize import increments
 
         table, branch = maintenance.get_table_name(on_branch), str(on_branch.branch)  # type: ignore[attr-defined]
-        reader = self.catalog_reader if self._is_readable(on_branch.database) else None
+        reader = self.catalog_reader if self._metadata.is_readable(on_branch.database) else None
 
         try:
             with self.connections.exception_handler(sql):
@@ -664,10 +535,10 @@ class ArcticAdapter(SparkAdapter):
     @available
     def select_checked_columns(self, model: dict[str, Any]) -> str:
         """Returns the select list of a contract's columns, with expressions that raise an error for invalid values."""
-        return checks.select_list(model)
+        return constraints.select_list(model)
 
     def validate_sql(self, sql: str) -> AdapterResponse:
-        plan = "\n".join(row[0] for row in self._fetch_rows("EXPLAIN " + sql))
+        plan = "\n".join(row[0] for row in self._metadata.fetch_rows("EXPLAIN " + sql))
         if "Error occurred during query planning" in plan:
             raise DbtDatabaseError(plan.split("Error occurred during query planning:")[1].strip())
         return AdapterResponse(_message="OK")
@@ -695,22 +566,10 @@ class ArcticAdapter(SparkAdapter):
         used_schemas: frozenset[tuple[str, str]],  # noqa: ARG002
         relations: set[BaseRelation],
     ) -> tuple[agate.Table, list[Exception]]:
-        import agate
-
-        tables, failures = [], []
-        for relation in sorted(relations, key=lambda r: r.render()):
-            try:
-                described = self._describe_relation(relation)
-            except DbtRuntimeError as failure:
-                failures.append(failure)
-                continue
-            if described is not None:
-                tables.append(build_catalog_table(str(relation.database), [described]))
-        merged = agate.Table.merge(tables) if tables else build_catalog_table(self.profile.catalog, [])
-        return merged, failures  # type: ignore[return-value]
+        return build_catalog(relations, self._metadata.describe_relation)
 
     def get_catalog_for_single_relation(self, relation: BaseRelation) -> CatalogTable | None:
-        described = self._describe_relation(relation)
+        described = self._metadata.describe_relation(relation)
         return build_single_table(str(relation.database), described) if described else None
 
     def calculate_freshness_from_metadata_batch(
@@ -724,7 +583,9 @@ class ArcticAdapter(SparkAdapter):
         the time of its newest snapshot that changed rows. The list of responses, the first result, is always empty.
         """
         now = dt.datetime.now(tz=dt.timezone.utc)
-        times = {source: self._find_last_change(source) for source in sources}
+        tables = {source: maintenance.get_table_name(source) for source in sources}
+        origins = ask_catalog(lambda: list_origins(self._sources))
+        times = {s: freshness.find_shown_time(self._metadata, t, origins.get(t)) for s, t in tables.items()}
         fresh = {s: self._create_freshness_response(at, now) for s, at in times.items() if at is not None}
         return [], fresh
 
@@ -733,79 +594,6 @@ class ArcticAdapter(SparkAdapter):
     ) -> tuple[AdapterResponse | None, Any]:
         _, freshness_by_source = self.calculate_freshness_from_metadata_batch([source], macro_resolver)
         if source not in freshness_by_source:
-            raise DbtRuntimeError(freshness.build_unknown_error(source.render(), self._find_origin(source) is not None))
+            is_ingested = maintenance.get_table_name(source) in ask_catalog(lambda: list_origins(self._sources))
+            raise DbtRuntimeError(freshness.build_unknown_error(source.render(), is_ingested))
         return None, freshness_by_source[source]
-
-    # Access to the catalog and to Spark
-
-    def _is_readable(self, database: str | None) -> bool:
-        return database in (None, self.profile.catalog) and self.catalog_reader.is_supported
-
-    @staticmethod
-    def _ask_catalog(question: Callable[[], T]) -> T:
-        try:
-            return question()
-        except ArcticError as error:
-            raise DbtRuntimeError(str(error)) from error
-
-    def _fetch_rows(self, sql: str) -> list[tuple[Any, ...]]:
-        _, cursor = self.connections.add_query(sql, auto_begin=False)
-        with self.connections.exception_handler(sql):
-            return list(cursor.fetchall())
-
-    def _list_columns(self, relation: BaseRelation) -> tuple[ColumnInfo, ...]:
-        described = None if relation.is_temporary else self._describe_relation(relation)  # type: ignore[attr-defined]
-        if described is not None:
-            return described.columns
-        is_known_missing = self._is_readable(relation.database) and not relation.is_temporary  # type: ignore[attr-defined]
-        return () if is_known_missing else self._list_columns_by_spark(relation)
-
-    def _list_columns_by_spark(self, relation: BaseRelation) -> tuple[ColumnInfo, ...]:
-        try:
-            with self.connections.exception_handler("columns"):
-                fields = self.spark_session().table(relation.render()).schema.fields
-        except DbtDatabaseError as error:
-            if spark_metadata.is_missing(error):
-                return ()
-            raise
-        from arctic_runtime.spark.tables.rows.frames import type_of
-
-        return tuple(ColumnInfo(f.name, type_of(f.dataType), f.metadata.get("comment"), not f.nullable) for f in fields)
-
-    def _describe_relation(self, relation: BaseRelation) -> RelationInfo | None:
-        """Describes a relation by its metadata in the catalog; None if there is no such relation.
-
-        If this process can't read the catalog, or the relation has a type that only Spark knows, Spark describes it.
-        """
-        schema, name = str(relation.schema), str(relation.identifier)
-        if self._is_readable(relation.database):
-            try:
-                return self._ask_catalog(lambda: self.catalog_reader.describe_relation(schema, name))
-            except UnsupportedType:
-                logger.debug(f"{relation.render()} has a type that only Spark knows")
-        columns = self._list_columns_by_spark(relation)
-        kind: RelationKind = "view" if relation.type == RelationType.View else "table"
-        properties = spark_metadata.list_properties(self._fetch_rows, relation.render())
-        return RelationInfo(schema, name, kind, columns, properties) if columns else None
-
-    def _list_arctic_properties(self, relation: BaseRelation) -> dict[str, str]:
-        described = self._describe_relation(relation)
-        properties = described.properties if described else {}
-        return {key: value for key, value in properties.items() if key.startswith("arctic.")}
-
-    def _find_origin(self, source: BaseRelation) -> SourceOrigin | None:
-        """Returns the origin of the dbt source `source` if `arctic ingest` writes its table; None for other tables."""
-        return self._ask_catalog(lambda: list_origins(self._sources)).get(maintenance.get_table_name(source))
-
-    def _find_last_change(self, source: BaseRelation) -> dt.datetime | None:
-        if self._is_readable(source.database):
-            table, origin = maintenance.get_table_name(source), self._find_origin(source)
-            return self._ask_catalog(lambda: freshness.find_last_loaded(self.catalog_reader, table, origin))
-        query = freshness.write_last_change_query(maintenance.get_table_name(source))
-        try:
-            time: dt.datetime | None = self._fetch_rows(query)[0][0]
-        except DbtDatabaseError as error:
-            if spark_metadata.is_missing(error):
-                return None
-            raise
-        return time.replace(tzinfo=dt.timezone.utc) if time is not None and time.tzinfo is None else time

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from dbt_common.exceptions import CompilationError
 
-from dbt.adapters.arctic.relations.named_columns import NAMED_COLUMNS
+from dbt.adapters.arctic.relations.identifiers import NAMED_COLUMNS
 
 COLUMNS = ["Id", "user id", "a.b", "a`b", "order", "s"]
 

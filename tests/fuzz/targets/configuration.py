@@ -20,8 +20,9 @@ from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.plan.config.foreign_config import take_foreign_settings
 from arctic_runtime.profile import Profile
 from arctic_runtime.service.settings import read_http, read_settings
-from dbt.adapters.arctic.credentials import PROFILE_KEYS, ArcticCredentials
+from dbt.adapters.arctic.credentials import ArcticCredentials
 from dbt.adapters.arctic.materialize.served_keys import check_served
+from dbt.adapters.arctic.profile_keys import PROFILE_KEYS
 from tests.fuzz.inputs import HOSTILE_TEXT, JSON, mutate_value, read_corpus
 from tests.fuzz.target import Target, expect_typed_errors
 

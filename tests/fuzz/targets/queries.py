@@ -19,7 +19,7 @@ from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import list_columns
 from arctic_runtime.ivm.frontend.analyse import Analysed, analyse_query
-from arctic_runtime.ivm.frontend.checks import rename_check_columns
+from arctic_runtime.ivm.frontend.configured_expressions import rename_check_columns
 from arctic_runtime.ivm.frontend.functions import parse_query
 from arctic_runtime.ivm.frontend.reads import add_event_position, find_reads, keeps_events_apart
 from arctic_runtime.ivm.render import build_query, name_input

@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import DataFrame
 
 from arctic_runtime.errors import ConfigError, DataError
-from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.properties import KIND, RUN
 from arctic_runtime.model.run_summary import find_last_run
+from arctic_runtime.model.shape import ChangeSet
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.refresh import aggregate_state as totals
 from arctic_runtime.spark.refresh import images

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from arctic_runtime.ivm.frontend.builtin_names import AGGREGATES, GENERATORS, SCALARS, WINDOW_FUNCTIONS
-from arctic_runtime.ivm.frontend.reads import UNSTABLE, find_reads
+from arctic_runtime.ivm.frontend.reads import AGGREGATES, GENERATORS, SCALARS, UNSTABLE, WINDOW_FUNCTIONS, find_reads
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:

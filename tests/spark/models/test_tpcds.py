@@ -13,7 +13,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from arctic_runtime.ivm.frontend.analyse import Relation
+from arctic_runtime.ivm.frontend.scope import Relation
 from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.config.configure import read_configuration

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
+from arctic_runtime.ivm.frontend.analyse import analyse_query
+from arctic_runtime.ivm.frontend.scope import Relation
 from arctic_runtime.ivm.render import name_input, render_sql
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName

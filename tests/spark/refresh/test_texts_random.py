@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from arctic_runtime.ivm.frontend.analyse import Relation
+from arctic_runtime.ivm.frontend.scope import Relation
 from arctic_runtime.model.columns import Column
 from tests.conftest import COUNTED
 from tests.spark.clause_cases import draw_query

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 from arctic_runtime.catalog.observation.tables import observe_source
 from arctic_runtime.effects import Failpoint, set_failpoint
 from arctic_runtime.errors import CatalogError, CommitConflict, CommitUnknown
-from arctic_runtime.model.branch import BranchState
 from arctic_runtime.model.properties import ATTEMPT
+from arctic_runtime.model.refs import BranchState
 from arctic_runtime.model.step import AppendChanges, MergeBase
 from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.spark.engine.jobs import Parallel, override_settings

@@ -10,7 +10,7 @@ from dbt.artifacts.resources import ModelConfig
 
 from arctic_runtime.plan.config.configuration import KEYS
 from arctic_runtime.plan.config.configure import read_configuration
-from dbt.adapters.arctic.materialize.dbt_keys import list_dbt_keys
+from dbt.adapters.arctic.materialize.foreign_config import list_dbt_keys
 
 
 def test_every_key_that_dbt_gives_a_model_is_taken() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dbt.adapters.arctic.project.project_files import ProjectFiles
+from dbt.adapters.arctic.project.live_project import ProjectFiles
 
 
 @pytest.fixture

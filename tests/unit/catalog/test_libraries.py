@@ -6,7 +6,7 @@ from importlib import util
 
 import pytest
 
-from arctic_runtime.catalog import libraries
+from arctic_runtime.catalog import catalog_calls
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import Profile
@@ -32,7 +32,7 @@ FSSPEC = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
 def test_a_missing_library_is_one_sentence_with_the_command(
     properties: dict[str, str], library: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(libraries, "find_spec", lambda name: None if name == library else util.find_spec(name))
+    monkeypatch.setattr(catalog_calls, "find_spec", lambda name: None if name == library else util.find_spec(name))
     with pytest.raises(ConfigError) as refused:
         CatalogReader(Profile(catalog_properties=properties)).list_namespaces()
     assert library in str(refused.value)
@@ -45,5 +45,5 @@ def test_a_missing_library_is_one_sentence_with_the_command(
     [{"type": "rest", "uri": "http://c", "warehouse": "s3://b/wh"}, {"type": "hadoop", "warehouse": "/wh"}],
 )
 def test_arrow_alone_reads_files_of_stores(properties: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "find_spec", lambda name: None)
-    libraries.check_libraries(Profile(catalog_properties=properties))
+    monkeypatch.setattr(catalog_calls, "find_spec", lambda name: None)
+    catalog_calls.check_libraries(Profile(catalog_properties=properties))

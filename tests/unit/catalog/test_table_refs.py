@@ -26,10 +26,9 @@ from arctic_runtime.catalog.observation.tables import observe_branch
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.table_refs import change_refs, read_refs, replace_refs
 from arctic_runtime.errors import CatalogError, CommitConflict
-from arctic_runtime.model.branch import walk_lineage
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import ATTEMPT
-from arctic_runtime.model.refs import TableRefs, add_branch, publish_branch, remove_refs, set_tag
+from arctic_runtime.model.refs import TableRefs, add_branch, publish_branch, remove_refs, set_tag, walk_lineage
 from arctic_runtime.profile import Profile
 from tests.unit.plan.cloning.test_table_copy import a_snapshot, a_table
 

@@ -21,7 +21,6 @@ from sqlglot import exp
 from arctic_runtime.errors import ArcticError, ConfigError
 from arctic_runtime.ingest.dead_letters.table import decode_schema, encode_schema
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
-from arctic_runtime.model.clock import ClockReading
 from arctic_runtime.model.names import (
     TableName,
     escape_table_name,
@@ -30,7 +29,7 @@ from arctic_runtime.model.names import (
     parse_table_name,
     unescape_table_name,
 )
-from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.model.run_summary import ClockReading, RunSummary
 from arctic_runtime.model.sources.ingestion import Failure
 from arctic_runtime.model.version import Version, decode_versions, encode_versions
 from arctic_runtime.service.http.encoding import encode_json

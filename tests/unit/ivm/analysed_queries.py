@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
-from arctic_runtime.ivm.frontend.analyse import Relation, ViewText
+from arctic_runtime.ivm.frontend.scope import Relation, ViewText
 from arctic_runtime.model.columns import Column
 
 RELATIONS = {

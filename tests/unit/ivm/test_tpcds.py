@@ -12,7 +12,8 @@ import duckdb
 import pytest
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse_query
+from arctic_runtime.ivm.frontend.analyse import Analysed, analyse_query
+from arctic_runtime.ivm.frontend.scope import Relation
 from arctic_runtime.ivm.strategies.maintain import Facts
 from arctic_runtime.model.names import TableName
 from benchmarks.tpcds_models import load_tpcds, queries

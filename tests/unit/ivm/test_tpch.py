@@ -14,7 +14,8 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
+from arctic_runtime.ivm.frontend.analyse import analyse_query
+from arctic_runtime.ivm.frontend.scope import Relation
 from arctic_runtime.ivm.strategies.maintain import Facts
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName

@@ -11,7 +11,8 @@ import pytest
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Node
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
+from arctic_runtime.ivm.frontend.analyse import analyse_query
+from arctic_runtime.ivm.frontend.scope import Relation
 from arctic_runtime.ivm.render import render_sql
 from arctic_runtime.ivm.strategies.maintain import Facts, plan_maintenance
 from arctic_runtime.model.columns import Column

@@ -19,7 +19,7 @@ from arctic_runtime.model.files.compaction import (
 )
 from arctic_runtime.model.files.expiry import Age, CompactChangelog, DropTags, ExpireSnapshots
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.savepoint import SetTag
+from arctic_runtime.model.refs import SetTag
 from arctic_runtime.model.state import ConflictingRelation
 from arctic_runtime.model.step import (
     AdoptBase,

@@ -8,7 +8,7 @@ import pytest
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.savepoint import Savepoint
+from arctic_runtime.model.refs import Savepoint
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version

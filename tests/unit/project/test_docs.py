@@ -22,15 +22,15 @@ import yaml
 
 from arctic_runtime.ingest.connectors import CONNECTORS
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
+from arctic_runtime.ivm.frontend.analyse import analyse_query
+from arctic_runtime.ivm.frontend.scope import Relation
 from arctic_runtime.ivm.rewrite.join_placement import describe_joins
 from arctic_runtime.ivm.strategies.maintain import Deltas, Facts, plan_maintenance
 from arctic_runtime.model import step, table
 from arctic_runtime.model.columns import RESERVED, Column
 from arctic_runtime.model.files import layout
 from arctic_runtime.model.files.compaction import CompactionMode
-from arctic_runtime.model.files.hash_tree import MAX_DEPTH
-from arctic_runtime.model.files.layout import Placement
+from arctic_runtime.model.files.layout import MAX_DEPTH, Placement
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import (
     BASE_REWRITE_PREFIX,
@@ -40,7 +40,8 @@ from arctic_runtime.plan.config.configuration import KEYS
 from arctic_runtime.plan.refresh import decide, increment
 from arctic_runtime.thresholds import SHIPPED, Thresholds
 from dbt.adapters.arctic.cli import build_parser, list_command_names
-from dbt.adapters.arctic.credentials import PROFILE_KEYS, ArcticCredentials
+from dbt.adapters.arctic.credentials import ArcticCredentials
+from dbt.adapters.arctic.profile_keys import PROFILE_KEYS
 
 ROOT = Path(__file__).parents[3]
 PAGES = (

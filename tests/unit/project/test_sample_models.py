@@ -18,7 +18,8 @@ from jinja2 import Environment, StrictUndefined
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.tree import list_scans
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
+from arctic_runtime.ivm.frontend.analyse import analyse_query
+from arctic_runtime.ivm.frontend.scope import Relation
 from arctic_runtime.ivm.strategies.maintain import plan_maintenance
 from arctic_runtime.model.columns import Column
 from sample_project.loader import FIRST_DAY, events_of, opening_of

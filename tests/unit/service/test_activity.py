@@ -11,7 +11,7 @@ from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import Refreshed
-from arctic_runtime.plan.quarantine import split_model
+from arctic_runtime.plan.row_conditions import split_model
 from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.service.activity import Activity, IngestJobs
 from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Report, Task

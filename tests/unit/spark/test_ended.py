@@ -15,14 +15,14 @@ from arctic_runtime.errors import SparkEnded
 from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended, watch_spark
 from arctic_runtime.thresholds import EngineThresholds
-from dbt.adapters.arctic.commands.spark_loss import stop_with_spark
+from dbt.adapters.arctic.commands.termination import stop_with_spark
 
 LIMITS = EngineThresholds(spark_watch_seconds=0.02, connect_seconds=1.0)
 HANGING = """
 import subprocess, sys, threading
 from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.thresholds import EngineThresholds
-from dbt.adapters.arctic.commands.spark_loss import stop_with_spark
+from dbt.adapters.arctic.commands.termination import stop_with_spark
 limits = EngineThresholds(spark_watch_seconds=0.02, spark_end_seconds=0.1)
 PROCESS.thresholds, PROCESS.jvm = limits, subprocess.Popen([sys.executable, "-c", ""])
 with stop_with_spark("serve", lambda _: None, limits):
@@ -34,7 +34,7 @@ import subprocess, sys, threading, time
 from arctic_runtime.errors import SparkEnded
 from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.thresholds import EngineThresholds
-from dbt.adapters.arctic.commands.spark_loss import stop_with_spark
+from dbt.adapters.arctic.commands.termination import stop_with_spark
 limits = EngineThresholds(spark_watch_seconds=0.02, spark_end_seconds=0.2)
 PROCESS.thresholds, PROCESS.jvm = limits, subprocess.Popen([sys.executable, "-c", ""])
 stopped = threading.Event()

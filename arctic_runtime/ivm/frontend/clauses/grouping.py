@@ -10,9 +10,8 @@ from sqlglot import exp
 from arctic_runtime.ivm.algebra.expressions import Form, build_column, get_form, list_used_columns, transform_expression
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Aggregate, Node, Projection, list_columns
-from arctic_runtime.ivm.frontend.clauses.clause_parts import check_of_one_row, walk_outside_queries
 from arctic_runtime.ivm.frontend.clauses.grouping_sets import GroupingCalls, GroupingSets, expand_rows
-from arctic_runtime.ivm.frontend.functions import is_aggregate
+from arctic_runtime.ivm.frontend.functions import check_of_one_row, is_aggregate, walk_outside_queries
 from arctic_runtime.ivm.frontend.scope import Names
 from arctic_runtime.ivm.frontend.subqueries.correlation import find_inner_side, is_by_values, join_domain
 

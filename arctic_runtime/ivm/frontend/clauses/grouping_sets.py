@@ -24,7 +24,7 @@ from arctic_runtime.ivm.algebra.expressions import (
 )
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Explode, Node, Projection, list_columns
-from arctic_runtime.ivm.frontend.clauses.clause_parts import check_clause_args
+from arctic_runtime.ivm.frontend.functions import check_clause_args
 from arctic_runtime.ivm.frontend.scope import Names
 
 _KINDS = (exp.Rollup, exp.Cube, exp.GroupingSets)

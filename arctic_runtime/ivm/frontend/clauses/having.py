@@ -1,8 +1,10 @@
-"""Resolves HAVING: conditions on groups, in which a name may be a column or an alias of the select list.
+"""Resolves the names of a select list in other clauses, above all in HAVING, whose conditions are on groups.
 
 If a name is both, Spark first resolves it as the column. It remains the column inside an aggregate, and inside an
 expression that is selected or grouped by; elsewhere Spark then replaces it by the alias. If the name is compared with a
 value of another type, Spark has added a cast for the column's type by then, and keeps it.
+
+In HAVING a name may be a column or an alias of the select list.
 """
 
 from __future__ import annotations
@@ -17,9 +19,7 @@ from arctic_runtime.ivm.algebra.expressions import Form, get_form, transform_exp
 from arctic_runtime.ivm.algebra.inferred_types import type_of
 from arctic_runtime.ivm.algebra.numbers import find_wider_type, get_precision_and_scale, is_integer
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.clauses.clause_parts import walk_outside_queries
-from arctic_runtime.ivm.frontend.clauses.select_list import Item, resolve_alias
-from arctic_runtime.ivm.frontend.functions import is_aggregate
+from arctic_runtime.ivm.frontend.functions import is_aggregate, walk_outside_queries
 from arctic_runtime.ivm.frontend.scope import (
     NameLookup,
     Names,
@@ -29,8 +29,39 @@ from arctic_runtime.ivm.frontend.scope import (
     name_parts,
     resolve_name,
     resolve_names,
+    select_nested_field,
 )
 from arctic_runtime.ivm.frontend.type_coercion import is_same
+from arctic_runtime.model.columns import is_same_name
+
+
+@dataclass(frozen=True)
+class Item:
+    """One entry of a select list: an expression with the names of the columns that it returns.
+
+    Only a generator may return several columns. `names` is empty if Spark derives the name from the expression's text.
+    """
+
+    names: tuple[str, ...]
+    value: exp.Expr
+
+
+def resolve_alias(items: Sequence[Item], parts: tuple[str, ...]) -> exp.Expr | None:
+    """Returns the expression with the alias `parts[0]`, and selects the nested fields `parts[1:]`; None without one.
+
+    The expression is in parentheses unless it is a column. Raises NotMaintained if several different expressions have
+    this alias.
+    """
+    same = [item.value for item in items if len(item.names) == 1 and is_same_name(item.names[0], parts[0])]
+    values = list({get_form(value): value for value in same}.values())
+    if len(values) > 1:
+        raise NotMaintained("UNRESOLVED", f"{'.'.join(parts)} is ambiguous: it matches several columns")
+    return select_nested_field(_wrap_in_parentheses(values[0]), parts[1:]) if values else None
+
+
+def _wrap_in_parentheses(value: exp.Expr) -> exp.Expr:
+    return value.copy() if isinstance(value, exp.Column) else exp.paren(value)
+
 
 _CONDITIONS = (exp.Predicate, exp.Connector, exp.Not, exp.Boolean)
 

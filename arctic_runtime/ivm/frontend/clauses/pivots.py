@@ -14,8 +14,13 @@ from arctic_runtime.ivm.algebra.expressions import build_column, list_used_colum
 from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Aggregate, Explode, Filter, Projection
-from arctic_runtime.ivm.frontend.clauses.clause_parts import check_clause_args, check_of_one_row
-from arctic_runtime.ivm.frontend.functions import check_functions, get_value_over_no_rows, is_aggregate
+from arctic_runtime.ivm.frontend.functions import (
+    check_clause_args,
+    check_functions,
+    check_of_one_row,
+    get_value_over_no_rows,
+    is_aggregate,
+)
 from arctic_runtime.ivm.frontend.scope import Derived, Field, Names, Rows, Source, find_column, resolve_names
 from arctic_runtime.ivm.frontend.type_coercion import is_same
 

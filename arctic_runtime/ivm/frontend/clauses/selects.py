@@ -9,7 +9,6 @@ from sqlglot import exp
 from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns, unwrap_parens
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Node, list_columns
-from arctic_runtime.ivm.frontend.clauses.clause_parts import check_clause_args, check_of_one_row, walk_outside_queries
 from arctic_runtime.ivm.frontend.clauses.grouping import collect_aggregate_calls, group_rows
 from arctic_runtime.ivm.frontend.clauses.grouping_sets import (
     GroupingCalls,
@@ -17,12 +16,17 @@ from arctic_runtime.ivm.frontend.clauses.grouping_sets import (
     has_grouping_sets,
     read_grouping_sets,
 )
-from arctic_runtime.ivm.frontend.clauses.having import resolve_having
-from arctic_runtime.ivm.frontend.clauses.ordering import check_order
-from arctic_runtime.ivm.frontend.clauses.select_list import Item, resolve_alias
+from arctic_runtime.ivm.frontend.clauses.having import Item, resolve_alias, resolve_having
+from arctic_runtime.ivm.frontend.clauses.limits import check_order
 from arctic_runtime.ivm.frontend.clauses.sources import derive_generator, read_from
 from arctic_runtime.ivm.frontend.clauses.windowing import compute_windows, inline_window_names
-from arctic_runtime.ivm.frontend.functions import check_functions, is_generator
+from arctic_runtime.ivm.frontend.functions import (
+    check_clause_args,
+    check_functions,
+    check_of_one_row,
+    is_generator,
+    walk_outside_queries,
+)
 from arctic_runtime.ivm.frontend.scope import (
     NameLookup,
     QueryContext,
@@ -37,7 +41,7 @@ from arctic_runtime.ivm.frontend.scope import (
     resolve_names,
 )
 from arctic_runtime.ivm.frontend.subqueries.subqueries import filter_by_subqueries, has_query, lift_subqueries
-from arctic_runtime.ivm.rewrite.join_predicates import apply_filter, arrange_joins, split_conjuncts
+from arctic_runtime.ivm.rewrite.predicate_pushdown import apply_filter, arrange_joins, split_conjuncts
 
 _PARTS = frozenset(
     {

@@ -22,10 +22,15 @@ from arctic_runtime.ivm.algebra.tree import (
     UnionAll,
     list_columns,
 )
-from arctic_runtime.ivm.frontend.clauses.clause_parts import check_clause_args, check_of_one_row
 from arctic_runtime.ivm.frontend.clauses.pivots import apply_pivots
 from arctic_runtime.ivm.frontend.fresh_attributes import with_fresh_attributes
-from arctic_runtime.ivm.frontend.functions import check_functions, is_generator, parse_query
+from arctic_runtime.ivm.frontend.functions import (
+    check_clause_args,
+    check_functions,
+    check_of_one_row,
+    is_generator,
+    parse_query,
+)
 from arctic_runtime.ivm.frontend.scope import (
     Cte,
     Derived,
@@ -243,7 +248,9 @@ def _derive_join(left: Rows, join: exp.Join, context: QueryContext) -> Rows:
     together = Rows(left.node, left.visible + right.visible, left.sources + right.sources)
     using = _pair_using_columns(left, right, join)
     on = (
-        build_conjunction(_build_using_conditions(using))
+        build_conjunction(
+            [exp.EQ(this=build_column(left[1]), expression=build_column(right[1])) for left, right in using]
+        )
         if using
         else _resolve_on(join, look_up_locally(together, None))
     )
@@ -287,10 +294,6 @@ def _pair_using_columns(left: Rows, right: Rows, join: exp.Join) -> tuple[tuple[
         )
         for name in names
     )
-
-
-def _build_using_conditions(using: Sequence[tuple[Field, Field]]) -> list[exp.Expr]:
-    return [exp.EQ(this=build_column(left[1]), expression=build_column(right[1])) for left, right in using]
 
 
 def _merge_using_columns(

@@ -9,7 +9,7 @@ from sqlglot import exp
 from arctic_runtime.ivm.algebra.expressions import Form, build_column, get_form, transform_expression, walk_parts
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Node, Projection, WindowColumns, list_columns
-from arctic_runtime.ivm.frontend.clauses.clause_parts import walk_outside_queries
+from arctic_runtime.ivm.frontend.functions import walk_outside_queries
 from arctic_runtime.ivm.frontend.scope import Names
 
 _SPECIFIED = ("partition_by", "order", "spec")

@@ -17,9 +17,8 @@ from arctic_runtime.ivm.algebra.expressions import build_column, list_used_colum
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Aggregate, Distinct, Join, Node, Projection, WindowColumns, list_columns
 from arctic_runtime.ivm.algebra.unique import is_one_partner, is_unique
-from arctic_runtime.ivm.frontend.clauses.clause_parts import walk_outside_queries
 from arctic_runtime.ivm.frontend.clauses.limits import has_limit
-from arctic_runtime.ivm.frontend.functions import get_value_over_no_rows, is_generator
+from arctic_runtime.ivm.frontend.functions import get_value_over_no_rows, is_generator, walk_outside_queries
 from arctic_runtime.ivm.frontend.scope import Derived, NameLookup, Names, QueryContext, SelectShape, project_shape
 from arctic_runtime.ivm.frontend.subqueries.correlation import (
     check_inner_value,

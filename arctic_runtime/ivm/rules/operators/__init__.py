@@ -1,1 +1,1 @@
-"""Rules of incremental maintenance, one module per operator."""
+"""Rules of incremental maintenance, one module per operator or family of operators."""

@@ -6,11 +6,11 @@ from arctic_runtime.ivm.algebra.tree import Aggregate, Node
 from arctic_runtime.ivm.rules.inputs import (
     Inputs,
     Names,
+    Rule,
     recompute_affected,
     select_before_and_after,
     select_old_and_new,
 )
-from arctic_runtime.ivm.rules.rule import Rule
 from arctic_runtime.ivm.rules.terms import require_term
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from arctic_runtime.ivm.algebra.tree import Explode, Node, list_columns
-from arctic_runtime.ivm.rules.computed_rows import Read, ReadRows, select_computed
-from arctic_runtime.ivm.rules.existing_rows import derive_either_rows, derive_touched_rows
-from arctic_runtime.ivm.rules.inputs import Inputs, Names
-from arctic_runtime.ivm.rules.rule import Rule
+from arctic_runtime.ivm.rules.existing_rows import (
+    Read,
+    ReadRows,
+    derive_either_rows,
+    derive_touched_rows,
+    select_computed,
+)
+from arctic_runtime.ivm.rules.inputs import Inputs, Names, Rule
 from arctic_runtime.ivm.rules.terms import add_multiplicity, require_term, select_columns
 
 

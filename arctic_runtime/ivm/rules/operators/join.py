@@ -9,9 +9,9 @@ from sqlglot import exp
 from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Explode, Join, Node, SemiJoin, UnionAll, list_columns
 from arctic_runtime.ivm.algebra.unique import is_one_partner
-from arctic_runtime.ivm.rules.inputs import Inputs, Names, has_changes
-from arctic_runtime.ivm.rules.join_conditions import close_condition
+from arctic_runtime.ivm.rules.inputs import Inputs, Names, Rule, has_changes
 from arctic_runtime.ivm.rules.partners import (
+    close_condition,
     derive_delta_by_sides,
     derive_pairs_by_right,
     derive_replacements_by_right,
@@ -20,7 +20,6 @@ from arctic_runtime.ivm.rules.partners import (
     select_either_rows,
     select_pairs_of_either,
 )
-from arctic_runtime.ivm.rules.rule import Rule
 from arctic_runtime.ivm.rules.terms import project_columns, require_term, select_columns, union_terms
 
 

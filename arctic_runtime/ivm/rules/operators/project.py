@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Node, Projection
-from arctic_runtime.ivm.rules.computed_rows import Read, ReadRows, select_computed
-from arctic_runtime.ivm.rules.existing_rows import derive_either_rows, derive_touched_rows
-from arctic_runtime.ivm.rules.inputs import Inputs, Names
-from arctic_runtime.ivm.rules.rule import Rule
+from arctic_runtime.ivm.rules.existing_rows import (
+    Read,
+    ReadRows,
+    derive_either_rows,
+    derive_touched_rows,
+    select_computed,
+)
+from arctic_runtime.ivm.rules.inputs import Inputs, Names, Rule
 from arctic_runtime.ivm.rules.terms import project_columns, require_term, select_columns
 
 

@@ -10,10 +10,8 @@ from dataclasses import replace
 from arctic_runtime.ivm.algebra.clock import enter_by_clock, leave_by_clock
 from arctic_runtime.ivm.algebra.expressions import list_used_columns
 from arctic_runtime.ivm.algebra.tree import Filter, Node, list_columns
-from arctic_runtime.ivm.rules.computed_rows import Read
-from arctic_runtime.ivm.rules.existing_rows import has_moved_clock, keeps_condition
-from arctic_runtime.ivm.rules.inputs import Inputs, Names, at_old
-from arctic_runtime.ivm.rules.rule import Rule
+from arctic_runtime.ivm.rules.existing_rows import Read, has_moved_clock, keeps_condition
+from arctic_runtime.ivm.rules.inputs import Inputs, Names, Rule, at_old
 from arctic_runtime.ivm.rules.terms import add_multiplicity, require_term, select_columns, to_zset, union_terms
 
 

@@ -14,9 +14,9 @@ from arctic_runtime.ivm.algebra.conditions import substitute_columns
 from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Filter, Join, Node, SemiJoin, list_columns, name_before
 from arctic_runtime.ivm.algebra.unique import has_single_row, is_one_partner
-from arctic_runtime.ivm.rules.inputs import Inputs, Names, at_new, at_old, has_changes
-from arctic_runtime.ivm.rules.join_conditions import close_condition
+from arctic_runtime.ivm.rules.inputs import Inputs, Names, Rule, at_new, at_old, has_changes
 from arctic_runtime.ivm.rules.partners import (
+    close_condition,
     derive_delta_by_sides,
     derive_pairs_by_right,
     derive_replacements_by_right,
@@ -24,7 +24,6 @@ from arctic_runtime.ivm.rules.partners import (
     select_partners_of_changed,
     with_partners,
 )
-from arctic_runtime.ivm.rules.rule import Rule
 from arctic_runtime.ivm.rules.terms import project_columns, require_term, select_columns, union_terms
 
 _FOUND = "__arctic_found"

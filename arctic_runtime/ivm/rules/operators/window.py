@@ -6,12 +6,12 @@ from arctic_runtime.ivm.algebra.tree import Node, WindowColumns, list_columns
 from arctic_runtime.ivm.rules.inputs import (
     Inputs,
     Names,
+    Rule,
     recompute_affected,
     select_before_and_after,
     select_old_and_new,
 )
 from arctic_runtime.ivm.rules.restrict import restrict_to_keys
-from arctic_runtime.ivm.rules.rule import Rule
 from arctic_runtime.ivm.rules.terms import require_term, select_columns
 
 

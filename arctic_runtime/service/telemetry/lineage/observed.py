@@ -14,7 +14,8 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog_kinds.registry import select_catalog_kind
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse_query
+from arctic_runtime.ivm.frontend.analyse import Analysed, analyse_query
+from arctic_runtime.ivm.frontend.scope import Relation
 from arctic_runtime.model.columns import RESERVED, Column, find_column, strip_change_columns
 from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.state import SourceState

@@ -33,8 +33,8 @@ def perform_command(options: argparse.Namespace) -> Answer:
 
     Raises ConfigError if a named model has nothing to adopt or to undo.
     """
-    from dbt.adapters.arctic.project.adoption_patch import write_adoption_patch
     from dbt.adapters.arctic.project.compiled_project import load_project, parse_manifest
+    from dbt.adapters.arctic.project.incremental_models import write_adoption_patch
 
     if options.undo and not options.models:
         raise ConfigError("--undo needs the names of models.", fix="name the models whose tables are to be given back")

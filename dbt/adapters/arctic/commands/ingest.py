@@ -17,8 +17,7 @@ from arctic_runtime.ingest.source import IngestSource, TablesWait
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.spark.engine.java.process import PROCESS
 from dbt.adapters.arctic.commands.ingest_progress import Say, format_counts, show_progress
-from dbt.adapters.arctic.commands.signals import stop_on_signals
-from dbt.adapters.arctic.commands.spark_loss import stop_with_spark
+from dbt.adapters.arctic.commands.termination import stop_on_signals, stop_with_spark
 from dbt.adapters.arctic.project.discovered_sources import build_source_at, write_source_yaml
 
 if TYPE_CHECKING:

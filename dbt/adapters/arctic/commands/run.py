@@ -15,8 +15,7 @@ from arctic_runtime.service.refreshing.follower import Follower
 from arctic_runtime.service.refreshing.refresh_task import RefreshListeners, RefreshWorkers, Report
 from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.spark.engine.java.process import PROCESS
-from dbt.adapters.arctic.commands.signals import stop_on_signals
-from dbt.adapters.arctic.commands.spark_loss import stop_with_spark
+from dbt.adapters.arctic.commands.termination import stop_on_signals, stop_with_spark
 
 NAME = "run"
 

@@ -24,8 +24,7 @@ from arctic_runtime.spark.engine.java.process import PROCESS
 from dbt.adapters.arctic.__version__ import version
 from dbt.adapters.arctic.commands.ingest_progress import LineWriter, Say, format_line
 from dbt.adapters.arctic.commands.run import build_reporter
-from dbt.adapters.arctic.commands.signals import stop_on_signals
-from dbt.adapters.arctic.commands.spark_loss import stop_with_spark
+from dbt.adapters.arctic.commands.termination import stop_on_signals, stop_with_spark
 
 if TYPE_CHECKING:
     from arctic_runtime.catalog.reader import CatalogReader

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import posixpath
 from collections import defaultdict
@@ -26,7 +27,19 @@ from arctic_runtime.plan.config.foreign_config import (
 )
 from arctic_runtime.plan.config.foreign_settings import SETTINGS_BY_NAME
 from arctic_runtime.plan.config.foreign_treatments import ARCTIC
-from dbt.adapters.arctic.materialize.dbt_keys import list_dbt_keys
+
+_OF_ADAPTERS = frozenset({"catalog_name", "sql_header", "submission_method"})
+"""Keys that dbt documents for all adapters, but that are not fields of dbt's class ModelConfig."""
+
+
+@functools.cache
+def list_dbt_keys() -> frozenset[str]:
+    """Returns all configuration keys that this release of dbt has for models, as users write them."""
+    from dbt.artifacts.resources import ModelConfig
+
+    names = (field.metadata.get("alias", field.name) for field in dataclasses.fields(ModelConfig))
+    return frozenset(key for key in names if not key.startswith("_")) | _OF_ADAPTERS
+
 
 _MATERIALIZATIONS: Final = frozenset({ARCTIC, "table", "view", "incremental", "seed", "snapshot"})
 """The materializations of this adapter; other ones are user-defined, and their keys may mean anything."""

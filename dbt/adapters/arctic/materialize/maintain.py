@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse
+from dbt.adapters.contracts.relation import RelationType
 from dbt.adapters.events.logging import AdapterLogger
 from dbt_common.exceptions import CompilationError
 from dbt_common.invocation import get_invocation_id
@@ -21,13 +22,12 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.config.configure import lacks_key, read_configuration, select_user_keys
-from arctic_runtime.plan.quarantine import split_model
 from arctic_runtime.plan.refresh.adoption import is_being_adopted
 from arctic_runtime.plan.refresh.request import Request
+from arctic_runtime.plan.row_conditions import split_model
 from dbt.adapters.arctic.materialize.foreign_config import check_foreign_config, list_known_keys, take_node_config
+from dbt.adapters.arctic.materialize.manifest_checks import check_merge_keys, check_names
 from dbt.adapters.arctic.materialize.masks import read_masks
-from dbt.adapters.arctic.materialize.merge_keys import check_merge_keys
-from dbt.adapters.arctic.materialize.relation_names import check_names
 from dbt.adapters.arctic.materialize.row_conditions import RowConditions
 from dbt.adapters.arctic.project.sources import group_tables_by_source
 from dbt.adapters.arctic.relations.constraints import warn_of_unenforced
@@ -282,6 +282,26 @@ def name_quarantine(relation: BaseRelation, node: Mapping[str, Any]) -> BaseRela
         return relation
     named: BaseRelation = relation.incorporate(path={"identifier": get_table_name(relation).quarantine.name})
     return named
+
+
+def build_relation(relation: BaseRelation, node: Mapping[str, Any]) -> BaseRelation:
+    """Builds the relation of an arctic model that queries read: a view with `merge: on_read`, else a table."""
+    is_view = node["config"].get("merge") == "on_read"
+    return relation.incorporate(type=RelationType.View if is_view else RelationType.Table)  # type: ignore[no-any-return]
+
+
+def build_relations(relation: BaseRelation, node: Mapping[str, Any]) -> list[BaseRelation]:
+    """Builds all relations of an arctic model that queries read.
+
+    These are its own relation, its views of current row versions and of changes, and its quarantine, if configured.
+    """
+    model = to_model(relation, node, "")
+    views = [view for view in (model.current_view, model.changes_view) if view is not None]
+    shown = [relation.incorporate(path={"identifier": view.name}, type=RelationType.View) for view in views]
+    if model.quarantine is not None:
+        named = relation.incorporate(path={"identifier": model.quarantine.table.name})
+        shown.append(build_relation(named, node))
+    return [build_relation(relation, node), *shown]
 
 
 def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = (), profile: Profile | None = None) -> None:

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name
+from dbt.adapters.arctic.relations.identifiers import quote_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from dbt.adapters.arctic.connections.handle import SessionHandle
+
 
 _FRAMES = ("pandas.DataFrame", "pandas.core.frame.DataFrame", "pyarrow.lib.Table")
 """Classes of frames with rows in this process; newer versions of pandas omit the inner module from the class's name."""
+
+
+def stage_result(handle: SessionHandle, node: Mapping[str, Any], code: str) -> str:
+    """Runs the function of a Python model; returns the query that reads the rows of its result from a view."""
+    view = name_view(str(node["alias"]))
+    rows = run_python_model(code, str(node["unique_id"]), handle.spark)
+    rows.createOrReplaceTempView(quote_identifier(view))
+    handle.mark_temporary_view()
+    handle.mark_foreign_code()
+    return write_view_query(view)
 
 
 def run_python_model(code: str, model: str, spark: SparkSession) -> DataFrame:

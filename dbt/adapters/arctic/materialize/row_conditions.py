@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from arctic_runtime.model.row_condition import RowCondition
-from arctic_runtime.plan.row_conditions import KNOWN_TESTS, DeclaredTest, build_condition
+from arctic_runtime.plan.row_conditions import KNOWN_TESTS, DeclaredTest, RowCondition, build_condition
 
 _PREFIXES = ("", "default__", "spark__", "arctic__")
 """Prefixes of the names by which a project may replace a macro of a package."""

@@ -5,9 +5,13 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from dbt.adapters.arctic.relations.identifiers import quote_identifier
+
 if TYPE_CHECKING:
     import agate
     from pyspark.sql import DataFrame, SparkSession
+
+    from dbt.adapters.arctic.connections.handle import SessionHandle
 
 _BIGINT_MAX = 2**63 - 1
 
@@ -26,6 +30,12 @@ def choose_number_type(column: agate.Column) -> str:
     """
     has_fraction = any(value is not None and value != value.to_integral_value() for value in column.values())
     return "double" if has_fraction else choose_integer_type(column)
+
+
+def stage_rows(handle: SessionHandle, name: str, table: agate.Table) -> None:
+    """Creates a temporary view with the name and the rows of a seed, with all columns as text."""
+    as_text_frame(handle.spark, table).createOrReplaceTempView(quote_identifier(name))
+    handle.mark_temporary_view()
 
 
 def as_text_frame(spark: SparkSession, table: agate.Table) -> DataFrame:

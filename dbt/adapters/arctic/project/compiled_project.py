@@ -13,16 +13,15 @@ from typing import Any
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.quarantine import list_parts
+from arctic_runtime.plan.row_conditions import list_parts
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize import maintain, python_models
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.materialize.row_conditions import RowConditions
 from dbt.adapters.arctic.project.environments import ProjectGraph, list_manifest_nodes
 from dbt.adapters.arctic.project.keys.missing_keys import check_keys, find_key_origins
-from dbt.adapters.arctic.project.project_tables import CompiledProject
+from dbt.adapters.arctic.project.project_tables import CompiledProject, get_target_folder
 from dbt.adapters.arctic.project.sources import ingest_sources, list_landing_tables, list_source_tables
-from dbt.adapters.arctic.project.target_folder import get_target_folder
 from dbt.adapters.arctic.relations.relation import ArcticRelation
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime, timezone
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
-from arctic_runtime.plan.quarantine import list_parts
+from arctic_runtime.plan.row_conditions import list_parts
 from arctic_runtime.service.cron_schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.project import DataTestRuns, ProjectSource, TableDocs
 from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
@@ -24,15 +25,65 @@ from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.spark.engine.thread_imports import preload_modules
 from dbt.adapters.arctic.connections.manager import ROOMS
 from dbt.adapters.arctic.materialize.readers import Readers
-from dbt.adapters.arctic.project.dbt_work import DbtWork
+from dbt.adapters.arctic.project.dbt_work import DbtWork, list_parts_run_by_dbt
 from dbt.adapters.arctic.project.environments import ProjectGraph, list_manifest_nodes
-from dbt.adapters.arctic.project.left_to_dbt import list_parts_run_by_dbt
 from dbt.adapters.arctic.project.loaded_project import LoadedProject, Location, load_project
 from dbt.adapters.arctic.project.model_refresh import DbtRefresher
-from dbt.adapters.arctic.project.project_files import ProjectFiles
 from dbt.adapters.arctic.project.sources import ingest_sources, list_ingested_models, list_landing_tables
 from dbt.adapters.arctic.project.table_docs import describe_table
 from dbt.adapters.arctic.publication.tested_refresh import TestedRefreshes
+
+Stamp = frozenset[tuple[str, int, int]]
+
+
+class ProjectFiles:
+    """The files that dbt reads from a project; of installed packages only the file that lists them."""
+
+    def __init__(self, project_dir: Path, folders: Sequence[str]) -> None:
+        """Records the current files; `folders` are the project's configured folders of models, macros and so on."""
+        self._project_dir = project_dir
+        self._folders = folders
+        self._seen = self._take_stamp()
+
+    def has_changed(self) -> bool:
+        """Whether files have changed since the last call, or since this object was created.
+
+        Several edits since then count once.
+        """
+        before, self._seen = self._seen, self._take_stamp()
+        return before != self._seen
+
+    def _take_stamp(self) -> Stamp:
+        return frozenset(self._list_stats())
+
+    def _list_stats(self) -> Iterator[tuple[str, int, int]]:
+        yield from _list_stats(self._project_dir, is_deep=False)
+        for folder in self._folders:
+            yield from _list_stats(self._project_dir / folder, is_deep=True)
+
+
+_OF_PROJECT = (".yml", ".yaml")
+
+
+def _list_stats(folder: Path, is_deep: bool) -> Iterator[tuple[str, int, int]]:
+    """Yields path, modification time (ns) and size of the YAML files in `folder`.
+
+    If `is_deep`, yields these of all files below `folder` except those in hidden folders.
+    """
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        try:
+            if entry.is_dir():
+                if is_deep and not entry.name.startswith("."):
+                    yield from _list_stats(Path(entry.path), is_deep)
+            elif is_deep or entry.name.endswith(_OF_PROJECT):
+                stat = entry.stat()
+                yield entry.path, stat.st_mtime_ns, stat.st_size
+        except FileNotFoundError:
+            continue
 
 
 class _LoadedParts:

@@ -15,7 +15,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.refreshing import Refreshed
-from arctic_runtime.plan.quarantine import list_parts
+from arctic_runtime.plan.row_conditions import list_parts
 from arctic_runtime.service.refreshing.refresh_task import Task
 from dbt.adapters.arctic.cli import build_parser
 from dbt.adapters.arctic.commands import ingest, serve

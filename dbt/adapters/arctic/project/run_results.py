@@ -10,7 +10,7 @@ from arctic_runtime.service.refreshing.refresh_task import Report, Status
 from dbt.adapters.arctic.materialize.maintain import ArcticResponse, build_response
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.project.loaded_project import LoadedProject
-from dbt.adapters.arctic.project.target_folder import get_target_folder
+from dbt.adapters.arctic.project.project_tables import get_target_folder
 
 
 class Results:

@@ -3,34 +3,48 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.events.logging import AdapterLogger
+from dbt.constants import RUN_RESULTS_FILE_NAME
+from dbt.flags import get_flags
 from dbt_common.events.event_manager_client import add_callback_to_manager
 from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.catalog.branch.branch_file import remove_branch_file
 from arctic_runtime.catalog.branch.catalog_branch import CatalogBranch, Properties
-from arctic_runtime.catalog.branch.catalog_pointers import BranchScope
-from arctic_runtime.catalog.branch.pointers import PointerChange, sort_changes
+from arctic_runtime.catalog.branch.catalog_pointers import BranchScope, PointerChange, sort_changes
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.savepoint import format_cut
+from arctic_runtime.model.refs import format_cut
 from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine.session_pool import get_pool, lend_session
 from dbt.adapters.arctic.materialize.maintain import get_node_table, is_arctic, read_declared_model
-from dbt.adapters.arctic.publication.blockers import find_blockers, list_blocked, read_graph, sort_nodes
+from dbt.adapters.arctic.publication.blockers import (
+    find_blockers,
+    list_blocked,
+    list_unpublished,
+    mark_unpublished,
+    read_graph,
+    sort_nodes,
+    write_unpublished,
+)
 from dbt.adapters.arctic.publication.row_tests import RowTests
-from dbt.adapters.arctic.publication.unpublished_results import list_unpublished, mark_unpublished
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 logger = AdapterLogger("Arctic")
+
+ErrorHandler = Callable[[str], AbstractContextManager[None]]
+"""Converts errors to those of dbt; its argument says what is done."""
 
 BRANCH_COMMANDS = frozenset({"build", "run", "seed", "snapshot", "retry"})
 """Commands of dbt that write to a branch with `publish: build`."""
@@ -117,7 +131,9 @@ class Build:
         to_publish = [change for change in changes if owners.get(change.table) not in blockers]
         others = [change for change in changes if owners.get(change.table) in blockers]
         unchanged = [table for table, node in owners.items() if node in selected and node not in blockers]
-        properties = self.tests.list_properties(_list_tests(manifest))
+        properties = self.tests.list_properties(
+            [node.unique_id for node in manifest.nodes.values() if str(node.resource_type) == "test"]
+        )
         names = {owners.get(change.table, str(change.table)) for change in to_publish}
         published = self._publish_changes(to_publish, unchanged, names, properties)
         reasons = {node: _describe_cause(node, cause) for node, cause in list_blocked(blockers, selected)}
@@ -189,6 +205,61 @@ class Build:
                     logger.warning(format_upkeep_warning(table, part, text))
 
 
+class CommandBuild:
+    """The build of one dbt command, to which the adapter writes from its beginning until the command ends."""
+
+    def __init__(self, config: Any, use_profile: Callable[[Profile], None]) -> None:
+        """Describes the build of a project with dbt's `config`; `use_profile` makes the adapter use a profile."""
+        self._config = config
+        self._use_profile = use_profile
+        self.build: Build | None = None
+
+    def begin_build(self, profile: Profile, scope: BranchScope) -> Build:
+        """Begins a branch of the catalog of `profile`, and returns the build; or returns the one that has begun."""
+        if self.build is None:
+            build = Build(profile, self._get_target_folder() / FOLDER)
+            build.begin_build(scope)
+            self._use_profile(build.branch.reader.profile)
+            self.build = build
+        return self.build
+
+    def end_build(self, manifest: Any, selected: Collection[str]) -> None:
+        """Publishes the build; `selected` are the ids of the nodes that it was to run."""
+        build, self.build = self.build, None
+        assert build is not None
+        self._use_profile(build.branch.origin.profile)
+        with lend_session(get_pool(build.branch.origin.profile)) as session:
+            build.finish_build(manifest, frozenset(selected), session)
+
+    def end_command(self, manifest: Any, selected: Collection[str], handle_errors: ErrorHandler) -> None:
+        """Publishes the build of a command that ends, if there is one that was not interrupted.
+
+        What is not published has results by which `dbt retry` runs the whole build again.
+        """
+        if self.build is None:
+            return
+        if sys.exc_info()[0] is not None:
+            build, self.build = self.build, None
+            self._use_profile(build.branch.origin.profile)
+            build.give_up()
+            self._write_unpublished(manifest, selected, "not published, since the build was interrupted")
+            return
+        try:
+            with handle_errors("publish the build"):
+                self.end_build(manifest, selected)
+        except DbtRuntimeError as error:
+            self._write_unpublished(manifest, selected, str(error.msg))
+            raise
+
+    def _write_unpublished(self, manifest: Any, selected: Collection[str], reason: str) -> None:
+        flags = get_flags()
+        if getattr(flags, "WRITE_JSON", False):
+            write_unpublished(self._get_target_folder() / RUN_RESULTS_FILE_NAME, manifest, selected, flags, reason)
+
+    def _get_target_folder(self) -> Path:
+        return Path(self._config.project_root, self._config.target_path)
+
+
 def list_read(nodes: Iterable[Any], manifest: Any) -> list[Any]:
     """Lists the nodes and sources of the manifest that nodes read, also through views and ephemeral models."""
     waiting, read = list(nodes), dict[str, Any]()
@@ -215,11 +286,6 @@ def _list_tables(nodes: Collection[Any]) -> Iterable[TableName]:
     ]
     helpers = (name for table in tables for name in table.helpers.values())
     return [*map_nodes(own), *tables, *helpers]
-
-
-def _list_tests(manifest: Any) -> list[str]:
-    """Lists the ids of all tests in the manifest."""
-    return [node.unique_id for node in manifest.nodes.values() if str(node.resource_type) == "test"]
 
 
 def check_flags(flags: Any) -> None:

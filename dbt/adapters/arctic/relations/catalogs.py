@@ -31,7 +31,7 @@ class IcebergIntegration(CatalogIntegration):
     def __init__(self, config: CatalogIntegrationConfig) -> None:
         for key, value in (
             ("external_volume", config.external_volume),
-            ("adapter_properties", _list_adapter_properties(config)),
+            ("adapter_properties", dict(config.adapter_properties or {})),
         ):
             if value:
                 raise DbtRuntimeError(
@@ -58,7 +58,3 @@ def check_integration(config: CatalogIntegrationConfig, catalog: str) -> None:
             f"  expected: {catalog}, as in the profile\n  found: {config.catalog_name}, for {config.name}\n"
             "  what to do: name the write integration as the profile's catalog, or set `catalog` in the profile"
         )
-
-
-def _list_adapter_properties(config: CatalogIntegrationConfig) -> dict[str, object]:
-    return dict(config.adapter_properties or {})

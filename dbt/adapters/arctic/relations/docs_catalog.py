@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dbt.adapters.base import BaseRelation
 from dbt_common.contracts.metadata import CatalogTable, ColumnMetadata, StatsItem, TableMetadata
+from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.catalog.reader import RelationInfo
 from arctic_runtime.model.properties import KIND
@@ -45,11 +47,24 @@ _ARCTIC_LABELS = {
 }
 
 
-def build_catalog_table(database: str, relations: Iterable[RelationInfo]) -> agate.Table:
-    """Builds dbt's documentation catalog, with one row per column of each relation."""
+def build_catalog(
+    relations: Iterable[BaseRelation], describe: Callable[[BaseRelation], RelationInfo | None]
+) -> tuple[agate.Table, list[Exception]]:
+    """Builds dbt's documentation catalog of relations that `describe` describes, and lists the errors of others."""
+    described, failures = list[tuple[str, RelationInfo | None]](), list[Exception]()
+    for relation in sorted(relations, key=lambda r: r.render()):
+        try:
+            described.append((str(relation.database), describe(relation)))
+        except DbtRuntimeError as failure:
+            failures.append(failure)
+    return build_catalog_table(described), failures
+
+
+def build_catalog_table(relations: Iterable[tuple[str, RelationInfo | None]]) -> agate.Table:
+    """Builds dbt's documentation catalog, with one row per column of each relation, given with its database."""
     from dbt_common.clients.agate_helper import table_from_rows
 
-    rows = [row for relation in relations for row in _list_rows(database, relation)]
+    rows = [row for database, relation in relations if relation for row in _list_rows(database, relation)]
     return table_from_rows(rows, _COLUMNS, text_only_columns=_TEXTS)
 
 

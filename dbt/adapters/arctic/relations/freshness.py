@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 
+from dbt_common.exceptions import DbtDatabaseError
+
 from arctic_runtime.catalog.observation.tables import observe_progress, observe_source
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.ingest.source import SourceOrigin
@@ -13,6 +15,7 @@ from arctic_runtime.model.sources.freshness import to_origin_status
 from arctic_runtime.model.sources.ingestion import ChangeSource
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_text
+from dbt.adapters.arctic.relations.relation_metadata import RelationMetadata, ask_catalog, is_missing
 
 
 def find_last_loaded(reader: CatalogReader, table: TableName, origin: SourceOrigin | None) -> dt.datetime | None:
@@ -33,6 +36,22 @@ def find_last_loaded(reader: CatalogReader, table: TableName, origin: SourceOrig
     source = ChangeSource(str(table), origin.dead_letters)
     status = to_origin_status(source, origin.source_name, known, state.commits)
     return status.as_of or (find_last_change(state) if status.load is None else None)
+
+
+def find_shown_time(metadata: RelationMetadata, table: TableName, origin: SourceOrigin | None) -> dt.datetime | None:
+    """Returns the time as of which a table shows its source, from metadata alone; None if it is not known.
+
+    If this process can't read the catalog, it is the time of the newest snapshot that changed rows.
+    """
+    if metadata.is_readable(table.catalog):
+        return ask_catalog(lambda: find_last_loaded(metadata.reader, table, origin))
+    try:
+        time: dt.datetime | None = metadata.fetch_rows(write_last_change_query(table))[0][0]
+    except DbtDatabaseError as error:
+        if is_missing(error):
+            return None
+        raise
+    return time.replace(tzinfo=dt.timezone.utc) if time is not None and time.tzinfo is None else time
 
 
 def build_unknown_error(relation: str, is_ingested: bool) -> str:

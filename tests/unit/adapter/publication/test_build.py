@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from dbt_common.exceptions import DbtRuntimeError
 
-from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange, sort_changes
+from arctic_runtime.catalog.branch.catalog_pointers import Pointer, PointerChange, sort_changes
 from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.credentials import ArcticCredentials

@@ -25,9 +25,9 @@ from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.plan.config.value_reader import ValueReader
 from arctic_runtime.service.settings import read_budget, read_http
 from dbt.adapters.arctic.commands.schema import SCHEMAS
-from dbt.adapters.arctic.credentials import PROFILE_KEYS, ArcticCredentials
-from dbt.adapters.arctic.materialize.dbt_keys import list_dbt_keys
-from dbt.adapters.arctic.materialize.foreign_config import list_known_keys
+from dbt.adapters.arctic.credentials import ArcticCredentials
+from dbt.adapters.arctic.materialize.foreign_config import list_dbt_keys, list_known_keys
+from dbt.adapters.arctic.profile_keys import PROFILE_KEYS
 from dbt.adapters.arctic.schemas.models import DBT_KEYS
 from tests.fuzz.inputs import mutate_value, read_corpus
 from tests.fuzz.targets.configuration import check_profile

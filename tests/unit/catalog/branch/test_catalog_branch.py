@@ -13,14 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arctic_runtime.catalog.branch.branch_file import BranchFile
-from arctic_runtime.catalog.branch.catalog_branch import CatalogBranch, name_copy
-from arctic_runtime.catalog.branch.kinds import check_branches
-from arctic_runtime.catalog.branch.pointers import Pointer, PointerChange
+from arctic_runtime.catalog.branch.catalog_branch import CatalogBranch, check_branches, name_copy
+from arctic_runtime.catalog.branch.catalog_pointers import Pointer, PointerChange
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import EFFECTS, set_failpoint
 from arctic_runtime.errors import CatalogError, CommitConflict, ConfigError
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.savepoint import format_cut, parse_cut
+from arctic_runtime.model.refs import format_cut, parse_cut
 from arctic_runtime.profile import Profile
 from tests.lakes import publish_together
 

@@ -15,7 +15,7 @@ from arctic_runtime.catalog.branch.catalog_branch import CatalogBranch
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import CatalogError, CommitConflict, ConfigError
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.savepoint import format_cut
+from arctic_runtime.model.refs import format_cut
 from tests import lakes
 from tests.lakes import (
     SCHEMA,

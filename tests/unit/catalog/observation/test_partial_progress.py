@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from arctic_runtime.catalog.observation.partial_progress import observe_partial_progress
+from arctic_runtime.catalog.observation.manifests import observe_partial_progress
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.files.compaction import BucketRange, PartialProgress, format_rewrite_branch
 from arctic_runtime.model.names import TableName

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from arctic_runtime.catalog.observation.landing import observe_landing
-from arctic_runtime.catalog.observation.removals import with_removals
+from arctic_runtime.catalog.observation.plain_tables import observe_landing, with_removals
 from arctic_runtime.catalog.observation.tables import observe_source
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import Removed

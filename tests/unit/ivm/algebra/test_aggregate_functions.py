@@ -19,7 +19,6 @@ from arctic_runtime.ivm.algebra.aggregate_functions import (
 )
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY
-from arctic_runtime.ivm.frontend.builtin_names import AGGREGATES, WINDOW_FUNCTIONS
 from arctic_runtime.ivm.frontend.functions import (
     check_functions,
     get_value_over_no_rows,
@@ -27,8 +26,8 @@ from arctic_runtime.ivm.frontend.functions import (
     parse_query,
     read_sql,
 )
-from arctic_runtime.ivm.strategies.aggregates import StateColumns, express_by_state
-from arctic_runtime.ivm.strategies.extremes import build_extreme
+from arctic_runtime.ivm.frontend.reads import AGGREGATES, WINDOW_FUNCTIONS
+from arctic_runtime.ivm.strategies.aggregates import StateColumns, build_extreme, express_by_state
 from arctic_runtime.sql.spark_sql import Parser
 from tests.unit.ivm import duck
 

@@ -31,9 +31,9 @@ from arctic_runtime.ivm.algebra.tree import (
     walk_tree,
 )
 from arctic_runtime.ivm.algebra.unique import is_unique
-from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse_query
+from arctic_runtime.ivm.frontend.analyse import Analysed, analyse_query
 from arctic_runtime.ivm.frontend.fresh_attributes import with_fresh_attributes
-from arctic_runtime.ivm.frontend.scope import Derived, Names
+from arctic_runtime.ivm.frontend.scope import Derived, Names, Relation
 from arctic_runtime.ivm.render import build_query, name_input, render_sql
 from arctic_runtime.ivm.strategies.maintain import Deltas, plan_maintenance
 from arctic_runtime.model.columns import Column

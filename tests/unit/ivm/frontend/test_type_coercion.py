@@ -27,9 +27,9 @@ from arctic_runtime.ivm.algebra.tree import (
     list_scans,
     walk_tree,
 )
-from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse_query
+from arctic_runtime.ivm.frontend.analyse import Analysed, analyse_query
 from arctic_runtime.ivm.frontend.functions import parse_query
-from arctic_runtime.ivm.frontend.scope import Names
+from arctic_runtime.ivm.frontend.scope import Names, Relation
 from arctic_runtime.ivm.frontend.type_coercion import find_common_type, is_comparison_lossless, mark_unlike
 from arctic_runtime.ivm.render import build_query, name_input, render_sql
 from arctic_runtime.ivm.strategies.maintain import AFFECTED, AffectedKeys, Deltas, plan_maintenance

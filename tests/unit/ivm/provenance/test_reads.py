@@ -9,7 +9,8 @@ import duckdb
 import pytest
 
 from arctic_runtime.ivm.algebra.tree import Scan
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
+from arctic_runtime.ivm.frontend.analyse import analyse_query
+from arctic_runtime.ivm.frontend.scope import Relation
 from arctic_runtime.ivm.provenance.causes import Causes, Limits, find_causes
 from arctic_runtime.ivm.provenance.restrictions import Restriction
 from arctic_runtime.ivm.provenance.source_rows import EvaluationFailed, Images

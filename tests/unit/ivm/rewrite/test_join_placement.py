@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
+from arctic_runtime.ivm.frontend.analyse import analyse_query
+from arctic_runtime.ivm.frontend.scope import Relation
 from arctic_runtime.ivm.rewrite.join_placement import describe_joins
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.files.layout import Placement

@@ -11,7 +11,7 @@ from hypothesis import given as given_values
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from arctic_runtime.ivm.algebra.clock import CLOCK, NOW, enter_by_clock, leave_by_clock
+from arctic_runtime.ivm.algebra.clock import CLOCK, NOW, enter_by_clock, leave_by_clock, pin_clock, show_clock
 from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
     Distinct,
@@ -25,7 +25,6 @@ from arctic_runtime.ivm.algebra.tree import (
     list_columns,
     list_scans,
 )
-from arctic_runtime.ivm.frontend.clock_functions import pin_clock, show_clock
 from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
 from arctic_runtime.ivm.rules.apply import derive_delta, derive_touched
 from arctic_runtime.ivm.rules.terms import read_image, require_term

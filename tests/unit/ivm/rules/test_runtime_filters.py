@@ -26,7 +26,7 @@ from arctic_runtime.ivm.rules.runtime_filters import (
     find_runtime_filter,
 )
 from arctic_runtime.ivm.rules.terms import require_term
-from arctic_runtime.ivm.strategies.spool import with_spools
+from arctic_runtime.ivm.strategies.maintain import with_spools
 from tests.unit.ivm.trees import HEAP, ONE, TWO, condition
 
 L, R, H = ONE.scan("l"), TWO.scan("r"), HEAP.scan("h")

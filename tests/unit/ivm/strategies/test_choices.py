@@ -6,7 +6,8 @@ import pytest
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Projection, list_scans, walk_tree
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
+from arctic_runtime.ivm.frontend.analyse import analyse_query
+from arctic_runtime.ivm.frontend.scope import Relation
 from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Facts, plan_maintenance
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName

@@ -13,19 +13,23 @@ from arctic_runtime.catalog.observation.clones import list_clones, observe_clone
 from arctic_runtime.catalog.observation.tables import observe_model, read_last_offsets
 from arctic_runtime.errors import ConfigError, CorruptState
 from arctic_runtime.model.baseline import Baseline
-from arctic_runtime.model.clone import CloneTag, list_tagged_tables, parse_clone_tag
+from arctic_runtime.model.clone import Clone, CloneOrigin, CloneTag, CloneTags, list_tagged_tables, parse_clone_tag
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import BASELINE, CLONED_FROM
 from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version
 from arctic_runtime.plan.cloning.clone_plan import (
     ClonePlan,
     OriginTable,
     Part,
     check_same_catalog,
+    is_use_outdated,
     plan_clone,
+    plan_release,
 )
 from arctic_runtime.plan.cloning.table_copy import compute_clone_uuid
 from arctic_runtime.spark.maintenance.cloning import read_origin
+from arctic_runtime.thresholds import SHIPPED
 from tests.unit.cloned_tables import DWD, ODS, a_clone, make_clones, request_for
 
 
@@ -151,3 +155,44 @@ def test_a_table_of_another_name_is_not_read_as_an_origin(shop: Any) -> None:
     assert read_origin(warehouse.reader, TableName("lake", "dwd", "plain")) == {}
     assert read_metadata(warehouse.reader, TableName("lake", "dwd", "none")) is None
     assert compute_clone_uuid("u", ODS, "s") != compute_clone_uuid("u", DWD, "s")
+
+
+DAY = 86_400_000
+TABLE, MODEL = TableName("l", "d", "m"), TableName("l", "p", "m")
+TAGS = ((MODEL.changes, "t"),)
+
+
+def seen(at_days: float, used_days: float | None) -> CloneTags:
+    tag = CloneTag(TABLE, round(at_days * DAY))
+    origin = CloneOrigin(MODEL, Version("u", 1, 1), MODEL.changes, tag.at_ms, "me")
+    clone = None if used_days is None else Clone(TABLE, origin, round(used_days * DAY))
+    return CloneTags(tag, TAGS, clone)
+
+
+@pytest.mark.parametrize(
+    ("at", "used", "ttl", "expected"),
+    [
+        (100, 100, 14, None),
+        (80, 87, 14, None),
+        (80, 85, 14, (True, "it was not run for 15 days")),
+        (80, 85, None, None),
+        (99.5, None, 14, None),
+        (98, None, 14, (False, "there is no such clone")),
+        (98, None, None, (False, "there is no such clone")),
+    ],
+)
+def test_clones_go_when_nobody_uses_them(
+    at: float, used: float | None, ttl: float | None, expected: tuple[bool, str] | None
+) -> None:
+    seconds = None if ttl is None else ttl * DAY / 1000
+    steps = plan_release([seen(at, used)], 100 * DAY, seconds, SHIPPED.expiry)
+    assert [(step.clone, step.tags, step.is_dropped, step.reason) for step in steps] == [
+        (TABLE, TAGS, *wanted) for wanted in ([expected] if expected else [])
+    ]
+
+
+def test_a_use_is_noted_once_a_day() -> None:
+    clone = seen(1, 5).clone
+    assert clone is not None
+    assert not is_use_outdated(clone, round(5.9 * DAY), SHIPPED.expiry)
+    assert is_use_outdated(clone, round(6.1 * DAY), SHIPPED.expiry)

@@ -22,8 +22,15 @@ from arctic_runtime.model.properties import COMMIT_TIMES, COMPACTED_UNTIL
 from arctic_runtime.model.state import ChangeTableState, Commit, TableState
 from arctic_runtime.model.table import Model, ModelConfig, Retention
 from arctic_runtime.plan.config.maintenance_settings import read_retention
-from arctic_runtime.plan.maintenance.changelog_compaction import is_due, plan_changelog_compaction, select_ages_to_keep
-from arctic_runtime.plan.maintenance.expiry import describe_expiry, may_expire, plan_snapshot_expiry, select_due_steps
+from arctic_runtime.plan.maintenance.expiry import (
+    describe_expiry,
+    is_due,
+    may_expire,
+    plan_changelog_compaction,
+    plan_snapshot_expiry,
+    select_ages_to_keep,
+    select_due_steps,
+)
 from arctic_runtime.thresholds import Thresholds
 from tests.unit.plan.maintenance.test_expiry import LOG, TABLE, a_state, the_log, v
 

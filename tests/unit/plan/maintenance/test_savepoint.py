@@ -10,7 +10,7 @@ from arctic_runtime.catalog.observation.tables import observe_savepoints
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.files.expiry import DatedSnapshot, Snapshots
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.savepoint import Savepoint, SetTag
+from arctic_runtime.model.refs import Savepoint, SetTag
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version

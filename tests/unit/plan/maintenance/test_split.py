@@ -20,7 +20,7 @@ from arctic_runtime.model.files.compaction import (
     TableFiles,
     describe_compaction,
 )
-from arctic_runtime.model.files.hash_tree import HashNode
+from arctic_runtime.model.files.layout import HashNode
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model, ModelConfig, Transform

@@ -11,7 +11,7 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.config.configure import read_configuration
-from arctic_runtime.plan.refresh.event_columns import check_events, select_optional_columns
+from arctic_runtime.plan.refresh.event_rules import check_events, select_optional_columns
 
 STORED = (Column("id", "int"), Column("Name", "string"), Column("email", "string"), Column("lsn", "int"))
 

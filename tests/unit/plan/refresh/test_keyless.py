@@ -14,7 +14,7 @@ from arctic_runtime.model.properties import LAYOUT
 from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.step import CreateAppended, EvolveSchema, SetLayout
 from arctic_runtime.model.table import Model, ModelConfig, Transform
-from arctic_runtime.plan.refresh.keyless import plan_preparation
+from arctic_runtime.plan.refresh.reconcile import plan_preparation
 from arctic_runtime.plan.refresh.schema import TypeConflict
 
 LOG = TableName("lake", "ods", "log")

@@ -1,6 +1,8 @@
 """Loads the tables of a project from the file in which an earlier command has kept them, or from dbt.
 
 The file has no queries, no settings of connections and no texts for the catalog, so none of their secrets either.
+
+Digests in the file are made with a key of this user, so that nobody who has one can try out secrets with it.
 """
 
 from __future__ import annotations
@@ -8,6 +10,8 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import secrets
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,8 +21,8 @@ from arctic_runtime.errors import ArcticError
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile, is_secret
+from arctic_runtime.spark.engine.java.state_directory import get_state_directory
 from arctic_runtime.thresholds import Thresholds
-from dbt.adapters.arctic.project.cache.dbt_inputs import read_dbt_inputs
 from dbt.adapters.arctic.project.cache.encoding import decode_value, encode_value
 from dbt.adapters.arctic.project.cache.inputs import (
     ProjectRequest,
@@ -27,14 +31,49 @@ from dbt.adapters.arctic.project.cache.inputs import (
     digest_files,
     find_variables,
     has_dotenv_file,
+    read_dbt_inputs,
     select_environment,
     walk_files,
 )
-from dbt.adapters.arctic.project.cache.private_key import create_private_key, read_private_key, write_atomically
 from dbt.adapters.arctic.project.cache.target_profile import UnreadableProfile, read_target_profile
 from dbt.adapters.arctic.project.environments import ProjectGraph
-from dbt.adapters.arctic.project.project_tables import CompiledProject
-from dbt.adapters.arctic.project.target_folder import get_target_folder
+from dbt.adapters.arctic.project.project_tables import CompiledProject, get_target_folder
+
+_FILE = "project-key"
+_BYTES = 32
+
+
+def read_private_key() -> bytes | None:
+    """Reads the key; None if there is none that only this user can read."""
+    try:
+        with (get_state_directory() / _FILE).open("rb") as stream:
+            stat, key = os.fstat(stream.fileno()), stream.read(_BYTES + 1)
+    except OSError:
+        return None
+    is_private = stat.st_uid == os.getuid() and not stat.st_mode & 0o077
+    return key if is_private and len(key) == _BYTES else None
+
+
+def create_private_key() -> bytes:
+    """Returns the key, which is made if there is none; raises OSError if it can't be written."""
+    known = read_private_key()
+    if known is not None:
+        return known
+    folder = get_state_directory()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = secrets.token_bytes(_BYTES)
+    write_atomically(folder / _FILE, key)
+    return key
+
+
+def write_atomically(file: Path, content: bytes) -> None:
+    """Writes a file that only this user can read; others see the old content, or all of the new one."""
+    with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent) as folder:
+        written = Path(folder) / file.name
+        written.touch(mode=0o600)
+        written.write_bytes(content)
+        written.replace(file)
+
 
 FILE = "arctic_project.json"
 _SECRET_PREFIX = "DBT_ENV_SECRET"

@@ -19,8 +19,16 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.plan.config.configure import lacks_key
 from dbt.adapters.arctic.materialize.maintain import is_arctic, select_written_keys
 from dbt.adapters.arctic.materialize.readers import list_words
-from dbt.adapters.arctic.project.keys.model_keys import Declaration, DeclaredModel, Key, Promise, find_keys, guess_key
-from dbt.adapters.arctic.project.keys.passed_rows import PassedRows, find_passed_rows
+from dbt.adapters.arctic.project.keys.model_keys import (
+    Declaration,
+    DeclaredModel,
+    Key,
+    PassedRows,
+    Promise,
+    find_keys,
+    find_passed_rows,
+    guess_key,
+)
 
 logger = AdapterLogger("Arctic")
 

@@ -19,7 +19,7 @@ from arctic_runtime.profile import Profile
 from arctic_runtime.thresholds import Thresholds
 from dbt.adapters.arctic import cli
 from dbt.adapters.arctic.credentials import ArcticCredentials
-from dbt.adapters.arctic.project.cache import dbt_inputs, inputs, known_project
+from dbt.adapters.arctic.project.cache import inputs, known_project
 from dbt.adapters.arctic.project.cache.inputs import ProjectRequest
 from dbt.adapters.arctic.project.project_tables import CompiledProject
 
@@ -432,7 +432,7 @@ def test_nothing_is_kept_of_a_project_with_nodes_of_a_plugin(fresh: Path, monkey
 
     manager = SimpleNamespace(hooks={"get_nodes": [print]})
     monkeypatch.setattr(plugins, "get_plugin_manager", lambda _: manager)
-    assert dbt_inputs.read_dbt_inputs(ProjectRequest(fresh, fresh, None)) is None
+    assert inputs.read_dbt_inputs(ProjectRequest(fresh, fresh, None)) is None
 
 
 def test_a_folder_with_variables_of_its_own_is_left_to_dbt(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
