@@ -21,9 +21,9 @@ from arctic_runtime.catalog.damaged_files import explain_damage
 from arctic_runtime.catalog.deleted_positions import list_row_group_starts, read_deleted_positions
 from arctic_runtime.catalog.observation.manifests import check_manifests, list_added_files
 from arctic_runtime.catalog.observation.tables import observe_model
-from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.reader import CatalogReader, find_table
 from arctic_runtime.catalog.storage.file_stream import MeteredFileIO
-from arctic_runtime.errors import ArcticError, ConfigError
+from arctic_runtime.errors import ArcticError, ConfigError, DataError
 from arctic_runtime.model.columns import ACTION, BEFORE, COMMIT_VERSION, IS_CURRENT, SEQUENCE, strip_change_columns
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.shape import DELETE
@@ -311,7 +311,8 @@ def read_sample_rows(reader: CatalogReader, name: TableName, most: int) -> list[
     """Reads at most `most` rows of the Iceberg table `name`, each as values by column; empty without a snapshot.
 
     At the base of an arctic model, changes that are not merged yet are missing. Reads no more files than needed, and of
-    a file no more row groups. Raises ConfigError if a column has a type that only Spark can read.
+    a file no more row groups. Raises DataError if there is no such table, ConfigError if a column has a type that only
+    Spark can read.
     """
     rows: list[dict[str, Any]] = []
     for batch in _iterate_rows(reader, name, most):
@@ -322,7 +323,15 @@ def read_sample_rows(reader: CatalogReader, name: TableName, most: int) -> list[
 
 
 def _iterate_rows(reader: CatalogReader, name: TableName, most: int) -> Iterator[list[dict[str, Any]]]:
-    table = reader.load_table(name.schema, name.name)
+    table = find_table(reader, name)
+    if table is None:
+        raise DataError(
+            "A table has no rows to show.",
+            where=str(name),
+            expected="a table that was loaded",
+            actual="none",
+            fix="wait until it is loaded: `arctic status` says how far it is",
+        )
     if table.current_snapshot() is None:
         return
     wanted = table.schema().as_struct()

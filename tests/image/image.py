@@ -75,4 +75,4 @@ def build_image(extras: str, jars: str) -> None:
 
 
 if __name__ == "__main__":
-    build_image(*(sys.argv[1:] or ["serve,lineage,cdc,postgresql", ""]))
+    build_image(*(sys.argv[1:] or ["serve,lineage,cdc,postgresql", "postgresql"]))

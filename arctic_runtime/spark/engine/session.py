@@ -24,6 +24,7 @@ from arctic_runtime.spark.engine.java.jvm import (
     LASTING_SETTINGS,
     build_jar_settings,
     build_start_error,
+    find_jars,
     launch_jvm,
     submit_driver,
 )
@@ -56,6 +57,15 @@ class SparkEnvironment:
         return PROCESS.root is not None and select_fixed_settings(PROCESS.settings) == select_fixed_settings(
             _list_wanted_settings(self.profile)
         )
+
+    def check_jars(self) -> None:
+        """Checks that the JARs are there with which this process would start Spark, and downloads missing ones.
+
+        So a library that an image lacks is named when a program starts, and not when it is first needed. Raises
+        ConfigError if they can't be downloaded.
+        """
+        if self._joined is None and self.profile.method == "session":
+            find_jars(self.profile)
 
     def new_session(self) -> SparkSession:
         """Creates a session with its own settings, temporary views and current namespace; starts Spark if needed.

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyiceberg.types import BooleanType, LongType, NestedField, StringType, StructType
 
-from arctic_runtime.catalog.lookup import estimate_full_scan_bytes, look_up_row
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.catalog.lookup import estimate_full_scan_bytes, look_up_row, read_sample_rows
+from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from tests.fuzz.hostile import generate_hostile_texts, is_encodable
@@ -174,3 +174,10 @@ def test_of_a_table_with_history_the_current_version_is_found_or_that_of_a_time(
 def test_a_version_needs_the_key_and_perhaps_a_time(versions, values: list[str]) -> None:
     with pytest.raises(ConfigError, match="expected: one value for each of id, _valid_from"):
         look_up_row(*versions, values)
+
+
+def test_rows_of_a_table_that_is_not_loaded_yet_are_an_error_that_says_to_wait(shop) -> None:
+    warehouse, _ = shop
+    with pytest.raises(DataError, match="wait until it is loaded") as refused:
+        read_sample_rows(warehouse.reader, TableName("lake", "dwd", "later"), 5)
+    assert refused.value.details["where"] == "lake.dwd.later"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 
 from arctic_runtime.catalog_kinds.object_stores import OBJECT_STORES
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.profile import JARS_SETTING
+from arctic_runtime.profile import JARS_SETTING, Profile
 from arctic_runtime.spark.engine.java import jars
 from arctic_runtime.spark.engine.java.jars import Jar
+from arctic_runtime.spark.engine.session import SparkEnvironment
 
 CONTENT = b"what the JAR must contain"
 JAR = Jar("org.example", "thing", "1.0", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
@@ -128,6 +130,20 @@ def test_a_group_that_can_not_be_resolved_is_named_in_the_command(
     monkeypatch.setattr(jars, "GROUPS", {"things": (JAR,)})
     with pytest.raises(ConfigError, match=r"python -m arctic_runtime\.spark\.jars things"):
         jars.group_paths({JARS_SETTING: "things"})
+
+
+def test_a_library_of_the_store_is_asked_for_before_spark_starts(
+    resolve: Callable[[bytes | None], list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve(CONTENT)
+    monkeypatch.setattr(jars, "GROUPS", {"aws": (replace(JAR, version="2.0"),)})
+    monkeypatch.setattr(jars, "run_resolution", lambda scratch, wanted: (scratch / "jars").mkdir() or "no network")
+    (jars.get_cache_directory() / "jars").mkdir(parents=True)
+    (jars.get_cache_directory() / "jars" / JAR.file_name).write_bytes(CONTENT)
+    SparkEnvironment(Profile("lake", {"type": "rest", "uri": "http://catalog"})).check_jars()
+    profile = Profile("lake", {"type": "rest", "uri": "http://catalog", "warehouse": "s3://lake/warehouse"})
+    with pytest.raises(ConfigError, match=r"python -m arctic_runtime\.spark\.jars aws"):
+        SparkEnvironment(profile).check_jars()
 
 
 def test_every_store_has_a_group_with_its_bundle() -> None:

@@ -313,6 +313,14 @@ def build_jar_settings(profile: Profile) -> dict[str, str]:
     return {name: separator.join([*paths, *filter(None, [profile.settings.get(name)])])}
 
 
+def find_jars(profile: Profile) -> tuple[Path, ...]:
+    """Finds all JARs with which the Spark of a profile is started, and downloads missing ones.
+
+    Raises ConfigError if one can't be downloaded.
+    """
+    return *jars.resolve_jar_paths(), *jars.group_paths({JARS_SETTING: ",".join(profile.jar_groups)})
+
+
 def _select_early_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Selects the settings that Spark reads before it has a context; all others can be set on the context."""
     return {key: value for key, value in settings.items() if key.startswith(_BEFORE_CONTEXT)}
