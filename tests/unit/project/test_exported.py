@@ -54,6 +54,7 @@ SURFACE_OF_IVM = (
     "frontend.day_texts",
     "frontend.functions",
     "frontend.reads",
+    "frontend.scope",
     "provenance.causes",
     "provenance.restrictions",
     "provenance.source_rows",

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.events.logging import AdapterLogger
-from pyspark.sql import SparkSession
 
 from arctic_runtime.catalog.observation.tables import observe_readable
 from arctic_runtime.catalog.reader import CatalogReader, find_table
@@ -39,7 +38,6 @@ from arctic_runtime.plan.refresh.fingerprint import hash_session
 from arctic_runtime.plan.refresh.increment import build_relation
 from arctic_runtime.plan.row_tests import find_changes_since, hash_definition, replace_relation
 from arctic_runtime.spark.engine.statement import quote_name
-from arctic_runtime.spark.refresh.query_inputs import select_tested_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -173,6 +171,8 @@ def restrict_planned_test(
     restricted = sql
     for table, view in views.items():
         restricted = replace_relation(restricted, quote_name(*table.parts), view)
+    from arctic_runtime.spark.refresh.query_inputs import select_tested_rows
+
     for table, rows in select_tested_rows(spark, test, states, windows, reader.thresholds.pruning).items():
         rows.createOrReplaceTempView(views[table])
     state = states[test.table]

@@ -239,7 +239,7 @@ early.addHandler(logging.StreamHandler())
 early.propagate = False
 from arctic_runtime.service.telemetry.logs import JsonOutput
 from arctic_runtime.service.telemetry import logs
-from dbt.adapters.arctic.commands.signals import stop_on_signals
+from dbt.adapters.arctic.commands.termination import stop_on_signals
 output = JsonOutput()
 output.mask_secrets(["hunter2"])
 output.mask_secrets(["edited-later"])
