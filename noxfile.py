@@ -5,6 +5,11 @@ from __future__ import annotations
 import nox
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+NEWEST = (
+    *("dbt-adapters<2", "dbt-common<2", "dbt-core<2", "dbt-spark<2"),  # dbt v2 loads no adapters in Python
+    *("duckdb", "pyarrow", "pyiceberg", "sqlglot"),
+)
+"""Packages whose newest versions are tried, also those that the requirements rule out."""
 
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["unit"]
@@ -36,3 +41,14 @@ def older_spark(session: nox.Session) -> None:
     session.install("pyspark[connect]==4.1.1")
     suites = ("python", "-m", "pytest", "tests/spark", "-m", "not slow")
     session.run(*suites, *session.posargs, env={"ARCTIC_TEST_ICEBERG": "1.11.0"})
+
+
+@nox.session(name="newest-is-no-gate", python="3.11")
+def newest(session: nox.Session) -> None:
+    """The unit suite on the newest versions of what is pinned, pre-releases too: shows what is ahead, never fails."""
+    session.install("-c", "constraints.txt", "-e", ".[dev]")
+    session.install("--no-deps", "-r", "requirements-dbt.txt")
+    session.install("--upgrade", "--pre", "--no-deps", *NEWEST)
+    for command in (("pip", "check"), ("pytest", "tests/unit", "-m", "not slow", *session.posargs)):
+        session.run("python", "-m", *command, success_codes=range(256))
+    session.warn("This is no gate: what fails above is work ahead, and no fault of this version.")
