@@ -55,7 +55,7 @@ _STORAGE_PARTITIONED_JOINS = {
 }
 # Includes harmless words: to hide a harmless value is a small nuisance, to show a secret is not.
 _SECRET_WORD = (
-    r"secret|token|credential|passw|passphrase|authorization|cookie|signature|connection[-_.]?string|jaas"
+    r"secret|token|credential|passw|passphrase|authorization|proxy-auth|cookie|signature|connection[-_.]?string|jaas"
     r"|(?:access|account|api|client|encryption|private|shared|signing|ssh)[-_.]?key"
     r"|(?<![a-z])(?:pass|pwd|pw|sas|sig|key)(?![a-z])"
 )

@@ -66,6 +66,7 @@ TARGETS: Mapping[str, dict[str, Any]] = {
         "server_side_parameters": {"spark.driver.extraJavaOptions": f"-Djavax.net.ssl.trustStorePassword={CANARY}"},
     },
     "token of a server of Spark": {"method": "connect", "url": f"sc://127.0.0.1:9/;token={CANARY}"},
+    "proxy of a server of Spark": {"method": "connect", "url": f"sc://127.0.0.1:9/;x-aws-proxy-auth={CANARY}"},
     "token of the service": {"catalog_config": REST, "serve": {"http": {"token": f"{CANARY}-and-long-enough"}}},
 }
 """Places of a profile → a target of profiles.yml with the secret there."""

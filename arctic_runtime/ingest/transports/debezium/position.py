@@ -64,6 +64,12 @@ class Position:
     history: str | None = None
     """Definitions of tables over time, if the log itself does not contain them."""
 
+    log: Mapping[str, str] | None = None
+    """Identity of the log, in a form of the database's kind; None if it is not known.
+
+    Positions can be compared only within one log: a server that takes the place of another may have one of its own.
+    """
+
     joining: tuple[Joining, ...] = ()
     """Loaded tables that the stream does not read yet, ordered by the positions from which it will."""
 
@@ -74,7 +80,13 @@ class Position:
 
     @property
     def text(self) -> str:
-        parts = {"partition": self.partition, "offset": self.offset, "seen": self.seen, "reached": self.reached}
+        parts = {
+            "partition": self.partition,
+            "offset": self.offset,
+            "seen": self.seen,
+            "reached": self.reached,
+            "log": self.log,
+        }
         return _dump_json({key: value for key, value in parts.items() if value is not None})
 
     @property
@@ -179,7 +191,8 @@ def read_position(text: str) -> Position:
                 )
                 for joining_parts in parts.get("joining", ())
             )
-            return Position(partition, offset, parts.get("seen"), parts.get("reached"), history, joining)
+            seen, reached, log = parts.get("seen"), parts.get("reached"), parts.get("log")
+            return Position(partition, offset, seen, reached, history, log, joining)
     except (ValueError, TypeError, KeyError, zlib.error):
         pass
     raise CorruptState(

@@ -32,7 +32,7 @@ class BinlogOrder:
         newest = max((event.source for event in last.values()), key=read_log_position, default=before.seen)
         is_inside = newest is not None and read_log_position(newest) >= read_log_position(begin)
         seen = {key: newest[key] for key in ("file", "pos", "row")} if newest is not None and is_inside else None
-        return Position(partition, begin, seen, [begin["file"], begin["pos"]])
+        return Position(partition, begin, seen, [begin["file"], begin["pos"]], log=before.log)
 
     def is_same(self, source: Source, other: Source) -> bool:
         return read_log_position(source) == read_log_position(other)
@@ -54,7 +54,8 @@ class BinlogOrder:
         return read_log_position(position.offset) >= read_log_position(offset)
 
     def build_snapshot_position(self, begin: Position, first: Source | None) -> Position:
-        return Position(begin.partition, begin.offset, reached=[begin.offset["file"], begin.offset["pos"]])
+        reached = [begin.offset["file"], begin.offset["pos"]]
+        return Position(begin.partition, begin.offset, reached=reached, log=begin.log)
 
     def get_log_position(self, position: Position) -> tuple[int, int, int]:
         """Returns file number, position and row of the last event that was read.
@@ -100,7 +101,8 @@ class WalOrder:
     ) -> Position:
         commit = offset.get("lsn_commit")
         begin = before.offset if commit is None else {"lsn": commit, "lsn_commit": commit}
-        return Position(partition, begin, _find_newest_seen(last, before, int(commit or 0)), int(offset["lsn"]))
+        seen = _find_newest_seen(last, before, int(commit or 0))
+        return Position(partition, begin, seen, int(offset["lsn"]), log=before.log)
 
     def is_same(self, source: Source, other: Source) -> bool:
         return (source["txId"], source["lsn"]) == (other["txId"], other["lsn"])
@@ -132,7 +134,7 @@ class WalOrder:
         """
         lsn = int(begin.offset["lsn"])
         seen = None if first is None else {"commit": lsn, "tx": first["txId"], "lsn": 0, "count": {}}
-        return Position(begin.partition, {"lsn": lsn, "lsn_commit": lsn}, seen, lsn)
+        return Position(begin.partition, {"lsn": lsn, "lsn_commit": lsn}, seen, lsn, log=begin.log)
 
     def get_log_position(self, position: Position) -> tuple[int, int]:
         seen = position.seen or {}

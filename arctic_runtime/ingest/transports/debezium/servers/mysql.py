@@ -29,6 +29,7 @@ from arctic_runtime.ingest.transports.debezium.servers.log_orders import (
 from arctic_runtime.ingest.transports.debezium.servers.mysql_defaults import compute_default
 from arctic_runtime.ingest.transports.debezium.servers.source_database import (
     MYSQL_FLOATS,
+    RESYNC,
     RightMissing,
     SourceDatabase,
     build_catalog_tables,
@@ -212,8 +213,9 @@ _UNREAD = (
     f"if it defines no table that is read, skip it by the Debezium property `{_FILTER}`; else make the table without "
     "what is new in it, then `arctic ingest --resync`"
 )
-_RESYNC = "`arctic ingest --resync` reads the tables again and writes what differs"
 
+
+_IDENTITY = "show global variables where variable_name in ('server_uuid', 'server_id', 'aurora_version')"
 
 MYSQL_CODE = (*MARIADB_SUPPORT, *EXACT_VALUES, *NO_MYSQL_DEFAULTS, *READABLE_STATEMENTS)
 """All code for classes of Debezium that read MySQL and MariaDB."""
@@ -255,6 +257,18 @@ class MySQL:
 
     def get_stream_start(self, first: Source) -> Source:
         return select_transaction_begin(first)
+
+    def identify_log(self) -> Mapping[str, str] | None:
+        """Returns the name of the server, `server_uuid`, or the number by which MariaDB tells replicas from each other.
+
+        None for Aurora, whose servers have names of their own and one log.
+        """
+        rows = self._database.fetch_rows(_IDENTITY)
+        found = {str(name): str(value) for name, value in rows}
+        if "aurora_version" in found:
+            return None
+        name = "server_uuid" if "server_uuid" in found else "server_id"
+        return {name: found[name]}
 
     def get_log_end(self) -> End:
         file, place, *_ = self._database.fetch_rows(self._get_status_statement())[0]
@@ -355,6 +369,15 @@ class MySQL:
 
     def _check_log(self, position: Position) -> None:
         """Raises SourceError if the server no longer has the log from `position` on, or has another log."""
+        log, now = position.log, self.identify_log()
+        if log is not None and now is not None and log != now:
+            raise SourceError(
+                f"{self._connection.address}: another server answers, whose binary log has other files and places than "
+                "the one that was read; changes would be left out.",
+                expected=_format_log(log),
+                actual=_format_log(now),
+                fix=RESYNC,
+            )
         if "gtids" in position.offset:
             known = (str(position.offset["gtids"]),)
             if self._database.fetch_one("select gtid_subset(@@global.gtid_purged, ?)", known) == "0":
@@ -373,7 +396,7 @@ class MySQL:
             )
 
     def _build_lost_error(self, what: str) -> SourceError:
-        return self._build_error(what, _RESYNC)
+        return self._build_error(what, RESYNC)
 
     def _build_error(self, what: str, fix: str, actual: str | None = None) -> SourceError:
         return SourceError(f"{self._connection.address}: {what}.", actual=actual, fix=fix)
@@ -382,3 +405,7 @@ class MySQL:
 def _is_granted(right: str, granted: str) -> bool:
     names = (right, *_OTHER_NAMES.get(right, ()), "ALL PRIVILEGES")
     return any(re.search(rf"\b{name}\b", granted) for name in names)
+
+
+def _format_log(log: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in log.items())

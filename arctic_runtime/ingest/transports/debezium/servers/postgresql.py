@@ -12,6 +12,11 @@ from arctic_runtime.ingest.transports.debezium.java_methods import NO_POSTGRESQL
 from arctic_runtime.ingest.transports.debezium.position import Position, Source
 from arctic_runtime.ingest.transports.debezium.postgresql_support import POSTGRESQL_SUPPORT
 from arctic_runtime.ingest.transports.debezium.servers.log_orders import WalOrder
+from arctic_runtime.ingest.transports.debezium.servers.postgresql_log import (
+    check_same_log,
+    get_log_end,
+    identify_log,
+)
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_publication import Publication, ReplicationSlot
 from arctic_runtime.ingest.transports.debezium.servers.postgresql_requirements import (
     check_requirements,
@@ -40,9 +45,6 @@ from arctic_runtime.thresholds import DebeziumThresholds
 MESSAGE = "arctic"
 """Prefix of the logical decoding messages that are written to the log, so that the stream shows how far it was read."""
 
-_END = """
-select case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end - '0/0'::pg_lsn
-"""
 _KEY = """
 select a.attname from pg_index i
 join pg_class c on c.oid = i.indrelid join pg_namespace n on n.oid = c.relnamespace
@@ -99,6 +101,8 @@ class PostgreSQL:
         """
         check_requirements(self._connection, self._database)
         is_snapshot = position is None or position.is_snapshot
+        if position is not None and not is_snapshot:
+            check_same_log(self._connection, self._database, position)
         if is_snapshot:
             check_kinds(self._connection, self._database)
         check_tables(self._connection, self._database, is_snapshot)
@@ -142,9 +146,12 @@ class PostgreSQL:
         """
         return {"lsn": self._slot.get_start()}
 
+    def identify_log(self) -> Mapping[str, str] | None:
+        return identify_log(self._database)
+
     def get_log_end(self) -> int:
         """Returns the current end of the write-ahead log, as an LSN, a number of bytes."""
-        return int(self._database.fetch_one(_END) or 0)
+        return get_log_end(self._database)
 
     def push_log_end(self) -> None:
         """Writes a message that belongs to no table into the log, so that the stream of an idle database advances.

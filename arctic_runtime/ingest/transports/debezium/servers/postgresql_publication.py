@@ -16,7 +16,7 @@ from functools import cached_property
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium.connection import PUBLICATION_MODE, DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.position import Position
-from arctic_runtime.ingest.transports.debezium.servers.source_database import Row, SourceDatabase
+from arctic_runtime.ingest.transports.debezium.servers.source_database import RESYNC, Row, SourceDatabase
 from arctic_runtime.thresholds import DebeziumThresholds
 
 VIA_ROOT = "publish.via.partition.root"
@@ -250,7 +250,6 @@ _SLOT = """
 select plugin, database, active, active_pid, wal_status, confirmed_flush_lsn - '0/0'::pg_lsn
 from pg_replication_slots where slot_name = ?
 """
-_RESYNC = "`arctic ingest --resync` reads the tables again and writes what differs"
 
 
 class ReplicationSlot:
@@ -344,7 +343,7 @@ class ReplicationSlot:
             )
 
     def _build_lost_error(self, what: str) -> SourceError:
-        return self._build_error(what, _RESYNC)
+        return self._build_error(what, RESYNC)
 
     def _build_error(self, what: str, fix: str | None = None) -> SourceError:
         return SourceError(f"{self._connection.address}: {what}.", fix=fix)

@@ -188,7 +188,8 @@ def _check_setup(connection: DebeziumConnection, database: SourceDatabase) -> No
         raise _build_error(
             connection,
             f"user {connection.user} has no right to replicate",
-            f"`alter role {connection.user} replication`",
+            f"`alter role {connection.user} replication`, or where roles can't have it, as on RDS and Aurora, "
+            f"`grant rds_replication to {connection.user}`",
         )
 
 

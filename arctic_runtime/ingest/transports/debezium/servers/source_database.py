@@ -10,7 +10,7 @@ all digits.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jpype
@@ -71,6 +71,9 @@ _LOGIN_FIX = (
     "log in at the server"
 )
 
+RESYNC = "`arctic ingest --resync` reads the tables again and writes what differs"
+"""Advice for a source whose changes since the last commit can't be read."""
+
 _WAIT_FIX = (
     "end the transactions that run for long: `select pid, xact_start, query from pg_stat_activity where xact_start is "
     "not null order by xact_start` shows them; a service tries again by itself"
@@ -129,6 +132,21 @@ class SourceDatabase:
         rows = self.fetch_rows(sql, values)
         return rows[0][0] if rows else None
 
+    def fetch_replication_rows(self, command: str) -> list[Row]:
+        """Returns all rows of a command of PostgreSQL's replication protocol, over a connection for it alone.
+
+        Raises SourceError with a text for people.
+        """
+        settings = {"replication": "database", "preferQueryMode": "simple", "assumeMinServerVersion": "9.4"}
+        try:
+            opened = self._open_connection(settings)
+            try:
+                return _read_rows(opened.createStatement(), lambda statement: statement.execute(command))
+            finally:
+                opened.close()
+        except jpype.JException as error:
+            raise self.to_source_error(error) from None
+
     def close_connection(self) -> None:
         if self._open is not None:
             opened, self._open = self._open, None
@@ -171,40 +189,47 @@ class SourceDatabase:
         return kind(message, actual=connection.mask_password(detail.strip()), fix=_LOST_FIX if is_lost else fix)
 
     def _fetch_rows(self, sql: str, values: Sequence[str]) -> list[Row]:
-        statement = self._connect().prepareStatement(sql)
-        try:
-            for place, value in enumerate(values, 1):
-                statement.setString(place, value)
-            if not statement.execute():
-                return []
-            result = statement.getResultSet()
-            width = result.getMetaData().getColumnCount()
-            rows: list[Row] = []
-            while result.next():
-                values_read = [result.getString(column) for column in range(1, width + 1)]
-                rows.append(tuple(None if value is None else str(value) for value in values_read))
-            return rows
-        finally:
-            statement.close()
-
-    def _connect(self) -> Any:
         if self._open is None:
-            connection = self._connection
-            driver = self._driver
-            settings = load_java_class("java.util.Properties")()
-            own = {
-                **driver.settings,
-                **self._timeout_settings,
-                **driver.build_tls_settings(connection.properties),
-                "user": connection.user,
-                "password": connection.password,
-            }
-            for key, value in own.items():
-                settings.setProperty(key, value)
-            self._open = load_java_class(driver.java_class)().connect(
-                driver.url.format(host=connection.host, port=connection.port, database=connection.database), settings
-            )
-        return self._open
+            self._open = self._open_connection({})
+        statement = self._open.prepareStatement(sql)
+        for place, value in enumerate(values, 1):
+            statement.setString(place, value)
+        return _read_rows(statement, lambda statement: statement.execute())
+
+    def _open_connection(self, others: Mapping[str, str]) -> Any:
+        """Opens a JDBC connection with the settings of the source and `others`."""
+        connection = self._connection
+        driver = self._driver
+        settings = load_java_class("java.util.Properties")()
+        own = {
+            **driver.settings,
+            **self._timeout_settings,
+            **driver.build_tls_settings(connection.properties),
+            "user": connection.user,
+            "password": connection.password,
+            **others,
+        }
+        for key, value in own.items():
+            settings.setProperty(key, value)
+        return load_java_class(driver.java_class)().connect(
+            driver.url.format(host=connection.host, port=connection.port, database=connection.database), settings
+        )
+
+
+def _read_rows(statement: Any, execute: Callable[[Any], bool]) -> list[Row]:
+    """Executes a statement and closes it; returns its rows, every value as text, or none if it is not a query."""
+    try:
+        if not execute(statement):
+            return []
+        result = statement.getResultSet()
+        width = result.getMetaData().getColumnCount()
+        rows: list[Row] = []
+        while result.next():
+            values_read = [result.getString(column) for column in range(1, width + 1)]
+            rows.append(tuple(None if value is None else str(value) for value in values_read))
+        return rows
+    finally:
+        statement.close()
 
 
 def describe_denied_login(message: str) -> str | None:

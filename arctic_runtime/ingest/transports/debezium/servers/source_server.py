@@ -57,6 +57,12 @@ class SourceServer(Protocol):
         `first` is the offset of the first record in the batch that ends the snapshot.
         """
 
+    def identify_log(self) -> Mapping[str, str] | None:
+        """Returns what tells the server's log from the logs of others; None if the server has no such thing.
+
+        `check_server` compares it with that of a position (`Position.log`).
+        """
+
     def get_log_end(self) -> Any:
         """Returns the current end of the server's log, in a form of the server's kind, for `has_reached`."""
 

@@ -93,7 +93,8 @@ class EngineRun:
     ) -> None:
         self.engine = engine
         self.position = position
-        self.read = replace(position, seen=None, history=None, joining=())
+        self._log = server.identify_log()
+        self.read = replace(position, seen=None, history=None, log=self._log, joining=())
         self._folder = folder
         self._server = server
         self._most_bytes = most_bytes
@@ -133,12 +134,12 @@ class EngineRun:
         """
         events = [self._build_stream_events(part) for part in records.events]
         if "snapshot" in records.offset:
-            self.position = self.read = Position(records.partition, records.offset)
+            self.position = self.read = Position(records.partition, records.offset, log=self._log)
             yield Piece(build_batch(events, self.position), records.receipt)
             return
         if self.read.is_snapshot:
             rows, events = split_snapshot_rows(events)
-            start = Position(records.partition, self._server.get_stream_start(records.first))
+            start = Position(records.partition, self._server.get_stream_start(records.first), log=self._log)
             self.position = self.read = replace(start, history=self.read_history())
             batch = build_batch([*rows, *self._build_empty_tables()], self.position)
             yield Piece(batch, ends_snapshot=True)

@@ -29,6 +29,9 @@ Event = tuple[int, int, str]
 class Server:
     order = BinlogOrder()
 
+    def identify_log(self) -> Any:
+        return {"server_uuid": "one"}
+
     def list_columns(self, schema: str, table: str, columns: Any, history: str | None) -> Any:
         return NumberedColumns(columns)
 

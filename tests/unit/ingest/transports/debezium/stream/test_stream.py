@@ -60,6 +60,9 @@ class Database(Server):
         self.end = end
         self.attempts = attempts
 
+    def identify_log(self) -> None:
+        return None
+
     def get_log_end(self) -> int:
         return self.end
 
