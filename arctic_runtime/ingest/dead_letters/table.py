@@ -243,8 +243,8 @@ class DeadLetterTable:
             set_properties("ingest.fail", self._spark(), self.table, {FAILURE: failure.encode()})
         return failure
 
-    def clear_failure(self, message: str) -> None:
-        """Clears the failure with just this message; another one stays."""
+    def clear_matching_failure(self, message: str) -> None:
+        """Clears the saved failure if its message is `message`; otherwise the failure stays."""
         known = self.read_progress().failure
         if known is not None and known.message == message:
             set_properties("ingest.fail", self._spark(), self.table, {FAILURE: ""})
