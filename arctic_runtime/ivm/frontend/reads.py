@@ -411,9 +411,9 @@ def _is_used_as_text(literal: exp.Expr) -> bool:
             case = parent if isinstance(parent, exp.Case) else parent.parent
             return isinstance(case, exp.Case) and literal.arg_key in ("true", "default") and _yields_texts(case)
         case exp.EQ() | exp.NEQ() | exp.NullSafeEQ():
-            return _is_text(parent.left) or _is_text(parent.right)
+            return _has_text_type(parent.left) or _has_text_type(parent.right)
         case exp.In():
-            return _is_text(parent.this)
+            return _has_text_type(parent.this)
         case _:
             return False
 
@@ -423,8 +423,8 @@ def _yields_texts(case: exp.Case) -> bool:
     return all(part is None or isinstance(part, exp.Null | exp.Literal) for part in results) and _is_used_as_text(case)
 
 
-def _is_text(value: exp.Expr) -> bool:
-    """Whether an expression is certainly a text: a cast to one, or a text function or concatenation over columns."""
+def _has_text_type(value: exp.Expr) -> bool:
+    """Whether an expression certainly has a text type: a cast to one, or a text function or `||` over columns."""
     bare = value.unnest()
     if isinstance(bare, exp.Cast):
         return bare.is_type(*exp.DataType.TEXT_TYPES)
