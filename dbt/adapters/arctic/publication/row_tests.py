@@ -109,7 +109,10 @@ _ROLES = ("table", "parent")
 
 @dataclass(frozen=True)
 class PlannedTest:
-    """A test for which changed rows are enough: the tables as it sees them, and its entry if it passes."""
+    """A test that needs to look at changed rows only.
+
+    `states` are the observed states of the tables that it reads; `passed` is the entry to store if it passes.
+    """
 
     test: RowTest
     states: Mapping[TableName, SourceState]
@@ -118,7 +121,7 @@ class PlannedTest:
 
 @dataclass(frozen=True)
 class RestrictedTest:
-    """A test's query over changed rows alone, the number of change rows, and that of all rows."""
+    """A test's query that reads only changed rows, with the number of change rows and the number of all rows."""
 
     sql: str
     changed: int
