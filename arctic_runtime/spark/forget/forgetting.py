@@ -286,7 +286,7 @@ class Forgetting:
     def _purge_table(self, model: Model, keys: DataFrame, purgeable: PurgeableChanges) -> TableForgotten:
         if model.table != self.root.table:
             # Upstreams were purged. A run after that would leave an older aggregate state behind, so it is done now.
-            self._tables.continue_round(model, self._purged)
+            self._tables.pin_versions_of_round(model, self._purged)
             self._refresh_model(model)
         self.tell(f"{model.table}: rewrite the files that hold rows")
         purged = purge_files(self._tables.open_session(model.table), purgeable, keys.count())
