@@ -56,13 +56,13 @@ def find_missing_right(reason: str, user: str | None = None) -> MissingRight | N
     return None
 
 
-def to_rights_error(reason: str, what: str, user: str | None = None) -> CatalogError | None:
-    """Returns the error for a message that says that a right is missing, else None; `what` was not possible without."""
+def to_rights_error(reason: str, action: str, user: str | None = None) -> CatalogError | None:
+    """Returns the error for a message that says that `action` needs a right which is missing; None for any other."""
     right = find_missing_right(reason, user)
     if right is None:
         return None
     return CatalogError(
-        f"A right is missing: {right.name}.\n  while: {what}", actual=" ".join(reason.split()), fix=right.fix
+        f"A right is missing: {right.name}.\n  while: {action}", actual=" ".join(reason.split()), fix=right.fix
     )
 
 

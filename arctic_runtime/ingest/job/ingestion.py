@@ -149,7 +149,7 @@ class Ingestion:
         return None
 
     def _find_stall(self) -> str:
-        """Returns the reason why the load with which the source begins gets no rows; empty unless it stands still."""
+        """Describes since when the first load of the source has got no rows; empty if it gets rows or there is none."""
         since = self._counts.find_stall(self._reader.thresholds.ingest.confirmed_seconds)
         if since is None or isinstance(self._state, Stream):
             return ""

@@ -73,7 +73,7 @@ def decode_events(events: DataFrame, form: EventFormat, schema: SourceSchema) ->
     the JSON of each event twice.
     """
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    event = F.from_json(_as_text(events), _build_json_schema(form, schema), options)
+    event = F.from_json(_select_payload_text(events), _build_json_schema(form, schema), options)
     rows = _explode_rows(events.select("*", _rename_nested_fields(event, form, schema).alias(_EVENT)), form)
     rows = _rename_top_fields(rows, form, schema)
     named = {column.name: EncodedValue(_image_field(_ROW, column.name), column) for column in schema.columns}
@@ -96,7 +96,7 @@ def decode_events(events: DataFrame, form: EventFormat, schema: SourceSchema) ->
     )
 
 
-def _as_text(events: DataFrame) -> Expression:
+def _select_payload_text(events: DataFrame) -> Expression:
     """Returns the expression for PAYLOAD as text.
 
     Null if its bytes are not valid UTF-8, which makes the event a dead letter.

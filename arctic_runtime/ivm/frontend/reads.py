@@ -226,7 +226,7 @@ def add_event_position(sql: str, allows_union: bool = False) -> str | None:
     placed = sql
     for at, column in reversed(list(zip(places, columns, strict=True))):
         placed = f"{placed[:at]}, {column.sql(dialect='spark')} {placed[at:]}"
-    return placed if _is_one_more(placed, tree, columns) else None
+    return placed if _adds_only_columns(placed, tree, columns) else None
 
 
 def keeps_events_apart(sql: str) -> bool:
@@ -262,7 +262,7 @@ def _list_union_parts(tree: exp.Expr) -> list[exp.Expr]:
     return [*parts[0], *parts[1]] if all(parts) else []
 
 
-def _is_one_more(sql: str, tree: exp.Expr, columns: list[exp.Column]) -> bool:
+def _adds_only_columns(sql: str, tree: exp.Expr, columns: list[exp.Column]) -> bool:
     """Whether `sql` parses to the query `tree` with one more column at the end of each of its selects.
 
     `columns` has these columns, in the order of the selects.

@@ -460,7 +460,7 @@ class ArcticAdapter(SparkAdapter):
         if relation is None:
             return []
         place = (str(relation.database), str(relation.schema))
-        return self._metadata.list_helpers(relation, lambda name: self.get_relation(*place, name))
+        return self._metadata.list_helper_relations(relation, lambda name: self.get_relation(*place, name))
 
     @available.parse_list
     def arctic_property_names(self, relation: BaseRelation) -> list[str]:
@@ -581,7 +581,7 @@ class ArcticAdapter(SparkAdapter):
         sources: list[BaseRelation],
         macro_resolver: Any = None,  # noqa: ARG002
     ) -> tuple[list[AdapterResponse | None], dict[BaseRelation, Any]]:
-        """Computes the freshness of tables from metadata alone; tables without a snapshot are left out of the result.
+        """Computes the freshness of tables only from metadata; tables without a snapshot are left out of the result.
 
         For a table that `arctic ingest` writes, this is the time as of which it shows its source; for any other table,
         the time of its newest snapshot that changed rows. The list of responses, the first result, is always empty.

@@ -38,7 +38,7 @@ def derive_either_distinct(node: Distinct, names: Names, inputs: Inputs) -> Node
 
 
 def derive_either_set_operation(node: SetOperation, names: Names, inputs: Inputs) -> Node:
-    """Derives the columns `names` from the left side alone, which has all rows of the result."""
+    """Derives the columns `names` from the left side, which has all rows of the result; does not read the right."""
     return _derive_either_in((node.left,), node, names, inputs)
 
 
