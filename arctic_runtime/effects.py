@@ -211,48 +211,48 @@ SILENT = Engine()
 """Engine that classifies no errors: all are passed to the caller unchanged."""
 
 
-def perform_effect(name: str, action: Callable[[], T], what: str, engine: Engine = SILENT) -> T:
+def perform_effect(name: str, action: Callable[[], T], description: str, engine: Engine = SILENT) -> T:
     """Performs the effect `name` by a call of `action`, and returns the result of the call.
 
-    `what` describes the effect in error messages. Raises KeyError for a name that is not in `EFFECTS`. Raises
+    `description` describes the effect in error messages. Raises KeyError for a name that is not in `EFFECTS`. Raises
     CommitConflict if another writer committed first, or if the catalog was locked during an effect of the kind `once`.
     Raises CatalogError if the catalog stays locked, if the user lacks a right, or if the warehouse can't be written, as
     on a full disk.
     """
     kind = EFFECTS[name].kind
     guarded: Callable[[], T] = action if _failpoint is None else partial(_failpoint, name, action)
-    with observe_effect(name), _explain_unwritable(what):
+    with observe_effect(name), _explain_unwritable(description):
         match kind:
             case "repeatable":
-                return wait_for_lock(guarded, what, engine)
+                return wait_for_lock(guarded, description, engine)
             case "once":
-                return _perform_once(guarded, what, engine)
+                return _perform_once(guarded, description, engine)
             case _:
                 assert_never(kind)
 
 
 @contextmanager
-def _explain_unwritable(what: str) -> Iterator[None]:
+def _explain_unwritable(description: str) -> Iterator[None]:
     """Converts errors of a system or store that say that nothing can be written; others pass unchanged."""
     try:
         yield
     except OSError as error:
-        if (refusal := to_rights_error(str(error), what)) is not None:
+        if (refusal := to_rights_error(str(error), description)) is not None:
             raise refusal from error
         if error.errno not in _UNWRITABLE:
             raise
-        raise _explain_failure(EngineFailure("unwritable", str(error)), what) from error
+        raise _explain_failure(EngineFailure("unwritable", str(error)), description) from error
 
 
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
 
-def wait_for_lock(action: Callable[[], T], what: str, engine: Engine) -> T:
+def wait_for_lock(action: Callable[[], T], description: str, engine: Engine) -> T:
     """Calls `action`, repeatedly while the catalog is locked, and returns its result.
 
     This is for reads and repeatable effects, because Iceberg does not wait for a locked SQLite database. Raises
-    CatalogError if the catalog stays locked, and other errors as `perform_effect` does. `what` describes the action in
-    error messages.
+    CatalogError if the catalog stays locked, and other errors as `perform_effect` does. `description` describes the
+    action in error messages.
     """
     deadline = time.monotonic() + engine.thresholds.lock_wait_seconds
     while True:
@@ -263,17 +263,17 @@ def wait_for_lock(action: Callable[[], T], what: str, engine: Engine) -> T:
             if failure is None:
                 raise
             if failure.kind != "locked":
-                raise _explain_failure(failure, what) from error
+                raise _explain_failure(failure, description) from error
             if time.monotonic() > deadline:
                 raise CatalogError(
-                    f"The catalog could not be used.\n  while: {what}",
+                    f"The catalog could not be used.\n  while: {description}",
                     actual=f"another process has kept it locked for {engine.thresholds.lock_wait_seconds:.0f} s",
                     fix=engine.unlock,
                 ) from error
             time.sleep(engine.thresholds.lock_poll_seconds)
 
 
-def _perform_once(action: Callable[[], T], what: str, engine: Engine) -> T:
+def _perform_once(action: Callable[[], T], description: str, engine: Engine) -> T:
     """Calls `action` once and returns its result; raises CommitConflict if the catalog is locked.
 
     The action must not be repeated, because the failed call may have written. The caller can start a new attempt, with
@@ -285,26 +285,26 @@ def _perform_once(action: Callable[[], T], what: str, engine: Engine) -> T:
         failure = engine.failure_of(error)
         if failure is None:
             raise
-        raise _explain_failure(failure, what) from error
+        raise _explain_failure(failure, description) from error
 
 
-def _explain_failure(failure: EngineFailure, what: str) -> CommitConflict | CatalogError:
+def _explain_failure(failure: EngineFailure, description: str) -> CommitConflict | CatalogError:
     match failure.kind:
         case "locked":
             return CommitConflict(
-                f"The catalog was locked by another process.\n  while: {what}",
+                f"The catalog was locked by another process.\n  while: {description}",
                 actual=failure.message,
                 fix="run again",
             )
         case "conflict":
-            return CommitConflict(f"Another writer committed first.\n  while: {what}", actual=failure.message)
+            return CommitConflict(f"Another writer committed first.\n  while: {description}", actual=failure.message)
         case "refused":
-            refusal = to_rights_error(failure.message, what)
+            refusal = to_rights_error(failure.message, description)
             assert refusal is not None
             return refusal
         case "unwritable":
             return CatalogError(
-                f"The warehouse can't be written.\n  while: {what}",
+                f"The warehouse can't be written.\n  while: {description}",
                 actual=failure.message,
                 fix="check its permissions and the disk, then run again; nothing was published",
             )

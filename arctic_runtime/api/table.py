@@ -30,7 +30,7 @@ from arctic_runtime.profile import Profile
 from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.spark.engine.messages import to_query_error
 from arctic_runtime.spark.engine.session import find_session
-from arctic_runtime.spark.engine.session_pool import LentSession, get_pool, join_pool, leave_pool, lend_session
+from arctic_runtime.spark.engine.session_pool import LentSession, get_pool, lend_session, register_pool, unregister_pool
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 from arctic_runtime.spark.engine.statement import quote_name
 
@@ -55,7 +55,7 @@ class Connection:
         self.is_joined = joined is not None
         if not self.is_joined:  # It logs Java's stack trace of each query that fails, which the error says in words.
             logging.getLogger("SQLQueryContextLogger").disabled = True
-        self._pool = get_pool(profile) if joined is None else join_pool(profile, joined)
+        self._pool = get_pool(profile) if joined is None else register_pool(profile, joined)
         self._session: SparkSession | None = None
         self._lock = threading.Lock()
         self._is_closed = False
@@ -108,7 +108,7 @@ class Connection:
         if session is not None:
             self._pool.discard_session(session)
         if self.is_joined and not was_closed:
-            leave_pool(self._pool)
+            unregister_pool(self._pool)
 
 
 RefreshModel = Callable[[Model, bool], Refreshed]

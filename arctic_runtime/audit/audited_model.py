@@ -186,7 +186,7 @@ def _is_partial(scope: Scope, column: str, conditions: Sequence[exp.Expr]) -> bo
 def _restricts_rows(inner: Scope, conditions: Sequence[exp.Expr], grouped: Scope) -> bool:
     """Whether one of the conditions in the WHERE of `inner` can remove a part of the rows of a group of `grouped`.
 
-    It can't if it uses grouping columns alone: then it removes a whole group or none of its rows.
+    It can't if it uses only grouping columns: then it removes a whole group or none of its rows.
     """
     where = inner.expression.args.get("where")
     own = [condition for condition in conditions if where is not None and condition.find_ancestor(exp.Where) is where]

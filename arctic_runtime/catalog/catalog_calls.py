@@ -42,21 +42,27 @@ class CatalogCalls:
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
 
-    def perform_change(self, effect_name: str, what: str, change: Callable[[], T]) -> T:
+    def perform_change(self, effect_name: str, description: str, change: Callable[[], T]) -> T:
         """Calls `change`, which changes the catalog, and returns its result; retries while the catalog is locked.
 
-        `effect_name` is the name of the change in `EFFECTS`; `what` describes it in errors, such as `create table x`.
+        `effect_name` is the name of the change in `EFFECTS`; `description` describes it in errors, such as `create
+        table x`.
         """
         return perform_effect(
-            effect_name, lambda: self._run_explained(what, change), self._format_subject(what), self._engine
+            effect_name,
+            lambda: self._run_explained(description, change),
+            self._format_subject(description),
+            self._engine,
         )
 
-    def ask_catalog(self, what: str, question: Callable[[], T]) -> T:
+    def ask_catalog(self, description: str, question: Callable[[], T]) -> T:
         """Calls `question`, which only reads the catalog, and returns its result; retries while the catalog is locked.
 
-        `what` describes the question in errors.
+        `description` describes the question in errors.
         """
-        return wait_for_lock(lambda: self._run_explained(what, question), self._format_subject(what), self._engine)
+        return wait_for_lock(
+            lambda: self._run_explained(description, question), self._format_subject(description), self._engine
+        )
 
     @cached_property
     def _engine(self) -> Engine:
@@ -70,12 +76,12 @@ class CatalogCalls:
             self._profile.thresholds.commits,
         )
 
-    def _run_explained(self, what: str, action: Callable[[], T]) -> T:
-        with self._explain_errors(what):
+    def _run_explained(self, description: str, action: Callable[[], T]) -> T:
+        with self._explain_errors(description):
             return action()
 
     @contextmanager
-    def _explain_errors(self, what: str) -> Iterator[None]:
+    def _explain_errors(self, description: str) -> Iterator[None]:
         from requests.exceptions import RequestException
 
         try:
@@ -84,11 +90,11 @@ class CatalogCalls:
             text = str(getattr(error, "orig", error))
             if "locked" in text or "busy" in text:
                 raise CatalogLocked(text) from error
-            raise self._build_error(what, text) from error
+            raise self._build_error(description, text) from error
         except (RequestException, OSError) as error:
-            raise self._build_error(what, str(error)) from error
+            raise self._build_error(description, str(error)) from error
         except self._client_errors as error:
-            raise self._build_error(what, str(error)) from error
+            raise self._build_error(description, str(error)) from error
 
     @cached_property
     def database_errors(self) -> tuple[type[Exception], ...]:
@@ -113,16 +119,16 @@ class CatalogCalls:
         except ImportError:
             return ()
 
-    def _build_error(self, what: str, reason: str) -> CatalogError:
-        subject, reason = self._format_subject(f"could not {what}"), mask_text(reason.strip())
+    def _build_error(self, description: str, reason: str) -> CatalogError:
+        subject, reason = self._format_subject(f"could not {description}"), mask_text(reason.strip())
         refused = to_rights_error(reason, subject, self._profile.catalog_properties.get("jdbc.user"))
         if refused is not None:
             return refused
         cure = next((cure for sign, cure in _CURES if sign in reason), "Is it up, and is its address right?")
         return CatalogError(f"{subject}: {reason}. {cure}")
 
-    def _format_subject(self, what: str) -> str:
-        return f"catalog {self._profile.catalog} ({self._address}): {what}"
+    def _format_subject(self, description: str) -> str:
+        return f"catalog {self._profile.catalog} ({self._address}): {description}"
 
     @property
     def _address(self) -> str:

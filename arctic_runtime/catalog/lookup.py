@@ -307,22 +307,22 @@ def _build_scan(table: Table, snapshot: int, wanted: Mapping[str, str]) -> DataS
     return table.scan(row_filter=condition, snapshot_id=snapshot, case_sensitive=False)
 
 
-def read_sample_rows(reader: CatalogReader, name: TableName, most: int) -> list[dict[str, Any]]:
-    """Reads at most `most` rows of the Iceberg table `name`, each as values by column; empty without a snapshot.
+def read_sample_rows(reader: CatalogReader, name: TableName, max_rows: int) -> list[dict[str, Any]]:
+    """Reads at most `max_rows` rows of the Iceberg table `name`, each as values by column; empty without a snapshot.
 
     At the base of an arctic model, changes that are not merged yet are missing. Reads no more files than needed, and of
     a file no more row groups. Raises DataError if there is no such table, ConfigError if a column has a type that only
     Spark can read.
     """
     rows: list[dict[str, Any]] = []
-    for batch in _iterate_rows(reader, name, most):
-        rows += batch[: most - len(rows)]
-        if len(rows) >= most:
+    for batch in _iterate_rows(reader, name, max_rows):
+        rows += batch[: max_rows - len(rows)]
+        if len(rows) >= max_rows:
             break
     return rows
 
 
-def _iterate_rows(reader: CatalogReader, name: TableName, most: int) -> Iterator[list[dict[str, Any]]]:
+def _iterate_rows(reader: CatalogReader, name: TableName, batch_rows: int) -> Iterator[list[dict[str, Any]]]:
     table = find_table(reader, name)
     if table is None:
         raise DataError(
@@ -335,7 +335,7 @@ def _iterate_rows(reader: CatalogReader, name: TableName, most: int) -> Iterator
     if table.current_snapshot() is None:
         return
     wanted = table.schema().as_struct()
-    files = LogReader(table, wanted, build_arrow_fields(wanted), most)
+    files = LogReader(table, wanted, build_arrow_fields(wanted), batch_rows)
     for task in table.scan().plan_files():
         file = LogFile(task.file.file_path, 0, tuple(task.delete_files))
         for batch in files.read_rows(file, 0, sys.maxsize):

@@ -75,12 +75,12 @@ def write_metadata(reader: CatalogReader, name: TableName, metadata: Mapping[str
     return address
 
 
-def name_metadata_file(metadata: Mapping[str, Any], number: int) -> str:
+def name_metadata_file(metadata: Mapping[str, Any], version: int) -> str:
     """Returns the address for a new metadata file, the one with this number, where the table's properties want it."""
     properties = metadata["properties"]
     folder = properties.get("write.metadata.path", f"{metadata['location']}/metadata").rstrip("/")
     suffix = ".gz" if properties.get("write.metadata.compression-codec", "none").lower() == "gzip" else ""
-    return f"{folder}/{number:05}-{uuid.uuid4()}{suffix}.metadata.json"
+    return f"{folder}/{version:05}-{uuid.uuid4()}{suffix}.metadata.json"
 
 
 def write_metadata_file(reader: CatalogReader, address: str, metadata: Mapping[str, Any]) -> bytes:

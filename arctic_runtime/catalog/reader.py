@@ -167,20 +167,20 @@ class CatalogReader:
 
         self.perform_change("namespace.drop", f"drop namespace {namespace}", drop_if_there)
 
-    def perform_change(self, effect_name: str, what: str, change: Callable[[], T]) -> T:
+    def perform_change(self, effect_name: str, description: str, change: Callable[[], T]) -> T:
         """Calls `change`, which changes the catalog, and returns its result; retries while the catalog is locked.
 
-        `effect_name` is the name of the change in `EFFECTS`; `what` describes it in errors. Raises CatalogError if the
-        catalog does not answer.
+        `effect_name` is the name of the change in `EFFECTS`; `description` describes it in errors. Raises CatalogError
+        if the catalog does not answer.
         """
-        return self._calls.perform_change(effect_name, what, change)
+        return self._calls.perform_change(effect_name, description, change)
 
-    def ask_catalog(self, what: str, question: Callable[[], T]) -> T:
+    def ask_catalog(self, description: str, question: Callable[[], T]) -> T:
         """Calls `question`, which only reads the catalog, and returns its result; retries while the catalog is locked.
 
-        `what` describes the question in errors. Raises CatalogError if the catalog does not answer.
+        `description` describes the question in errors. Raises CatalogError if the catalog does not answer.
         """
-        return self._ask(what, question)
+        return self._ask(description, question)
 
     def list_relations(self, namespace: str) -> dict[str, RelationKind]:
         """Returns the kind of each table and view in the namespace, by its name; empty if the namespace is missing."""

@@ -62,7 +62,7 @@ def replace_refs(metadata: Metadata, refs: Refs) -> Metadata:
 
 
 def _get_refs(metadata: Metadata) -> Refs:
-    """Returns the branches and tags of a table; the metadata of an old one may name its current snapshot alone."""
+    """Returns the branches and tags of a table; the metadata of an old one may name only its current snapshot."""
     current = metadata.get("current-snapshot-id")
     main = {} if current in (None, -1) else {MAIN: {"snapshot-id": current, "type": "branch"}}
     refs: Refs = metadata.get("refs", main)

@@ -56,13 +56,13 @@ def find_missing_right(reason: str, user: str | None = None) -> MissingRight | N
     return None
 
 
-def to_rights_error(reason: str, what: str, user: str | None = None) -> CatalogError | None:
-    """Returns the error for a message that says that a right is missing, else None; `what` was not possible without."""
+def to_rights_error(reason: str, action: str, user: str | None = None) -> CatalogError | None:
+    """Returns the error for a message that says that `action` needs a right which is missing; None for any other."""
     right = find_missing_right(reason, user)
     if right is None:
         return None
     return CatalogError(
-        f"A right is missing: {right.name}.\n  while: {what}", actual=" ".join(reason.split()), fix=right.fix
+        f"A right is missing: {right.name}.\n  while: {action}", actual=" ".join(reason.split()), fix=right.fix
     )
 
 
@@ -112,7 +112,8 @@ def _name_database_right(match: re.Match[str], user: str) -> MissingRight:
     )
 
 
-def _name_old_tables(_match: re.Match[str], _user: str) -> MissingRight:
+def _name_missing_column(_match: re.Match[str], _user: str) -> MissingRight:
+    """Returns the right to add a column that the catalog's tables lack if an older version created them."""
     return MissingRight(
         "the column iceberg_type in the catalog's tables, which only their owner can add",
         f"their owner runs `alter table iceberg_tables add column iceberg_type varchar(5)`; {_DOCUMENTED}",
@@ -132,6 +133,6 @@ _RULES: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], Missin
     (re.compile(r"permission denied for database \"?(?P<database>\w+)"), _name_database_right),
     (
         re.compile(r"must be owner of (?:table|relation) iceberg_tables|column \S*iceberg_type\S* does not exist"),
-        _name_old_tables,
+        _name_missing_column,
     ),
 )

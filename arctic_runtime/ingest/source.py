@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
+import yaml
+
 from arctic_runtime.errors import ConfigError, SourceError, suggest_nearest
 from arctic_runtime.ingest.database_kinds import DATABASE_KINDS
 from arctic_runtime.model.columns import list_reserved
@@ -396,8 +398,14 @@ def _check_declared_names(declared: DeclaredTable, has_key: bool, wrong: list[st
         new = f"{name.strip('_')}_"
         wrong.append(
             f"table {declared.name}: the column name {name} is reserved; declare the column as {new}, and set "
-            f"`columns: {{{name}: {new}}}` below `meta.arctic` of the table"
+            f"{format_renames({name: new})}"
         )
+
+
+def format_renames(renames: Mapping[str, str]) -> str:
+    """Formats the setting by which columns get other names in the table, as YAML on one line, and its place."""
+    names = yaml.safe_dump(dict(renames), default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False)
+    return f"`columns: {names.strip()}` below `meta.arctic` of the table"
 
 
 @accept({"enum": list(get_args(SchemaChanges))})

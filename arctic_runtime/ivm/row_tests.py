@@ -90,7 +90,7 @@ def _find_single_test(tree: Node, relations: Mapping[TableName, Relation]) -> Ro
 
 
 def _check_decided_by_keys(above: Iterable[Filter | Projection], keys: Collection[str]) -> None:
-    """Raises NotMaintained unless the keys of groups alone decide which groups the operators `above` them return."""
+    """Raises NotMaintained unless nothing but the keys of groups decides which of them the operators `above` return."""
     known = set(keys)
     for node in above:
         if isinstance(node, Projection):

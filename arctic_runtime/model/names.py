@@ -81,8 +81,8 @@ class TableName:
         return self.with_name(self.name + STAGED_SUFFIX)
 
     @property
-    def helpers(self) -> dict[str, TableName]:
-        """Maps descriptions, such as "change table", to the names of further tables that a model may create."""
+    def helper_tables(self) -> dict[str, TableName]:
+        """Names of the tables that a model may create besides this one, by their descriptions, such as "base"."""
         return {
             "change table": self.changes,
             "base": self.base,

@@ -331,7 +331,7 @@ class Model:
         """Names of all relations that runs of the model may create, those of its quarantine among them."""
         views = (view for view in (self.current_view, self.changes_view) if view is not None)
         others = () if self.quarantine is None else self.quarantine.relations
-        return (self.table, *self.table.helpers.values(), *views, *others)
+        return (self.table, *self.table.helper_tables.values(), *views, *others)
 
     @property
     def base(self) -> TableName:

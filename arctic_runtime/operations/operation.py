@@ -191,7 +191,7 @@ class Operation:
     """Function that describes the effects of `perform`, and changes nothing; None if it can't be planned."""
 
     plan_needs_spark: bool = False
-    """Whether `plan` needs Spark too, as to find rows; other plans read metadata alone."""
+    """Whether `plan` needs Spark too, as to find rows; other plans read only metadata."""
 
     needs_confirmation: bool = False
     """True if the operation is only planned unless the user confirms it."""
@@ -221,8 +221,8 @@ class Operation:
     """Names of the arguments of the operation's dbt macro, in order; None if it has no macro."""
 
     @property
-    def reads_tables_alone(self) -> bool:
-        """Whether the operation needs neither Spark nor a query, and changes nothing."""
+    def is_read_without_spark(self) -> bool:
+        """Whether the operation only reads tables, and needs neither Spark nor the queries of models for that."""
         return not (self.changes or self.needs_spark or self.needs_query or self.needs_queries)
 
     def get_argument(self, name: str, known: Sequence[str]) -> Argument:

@@ -117,15 +117,15 @@ class Activity:
         retry_at = None if left is None else (refreshing.retry_at or now + timedelta(seconds=left))
         return replace(refreshing, retry_at=retry_at)
 
-    def _end_job(self, number: str, report: Report) -> None:
+    def _end_job(self, job_number: str, report: Report) -> None:
         jobs = self.shared.jobs
         if report.status in ("unchanged", "conflict"):
-            jobs.discard_job(number)
+            jobs.discard_job(job_number)
         elif report.done is None:
-            jobs.end_job(number, "failed", error=report.error, error_details=report.error_details)
+            jobs.end_job(job_number, "failed", error=report.error, error_details=report.error_details)
         else:
             outcome = report.done.refreshed.outcome
-            jobs.end_job(number, "done", rows=dict(outcome.rows), reason=f"{outcome.mode} ({outcome.reason})")
+            jobs.end_job(job_number, "done", rows=dict(outcome.rows), reason=f"{outcome.mode} ({outcome.reason})")
 
     # Ingestion
 

@@ -235,7 +235,7 @@ class Service:
     # Parts of the service
 
     def _ingest_source(self, leadership: Leadership, ingestion: Ingesting) -> None:
-        """Ingests a source until leadership ends; after a failure, or an end of itself, tries again after a pause."""
+        """Ingests a source until leadership or Spark ends; after any other failure, tries again after a pause."""
         failures, name = 0, ingestion.name
         while not leadership.ended.is_set():
             self.activity.begin_ingestion(name)

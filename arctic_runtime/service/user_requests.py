@@ -110,10 +110,10 @@ class UserRequests:
         samples = TableSamples(self._warehouse.service_table.table, reader)
         return build_table_trend(table, samples.read_samples(since, str(table)))
 
-    def read_rows(self, table: TableName, most: int) -> TableRows:
+    def read_rows(self, table: TableName, max_rows: int) -> TableRows:
         reader, model = self._warehouse.reader, self._shared.models.get(table)
         limits = reader.thresholds.service
-        rows = read_sample_rows(reader, table if model is None else model.base, min(most, limits.sample_rows))
+        rows = read_sample_rows(reader, table if model is None else model.base, min(max_rows, limits.sample_rows))
         mask = build_mask(self._project.describe_table(table).masks)
         unmerged = 0 if model is None else read_status(reader, model, ()).unmerged_rows
         return build_table_rows(table, rows, mask, limits.sample_value_characters, unmerged)

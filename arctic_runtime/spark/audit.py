@@ -142,11 +142,11 @@ class Auditor:
         choice = choose_columns(model, query, table, evidence.volatile, self.options)
         if not choice.columns:
             return replace(audit, error="none of its columns can be compared", notes=(*notes, *choice.notes))
-        select_compared(query, choice).createOrReplaceTempView(QUERY)
-        select_compared(table, choice).createOrReplaceTempView(TABLE)
+        select_compared_columns(query, choice).createOrReplaceTempView(QUERY)
+        select_compared_columns(table, choice).createOrReplaceTempView(TABLE)
         has_own = own.queries != full.queries
         if has_own:
-            select_compared(self._run_query(full_sql, model.table, own), choice).createOrReplaceTempView(OWN)
+            select_compared_columns(self._run_query(full_sql, model.table, own), choice).createOrReplaceTempView(OWN)
         has_next, more = self._register_next(model, own, choice)
         comparison = Comparison(choice.columns, has_own, has_next, model.replaces_rows)
         groups, more_notes = self._compare_rows(model, comparison, choice, evidence)
@@ -239,7 +239,7 @@ class Auditor:
             names = {name.lower() for name in rows.columns}
             if not {column.name.lower() for column in choice.columns} <= names:
                 return False, ("the incremental query has other columns than the full one",)
-            select_compared(rows, choice).createOrReplaceTempView(NEXT)
+            select_compared_columns(rows, choice).createOrReplaceTempView(NEXT)
         except PySparkException as error:
             return False, (f"the next incremental run could not be computed: {get_message(error)}",)
         return True, ()
@@ -426,7 +426,7 @@ def _is_comparable(kind: str) -> bool:
     return not texts & set(_NOT_COMPARED) and "map<" not in str(nested)
 
 
-def select_compared(rows: DataFrame, choice: ColumnChoice) -> DataFrame:
+def select_compared_columns(rows: DataFrame, choice: ColumnChoice) -> DataFrame:
     """Selects the compared columns as `c0`, `c1`, …, converted to the types of the table."""
     kinds = {field.name.lower(): type_of(field.dataType) for field in rows.schema.fields}
     values = (

@@ -229,6 +229,7 @@ class Generator(SparkGenerator):
         return expression.args.get(WRITTEN) or super().cast_sql(expression, safe_prefix)
 
     def binary(self, expression: exp.Binary, op: str) -> str:
+        """Writes a binary operator; a chain of one left-associative operator needs no parentheses inside."""
         kind = type(expression)
         rights: list[str] = []
         left: exp.Expr = expression

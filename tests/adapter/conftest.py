@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import server
-from arctic_runtime.spark.engine.session_pool import stop_all
+from arctic_runtime.spark.engine.session_pool import stop_all_pools
 from dbt.adapters.arctic.credentials import ArcticCredentials
 from dbt.adapters.arctic.impl import ArcticAdapter
 from tests.java import INTERPRETED
@@ -29,7 +29,7 @@ from tests.thresholds import STEADY, changed
 def warehouse(tmp_path_factory: pytest.TempPathFactory, embedded: Callable[..., Profile]) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("warehouse")
     yield folder
-    stop_all()
+    stop_all_pools()
     server.stop_server(embedded(folder))
 
 

@@ -189,7 +189,7 @@ class SimulatedPipeline:
     def run(self, keep: Any) -> tuple[TableResult, SourcePosition | None]:
         storage = self._target.open_by_key(self._schema.key)
         assert isinstance(storage, KeyedTable)
-        state = storage.observe()
+        state = storage.prepare_to_publish()
         start = read_position(state)
         read: Any = self._part.events.events
         new = read

@@ -59,11 +59,11 @@ class LogSearch:
         kinds = {field.name.lower(): field.field_type for field in self._table.schema().fields}
         return all(isinstance(kinds.get(name.lower()), exact) for name in columns)
 
-    def find_rows(self, wanted: Wanted, most: int) -> pa.Table | None:
+    def find_rows(self, wanted: Wanted, max_rows: int) -> pa.Table | None:
         """Finds the change rows that have a wanted value in each column, in their row or in the row before.
 
         Rows are in the order of their commits, whose sequence numbers are in the column COMMIT_VERSION. Returns None if
-        there are more than `most`. The columns must be such that `can_compare`.
+        there are more than `max_rows`. The columns must be such that `can_compare`.
         """
         import pyarrow as pa
 
@@ -72,7 +72,7 @@ class LogSearch:
         for batch in self._iterate_batches(wanted):
             matching = batch.filter(self._select_matching(batch, wanted))
             count += len(matching)
-            if count > most:
+            if count > max_rows:
                 return None
             batches.append(matching)
         rows = pa.Table.from_batches(batches, self.schema)

@@ -85,10 +85,10 @@ def _read_parts(
         yield from (_sort_batches(batches, schema, limits.batch_rows) if is_sorted else batches)
 
 
-def _plan_parts(counts: Mapping[LogFile, Mapping[int, int]], start: int, most: int) -> Iterator[_Part]:
+def _plan_parts(counts: Mapping[LogFile, Mapping[int, int]], start: int, max_rows: int) -> Iterator[_Part]:
     """Yields parts of consecutive commits after the sequence number `start`, oldest first.
 
-    A part has at most `most` rows, unless it is a single commit.
+    A part has at most `max_rows` rows, unless it is a single commit.
     """
     totals: Counter[int] = Counter()
     for file_counts in counts.values():
@@ -96,7 +96,7 @@ def _plan_parts(counts: Mapping[LogFile, Mapping[int, int]], start: int, most: i
     group: dict[int, int] = {}
     rows = 0
     for sequence in sorted(totals):
-        if group and rows + totals[sequence] > most:
+        if group and rows + totals[sequence] > max_rows:
             yield _build_part(counts, group)
             group, rows = {}, 0
         group[sequence] = totals[sequence]
@@ -110,10 +110,10 @@ def _build_part(counts: Mapping[LogFile, Mapping[int, int]], group: Mapping[int,
     return _Part(min(group), max(group), sum(group.values()), files)
 
 
-def _sort_batches(batches: Iterator[pa.RecordBatch], schema: pa.Schema, most: int) -> list[pa.RecordBatch]:
+def _sort_batches(batches: Iterator[pa.RecordBatch], schema: pa.Schema, batch_rows: int) -> list[pa.RecordBatch]:
     import pyarrow as pa
 
     rows = pa.Table.from_batches(batches, schema)
     order = [(COMMIT_VERSION, "ascending"), (SEQUENCE, "ascending")]
-    batches_sorted: list[pa.RecordBatch] = rows.sort_by(order).to_batches(most)
+    batches_sorted: list[pa.RecordBatch] = rows.sort_by(order).to_batches(batch_rows)
     return batches_sorted

@@ -232,9 +232,9 @@ def list_manifests(table: Table, snapshot: Snapshot) -> list[ManifestFile]:
         return snapshot.manifests(table.io)
 
 
-def check_manifests(table: Table, number: int) -> None:
-    """Reads all manifests of the snapshot with the id `number`; raises CorruptState, which names a damaged one."""
-    snapshot = table.snapshot_by_id(number)
+def check_manifests(table: Table, snapshot_id: int) -> None:
+    """Reads all manifests of the snapshot with the id `snapshot_id`; raises CorruptState, which names a damaged one."""
+    snapshot = table.snapshot_by_id(snapshot_id)
     for manifest in list_manifests(table, snapshot) if snapshot is not None else ():
         read_inherited_entries(table, manifest)
 

@@ -110,20 +110,20 @@ def with_removals(reader: CatalogReader, source: SourceState, after: Version) ->
     return replace(source, commits=tuple(commits))
 
 
-def _list_removed_keys(table: Table, number: int) -> tuple[Removed, ...] | None:
-    """Counts the rows that the snapshot `number` removed, by the sequence number of the commit that added their file.
+def _list_removed_keys(table: Table, snapshot_id: int) -> tuple[Removed, ...] | None:
+    """Counts the rows that a snapshot removed, by the sequence number of the commit that added their file.
 
     None if the snapshot is not kept, or if its delete files do not name the data files of the rows.
     """
     from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
 
-    snapshot = table.snapshot_by_id(number)
+    snapshot = table.snapshot_by_id(snapshot_id)
     if snapshot is None:
         return None
     rows: Counter[int] = Counter()
     of_files: Counter[str] = Counter()
     for manifest in list_manifests(table, snapshot):
-        if manifest.added_snapshot_id != number:
+        if manifest.added_snapshot_id != snapshot_id:
             continue
         is_data = manifest.content == ManifestContent.DATA
         for entry in read_entries(table, manifest):

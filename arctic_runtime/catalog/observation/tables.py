@@ -296,7 +296,7 @@ def observe_branch(reader: CatalogReader, name: TableName, branch: str) -> Branc
     return read_table_refs(reader, name).read_state(branch)
 
 
-def list_abandoned_branches_of(table: Table, before_ms: int) -> tuple[str, ...]:
+def list_abandoned_table_branches(table: Table, before_ms: int) -> tuple[str, ...]:
     """Names of a table's branches whose attempts were given up before the time `before_ms`.
 
     See `list_abandoned_branches`.

@@ -164,22 +164,27 @@ class DeadLetterTable:
         """Number of dead letters in the table. Needs no Spark."""
         return self._observe_source().dead_letters
 
-    def list_reasons(self, most: int) -> list[str]:
-        """Lists the `most` most frequent reasons of dead letters, as texts `TABLE: REASON (COUNT)`."""
+    def list_reasons(self, max_reasons: int) -> list[str]:
+        """Lists the `max_reasons` most frequent reasons of dead letters, as texts `TABLE: REASON (COUNT)`."""
         _, dead_letters = self.read_dead_letters()
-        counts = dead_letters.groupBy("table", "reason").count().orderBy(F.desc("count"), "table", "reason").limit(most)
+        counts = (
+            dead_letters.groupBy("table", "reason")
+            .count()
+            .orderBy(F.desc("count"), "table", "reason")
+            .limit(max_reasons)
+        )
         return [f"{table}: {reason} ({count:,})" for table, reason, count in counts.collect()]
 
-    def check_limit(self, source: str, most: int | None, shown: int) -> None:
-        """Raises DataError if the table has more than `most` dead letters; None allows any number.
+    def check_limit(self, source: str, max_letters: int | None, shown: int) -> None:
+        """Raises DataError if the table has more than `max_letters` dead letters; None allows any number.
 
         The error names the source `source` and the `shown` most frequent reasons.
         """
-        count = 0 if most is None else self.count_dead_letters()
-        if most is not None and count > most:
+        count = 0 if max_letters is None else self.count_dead_letters()
+        if max_letters is not None and count > max_letters:
             raise DataError(
                 f"source {source}: events can't be applied, and ingestion stopped; the events before them are applied.",
-                expected=f"no more than {most} dead letters (`dead_letters`)",
+                expected=f"no more than {max_letters} dead letters (`dead_letters`)",
                 actual=f"{count} in {self.table}: {'; '.join(self.list_reasons(shown))}",
                 fix=(
                     "correct the source or the declared columns and apply them with "
@@ -243,8 +248,8 @@ class DeadLetterTable:
             set_properties("ingest.fail", self._spark(), self.table, {FAILURE: failure.encode()})
         return failure
 
-    def clear_failure(self, message: str) -> None:
-        """Clears the failure with just this message; another one stays."""
+    def clear_matching_failure(self, message: str) -> None:
+        """Clears the saved failure if its message is `message`; otherwise the failure stays."""
         known = self.read_progress().failure
         if known is not None and known.message == message:
             set_properties("ingest.fail", self._spark(), self.table, {FAILURE: ""})

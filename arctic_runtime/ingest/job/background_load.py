@@ -111,12 +111,12 @@ class BackgroundLoad:
                 started = time.monotonic()
                 self._listeners.begin(batch, len(self.tables))
                 if batch.is_rewound:
-                    self._leave_out(self._writer.collect_batch(batch))
+                    self._exclude_waiting_tables(self._writer.collect_batch(batch))
                     self._listeners.report((), batch, 0.0)
                     newest, last = self._begin_snapshot(), None
                     continue
                 results = self._write_batch(batch, last is None, newest)
-                self._leave_out(results)
+                self._exclude_waiting_tables(results)
                 last = last if batch.is_snapshot else batch
                 self._load.acknowledge_batch(batch)
                 self._listeners.report(results, batch, time.monotonic() - started)
@@ -144,8 +144,8 @@ class BackgroundLoad:
             results += writer.end_snapshot(batch.position)
         return results
 
-    def _leave_out(self, results: tuple[TableResult, ...]) -> None:
-        """Goes on without the tables of `results` that have to wait."""
+    def _exclude_waiting_tables(self, results: tuple[TableResult, ...]) -> None:
+        """Removes from the load the tables of `results` that have to wait; keeps their results for the end."""
         self.results_of_waiting += [result for result in results if result.wait]
         self._writer = self._writer.leave_out(results)
 

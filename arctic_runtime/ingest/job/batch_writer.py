@@ -60,7 +60,7 @@ class BatchWriter:
         return self._run_all(partial(self._collect_table, name, events, batch) for name, events in parts.items())
 
     def begin_snapshot(self) -> None:
-        """Drops the rows that `collect_batch` stored for an earlier snapshot."""
+        """Prepares all tables for a new snapshot: drops the rows that `collect_batch` stored for an earlier one."""
         for writer in self.tables.values():
             writer.snapshot.begin_snapshot()
 

@@ -149,7 +149,7 @@ class Ingestion:
         return None
 
     def _find_stall(self) -> str:
-        """Returns the reason why the load with which the source begins gets no rows; empty unless it stands still."""
+        """Describes since when the first load of the source has got no rows; empty if it gets rows or there is none."""
         since = self._counts.find_stall(self._reader.thresholds.ingest.confirmed_seconds)
         if since is None or isinstance(self._state, Stream):
             return ""
@@ -170,7 +170,7 @@ class Ingestion:
             if error:
                 self._save_failure(error)
             elif self._lease.is_own():
-                self._dead_letters.clear_failure(last)
+                self._dead_letters.clear_matching_failure(last)
 
     def _wait_for_lease(self, once: bool) -> bool:
         """Waits for the lease on the source; returns False if `stop` is called meanwhile.
@@ -264,12 +264,12 @@ class Ingestion:
         return progress
 
     def _write_readable(self, once: bool, progress: Progress) -> Progress:
-        """Like `_write_stream`, but goes on without tables that stop the reading of all tables."""
+        """Writes the stream like `_write_stream`; excludes tables that can't be read, instead of raising an error."""
         while True:
             try:
                 return self._write_stream(once, progress)
             except UnreadableTables as error:
-                progress = self._go_on_without(error)
+                progress = self._exclude_unreadable(error)
 
     def _write_stream(self, once: bool, progress: Progress) -> Progress:
         """Writes batches of the stream; returns the progress after the last one.
@@ -363,10 +363,11 @@ class Ingestion:
         LOG.warning("source %s: %s", self.source.name, text)
         return progress.remove_tables(waits)
 
-    def _go_on_without(self, error: UnreadableTables) -> Progress:
-        """Takes tables that stop the reading of all tables out of the stream; a snapshot begins again.
+    def _exclude_unreadable(self, error: UnreadableTables) -> Progress:
+        """Excludes from the stream the tables whose events can't be read, since they stop the reading of all tables.
 
-        Returns the progress at which the transport is to be opened.
+        A snapshot under way begins again. Returns the progress at which the transport is to be opened. Raises `error`
+        if the stream has none of these tables.
         """
         self._transport.close_source()
         progress = self._dead_letters.read_progress()

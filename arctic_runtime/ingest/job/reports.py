@@ -91,7 +91,10 @@ class LoadPieces:
 def to_batch_work(
     batch: Batch, names: Mapping[str, TableName], piece: LoadPiece | None, is_background: bool
 ) -> BatchWork:
-    """Builds the BatchWork of a batch; `names` maps names of tables in the source to names of arctic tables."""
+    """Builds the BatchWork of a batch: the arctic tables that it writes, and the number of all its events.
+
+    `names` maps names of tables in the source to those of arctic tables; other tables of the batch are left out.
+    """
     written = {names[events.table]: None for events in batch.tables if events.table in names}
     return BatchWork(tuple(written), batch.count, piece, is_background)
 

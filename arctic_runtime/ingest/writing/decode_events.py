@@ -73,7 +73,7 @@ def decode_events(events: DataFrame, form: EventFormat, schema: SourceSchema) ->
     the JSON of each event twice.
     """
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    event = F.from_json(_as_text(events), _build_json_schema(form, schema), options)
+    event = F.from_json(_select_payload_text(events), _build_json_schema(form, schema), options)
     rows = _explode_rows(events.select("*", _rename_nested_fields(event, form, schema).alias(_EVENT)), form)
     rows = _rename_top_fields(rows, form, schema)
     named = {column.name: EncodedValue(_image_field(_ROW, column.name), column) for column in schema.columns}
@@ -96,7 +96,7 @@ def decode_events(events: DataFrame, form: EventFormat, schema: SourceSchema) ->
     )
 
 
-def _as_text(events: DataFrame) -> Expression:
+def _select_payload_text(events: DataFrame) -> Expression:
     """Returns the expression for PAYLOAD as text.
 
     Null if its bytes are not valid UTF-8, which makes the event a dead letter.
@@ -283,14 +283,14 @@ def _reason_expression(form: EventFormat, schema: SourceSchema, change: Sql) -> 
     `change` is the expression for the event's `Change`.
     """
     cases = [
-        *_find_decoding_faults(form),
+        *_build_decoding_fault_cases(form),
         fill_statement("WHEN {event} IS NULL THEN 'no UTF-8 text'", event=quote_name(_EVENT)),
         fill_statement(
             "WHEN {corrupt} IS NOT NULL THEN 'not the JSON of an event'", corrupt=quote_name(_EVENT, _CORRUPT)
         ),
-        *_find_operation_misfits(form, change),
+        *_build_operation_cases(form, change),
     ]
-    cases += _find_key_misfits(form, schema, change)
+    cases += _build_unknown_key_cases(form, schema, change)
     says_rows = fill_statement("{change} IN ('insert', 'read', 'update', 'delete')", change=change)
     for column in schema.columns:
         shown = _select_image_text(column, form, change)
@@ -321,18 +321,18 @@ def _reason_expression(form: EventFormat, schema: SourceSchema, change: Sql) -> 
     return fill_statement("CASE {cases} END", cases=join_parts(cases, " "))
 
 
-def _find_decoding_faults(form: EventFormat) -> list[Sql]:
-    """Builds the CASE branch for messages that could not be decoded to JSON; empty if events are JSON."""
+def _build_decoding_fault_cases(form: EventFormat) -> list[Sql]:
+    """Builds the CASE branch whose value is the fault of a message that could not be decoded; none for JSON formats."""
     if form.proof is None:
         return []
     return [fill_statement("WHEN {proof} IS NULL THEN {fault}", proof=_read_field(form.proof), fault=quote_name(FAULT))]
 
 
-def _find_key_misfits(form: EventFormat, schema: SourceSchema, change: Sql) -> list[Sql]:
-    """Builds CASE branches that make updates whose old primary key is unknown dead letters.
+def _build_unknown_key_cases(form: EventFormat, schema: SourceSchema, change: Sql) -> list[Sql]:
+    """Builds the CASE branch whose value is the reason why an update without its old row can't be applied.
 
-    Such an update may have changed the key. Empty if the key is the source's own, since the source then sends changes
-    of the key.
+    Such an update may have changed the primary key. Returns no branch if the key is the source's own, since the source
+    then sends changes of the key.
     """
     key = next(
         (column for column in schema.columns if any(is_same_name(column.name, part) for part in schema.key)), None
@@ -347,7 +347,11 @@ def _find_key_misfits(form: EventFormat, schema: SourceSchema, change: Sql) -> l
     return [fill_statement("WHEN {change} = 'update' AND {was} IS NULL THEN {r}", change=change, was=was, r=reason)]
 
 
-def _find_operation_misfits(form: EventFormat, change: Sql) -> list[Sql]:
+def _build_operation_cases(form: EventFormat, change: Sql) -> list[Sql]:
+    """Builds the CASE branches for events with no operation or an unknown one; empty if the format has no operations.
+
+    `change` is the expression for the event's `Change`.
+    """
     if form.operation is None:
         return []
     operation = _read_field(form.operation)

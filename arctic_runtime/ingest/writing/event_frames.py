@@ -49,11 +49,11 @@ def cache_rows(rows: DataFrame, only: Expression | None = None) -> Iterator[Data
     with override_settings(rows.sparkSession, wanted), ExitStack() as stack:
         cached = rows.persist()
         stack.callback(cached.unpersist)
-        named = _read_by_name(cached, stack) if is_remote(rows.sparkSession) else cached
+        named = _read_through_view(cached, stack) if is_remote(rows.sparkSession) else cached
         yield named if only is None else named.where(only)
 
 
-def _read_by_name(rows: DataFrame, stack: ExitStack) -> DataFrame:
+def _read_through_view(rows: DataFrame, stack: ExitStack) -> DataFrame:
     """Returns `rows` as read from a temporary view, which is dropped when `stack` ends."""
     spark, name = rows.sparkSession, f"arctic_rows_{uuid.uuid4().hex}"
     rows.createTempView(name)

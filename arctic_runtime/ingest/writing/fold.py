@@ -37,9 +37,9 @@ from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.changes.diff import (
     build_images,
-    build_provided_flag,
     diff_events,
     list_key_images,
+    name_provided_flag,
     refresh_changes,
 )
 from arctic_runtime.spark.engine.statement import alias_as, fill_statement, quote_name
@@ -138,7 +138,7 @@ def fill_from_origins(net: DataFrame, table: DataFrame, rules: MergeFunctions) -
 
     Returns `net` with the same columns; the flags of these values are set to true.
     """
-    shape, flags = rules.shape, {i: F.col(build_provided_flag(i)) for i in rules.partial}
+    shape, flags = rules.shape, {i: F.col(name_provided_flag(i)) for i in rules.partial}
     origins = table.select(
         *[table[shape.columns[i].name].alias(f"at{i}") for i in shape.key_positions],
         *[table[shape.columns[i].name].alias(f"stored{i}") for i in flags],
@@ -152,7 +152,7 @@ def fill_from_origins(net: DataFrame, table: DataFrame, rules: MergeFunctions) -
     )
     is_taken = {i: ~flag & F.col("is_known").isNotNull() for i, flag in flags.items()}
     filled = {f"a{i}": F.when(taken, F.col(f"stored{i}")).otherwise(F.col(f"a{i}")) for i, taken in is_taken.items()}
-    brought = {build_provided_flag(i): flags[i] | taken for i, taken in is_taken.items()}
+    brought = {name_provided_flag(i): flags[i] | taken for i, taken in is_taken.items()}
     return joined.withColumns({**filled, **brought}).select(*net.columns)
 
 
@@ -260,7 +260,7 @@ def count_events(decoded: DataFrame) -> EventCounts:
         F.count_if(~sound).alias("dead"),
         F.count_if(sound & F.col(OLD_KEY).isNotNull()).alias("key_changes"),
         F.count_if(sound & F.col(ABSENT).isNotNull()).alias("partial"),
-        F.count_if(sound & ~F.expr(IS_DELETE) & _lacks_origin()).alias("lacking"),
+        F.count_if(sound & ~F.expr(IS_DELETE) & _build_old_row_condition()).alias("lacking"),
         F.max(F.when(truncates, F.col(ARRIVAL))).alias("truncated_at"),
         F.unix_micros(F.max(F.when(is_timed, F.least(F.col(TIME), F.current_timestamp())))).alias("newest"),
     ).collect()[0]
@@ -327,7 +327,7 @@ def _select_ordered_rows(decoded: DataFrame, counted: EventCounts) -> DataFrame:
     insert of the new one.
     """
     sound = select_row_events(decoded)
-    lacks = ~F.expr(IS_DELETE) & _lacks_origin()
+    lacks = ~F.expr(IS_DELETE) & _build_old_row_condition()
     events = sound.withColumns({POSITION: _order(1), TIMESTAMP: F.col(TIME), _LACKS: lacks, _STEP: F.lit(1)})
     if not counted.key_changes:
         return events
@@ -337,11 +337,10 @@ def _select_ordered_rows(decoded: DataFrame, counted: EventCounts) -> DataFrame:
     return events.unionByName(left.withColumns({**key, **own}))
 
 
-def _lacks_origin() -> Expression:
-    """Builds the condition that an event begins the row of a primary key without having all values of the row.
+def _build_old_row_condition() -> Expression:
+    """Builds the condition that an event needs values of the row under its old primary key.
 
-    Such an event is an insert or an update of the key; its missing values have to be taken from the row under the old
-    key.
+    Such an event is an insert, or an update of the key, that lacks some values of the new row.
     """
     return F.col(ABSENT).isNotNull() & ((F.col(CHANGE) == "insert") | F.col(OLD_KEY).isNotNull())
 

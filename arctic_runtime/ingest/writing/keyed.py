@@ -57,8 +57,8 @@ class KeyedTable:
 
     session: TableSession
 
-    def observe(self) -> TableState:
-        """Returns the table's state, after finishing the merges and view changes that earlier commits left to do.
+    def prepare_to_publish(self) -> TableState:
+        """Finishes the merges and view changes that earlier commits left to do; returns the table's state after them.
 
         Raises ConfigError if the table has another primary key than the model.
         """

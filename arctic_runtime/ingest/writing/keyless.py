@@ -90,8 +90,8 @@ class KeylessTable:
 
     session: TableSession
 
-    def observe(self) -> TableState:
-        """Returns the state of the table; raises an error if rows can't be appended to it."""
+    def prepare_to_publish(self) -> TableState:
+        """Checks that rows can be appended to the table, raises an error if not, and returns the table's state."""
         state = self.session.observe_state()
         _check_keyless(self.session.model, state)
         return state

@@ -91,7 +91,7 @@ class EventPipeline:
         `keep` saves the dead letters among the events. The position is None if nothing was committed.
         """
         storage = self.target.open_by_key(self.schema.key)
-        state = storage.observe()
+        state = storage.prepare_to_publish()
         new = self._deduplicate(storage, read_position(state))
         with self._decode(storage, state, new) as batch:
             self._keep_dead_letters(batch, keep)

@@ -161,7 +161,7 @@ class EventPart:
 
 @dataclass(frozen=True)
 class NewEvents:
-    """Events of a part that its table does not have yet, with counts from which the table's next position follows."""
+    """Events of a part that its table lacks, with counts by which `find_end` computes the table's next position."""
 
     events: DataFrame
     start: SourcePosition

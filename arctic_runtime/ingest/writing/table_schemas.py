@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.formats.event_format import Path, SourceColumn, SourceSchema
-from arctic_runtime.ingest.source import IngestedTable
+from arctic_runtime.ingest.source import IngestedTable, format_renames
 from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD, TableEvents, extract_schema_parts
 from arctic_runtime.ingest.writing.event_frames import to_dataframe
 from arctic_runtime.ingest.writing.source_columns import (
@@ -80,14 +80,8 @@ def _suggest_name(name: str, taken: list[str]) -> str:
     return suggested
 
 
-def _quote(name: str) -> str:
-    """Returns a name as YAML writes it."""
-    return name if re.fullmatch(r"\w+", name) else json.dumps(name, ensure_ascii=False)
-
-
 def _advise(table: IngestedTable, renamed: dict[str, str]) -> str:
-    pairs = ", ".join(f"{_quote(old)}: {_quote(new)}" for old, new in renamed.items())
-    advice = f"give them other names in the table: `columns: {{{pairs}}}` below `meta.arctic` of the table"
+    advice = f"give them other names in the table: {format_renames(renamed)}"
     if not table.reports_key:
         return advice
     patterns = ",".join(re.escape(f"{table.source_name}.{name}") for name in renamed)

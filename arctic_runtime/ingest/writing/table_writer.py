@@ -71,7 +71,7 @@ class SnapshotWriter:
     def _publish_rows(self, position: str) -> dict[str, int]:
         key, schema = self._schemas.find_key(), self._schemas.newest
         storage = self._target.open_by_key(key)
-        state, rows = storage.observe(), self._stage.read_rows(key)
+        state, rows = storage.prepare_to_publish(), self._stage.read_rows(key)
         if rows is None and schema is not None:
             rows = _create_empty(self._target.spark(), schema)
         return storage.publish_snapshot(state, rows, schema, SourcePosition(position))

@@ -160,7 +160,7 @@ class _Finder:
                 return
             case exp.Func() if not _GIVE_DATES.isdisjoint(list_function_names(value)):
                 return
-            case _ if _is_cut_out(value):
+            case _ if _may_be_time_of_day(value):
                 self.made.add(value.sql(dialect="spark"))
             case _:
                 for part in _list_result_values(value):
@@ -260,7 +260,7 @@ def _is_moment(cast: exp.Cast) -> bool:
     return any(kind.this in _MOMENTS for kind in cast.to.find_all(exp.DataType))
 
 
-def _is_cut_out(value: exp.Expr) -> bool:
+def _may_be_time_of_day(value: exp.Expr) -> bool:
     """Whether a value is a part of a text or a formatted timestamp, so that it may be a time without a date."""
     if not isinstance(value, exp.Func):
         return False

@@ -148,7 +148,7 @@ def read_sql(sql: str) -> list[exp.Expr | None]:
     statements = _Parser(dialect=ArcticSpark()).parse(sql_tokens, sql)
     for node in (part for statement in statements if statement is not None for part in walk_parts(statement)):
         node.pop_comments()
-        _mark_unit(node)
+        _convert_unit_to_keyword(node)
     return statements
 
 
@@ -263,7 +263,7 @@ def _check_variables(function: exp.Expr) -> None:
             )
 
 
-def _mark_unit(node: exp.Expr) -> None:
+def _convert_unit_to_keyword(node: exp.Expr) -> None:
     """Turns the unit of a date function, such as `day` in `dateadd(day, 1, d)`, from a column into a keyword."""
     if isinstance(node, exp.Anonymous) and node.name.upper() in _TAKES_UNIT and len(node.expressions) == 3:
         unit = node.expressions[0]
@@ -321,7 +321,7 @@ def check_clause_args(node: exp.Expr, known: Set[str]) -> None:
 
 
 def check_of_one_row(expression: exp.Expr, clause: str) -> None:
-    """Raises NotMaintained if an expression is not computed from one row alone.
+    """Raises NotMaintained if an expression is computed from more than one row.
 
     So aggregates, window functions and generators are refused, except inside subqueries. The message names `clause`,
     the clause that contains the expression.

@@ -226,7 +226,7 @@ def add_event_position(sql: str, allows_union: bool = False) -> str | None:
     placed = sql
     for at, column in reversed(list(zip(places, columns, strict=True))):
         placed = f"{placed[:at]}, {column.sql(dialect='spark')} {placed[at:]}"
-    return placed if _is_one_more(placed, tree, columns) else None
+    return placed if _adds_only_columns(placed, tree, columns) else None
 
 
 def keeps_events_apart(sql: str) -> bool:
@@ -262,7 +262,7 @@ def _list_union_parts(tree: exp.Expr) -> list[exp.Expr]:
     return [*parts[0], *parts[1]] if all(parts) else []
 
 
-def _is_one_more(sql: str, tree: exp.Expr, columns: list[exp.Column]) -> bool:
+def _adds_only_columns(sql: str, tree: exp.Expr, columns: list[exp.Column]) -> bool:
     """Whether `sql` parses to the query `tree` with one more column at the end of each of its selects.
 
     `columns` has these columns, in the order of the selects.
@@ -411,9 +411,9 @@ def _is_used_as_text(literal: exp.Expr) -> bool:
             case = parent if isinstance(parent, exp.Case) else parent.parent
             return isinstance(case, exp.Case) and literal.arg_key in ("true", "default") and _yields_texts(case)
         case exp.EQ() | exp.NEQ() | exp.NullSafeEQ():
-            return _is_text(parent.left) or _is_text(parent.right)
+            return _has_text_type(parent.left) or _has_text_type(parent.right)
         case exp.In():
-            return _is_text(parent.this)
+            return _has_text_type(parent.this)
         case _:
             return False
 
@@ -423,8 +423,8 @@ def _yields_texts(case: exp.Case) -> bool:
     return all(part is None or isinstance(part, exp.Null | exp.Literal) for part in results) and _is_used_as_text(case)
 
 
-def _is_text(value: exp.Expr) -> bool:
-    """Whether an expression is certainly a text: a cast to one, or a text function or concatenation over columns."""
+def _has_text_type(value: exp.Expr) -> bool:
+    """Whether an expression certainly has a text type: a cast to one, or a text function or `||` over columns."""
     bare = value.unnest()
     if isinstance(bare, exp.Cast):
         return bare.is_type(*exp.DataType.TEXT_TYPES)

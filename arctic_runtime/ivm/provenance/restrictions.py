@@ -71,7 +71,7 @@ def list_condition_restrictions(condition: exp.Expr | None) -> tuple[Restriction
 
 
 def select_within(restrictions: Iterable[Restriction], names: Collection[str]) -> tuple[Restriction, ...]:
-    """Selects what restrictions say about the columns `names` alone.
+    """Selects the parts of restrictions that read no columns but `names`.
 
     Of a restriction to tuples of values, the expressions over these columns are kept.
     """

@@ -181,7 +181,7 @@ def _collect_lookups(trees: Iterable[Node], source: TableName, few: frozenset[st
 
 
 def _list_row_scans(tree: Node, source: TableName) -> tuple[Scan, ...]:
-    """Lists the scans of a source in a tree, except scans of the source's changes alone."""
+    """Lists the scans of a source in a tree, except those that read only the source's changes."""
     return tuple(scan for scan in list_scans(tree) if scan.source == source and scan.reads_rows)
 
 

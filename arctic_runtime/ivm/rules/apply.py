@@ -76,10 +76,10 @@ class _Applied:
     def derive_either(self, node: Node, names: Names) -> Node:
         return require_term(self._derive_once("either", node, names, lambda: self._apply_either(node, names)))
 
-    def _derive_once(self, what: str, node: Node, names: Names, work_out: Callable[[], Node | None]) -> Node | None:
+    def _derive_once(self, kind: str, node: Node, names: Names, work_out: Callable[[], Node | None]) -> Node | None:
         if not self.known.chosen.isdisjoint(names):
             raise NotMaintained("NOT_REPEATABLE", _explain_choice(names, self.known.chosen))
-        question = (id(node), what, names)
+        question = (id(node), kind, names)
         if question not in self.answers:
             answer = work_out()
             if answer is not None and self._count_scans(answer) > (most := self.known.most_scans):

@@ -85,8 +85,8 @@ def pick_some(names: Names, node: Node) -> Names:
     return names or list_columns(node)[:1]
 
 
-def recompute_affected(node: Node, unit: Names, affected: Node | None, inputs: Inputs) -> Node:
-    """Builds the Z-set that removes the old rows and adds the new rows of the affected groups of `node`.
+def build_affected_zset(node: Node, unit: Names, affected: Node | None, inputs: Inputs) -> Node:
+    """Builds the tree of the Z-set that removes the old rows and adds the new rows of the affected groups of `node`.
 
     Groups are identified by the columns `unit`; the tree `affected` computes the values of these for affected groups.
     All rows of `node` are replaced if `unit` is empty or `affected` is None.

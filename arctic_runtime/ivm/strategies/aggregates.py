@@ -176,7 +176,7 @@ class StateColumns:
         went = exp.LT(this=build_column(MULTIPLICITY), expression=exp.Literal.number(0))
         return self._add_total(exp.case().when(went, exp.Neg(this=wide)).else_(wide))
 
-    def value_if_any(self, count: exp.Column, value: exp.Expr) -> exp.Expr:
+    def build_value_unless_empty(self, count: exp.Column, value: exp.Expr) -> exp.Expr:
         """Builds an expression with the value of `value`, but null if `count` is 0.
 
         Returns `value` itself if `count` is the number of all rows of a group with keys: such a group is never empty.
@@ -228,7 +228,7 @@ def _express_sum(parts: list[exp.Expr], condition: exp.Expr | None, state: State
     size = get_precision_and_scale(type_of(value, state.types))
     if is_exact(value, state.types) is False or (size and size[1] > _MOST_SUMMED_BEHIND):
         return None
-    return state.value_if_any(
+    return state.build_value_unless_empty(
         state.add_count(_require_not_null(parts, condition, state)), state.add_sum(_filter_value(condition, value))
     )
 
@@ -239,7 +239,9 @@ def _express_average(parts: list[exp.Expr], condition: exp.Expr | None, state: S
     if of_type is None or not is_averaged(of_type):
         return None
     count = state.add_count(_require_not_null(parts, condition, state))
-    return build_average(state.add_sum(_filter_value(condition, value)), state.value_if_any(count, count), of_type)
+    return build_average(
+        state.add_sum(_filter_value(condition, value)), state.build_value_unless_empty(count, count), of_type
+    )
 
 
 def _express_min(parts: list[exp.Expr], condition: exp.Expr | None, state: StateColumns) -> exp.Expr | None:

@@ -121,11 +121,12 @@ def join_own_partners(below: Paired, kind: Kept, partner: Node, on: exp.Expr | N
     return _update_flags(joined, {image.flag: image.match_row() for image in _IMAGES} if kind == "inner" else {})
 
 
-def semi_join_once(below: Paired, kind: Asked, right: Node, on: exp.Expr | None) -> Paired:
+def semi_join_whole_pairs(below: Paired, kind: Asked, right: Node, on: exp.Expr | None) -> Paired:
+    """Filters whole pairs by a semi or anti join with `right`; `is_same_for_both(on)` must be true."""
     return replace(below, node=SemiJoin(kind, below.node, right, on))
 
 
-def semi_join_twice(below: Paired, kind: Asked, probe: Node, on: exp.Expr | None) -> Paired:
+def semi_join_old_and_new(below: Paired, kind: Asked, probe: Node, on: exp.Expr | None) -> Paired:
     """Filters the old and the new row of each pair by a semi or anti join with `probe`.
 
     Each of the two must match at most one row of `probe`.
@@ -309,9 +310,9 @@ class _Path:
         if below is None or not self._is_cheap(node.right):
             return None
         if below.is_same_for_both(node.on):
-            return semi_join_once(below, node.kind, node.right, node.on)
+            return semi_join_whole_pairs(below, node.kind, node.right, node.on)
         probe = _build_probe(below, node.right, node.on) if self._is_small(node.right) else None
-        return semi_join_twice(below, node.kind, probe, node.on) if probe else None
+        return semi_join_old_and_new(below, node.kind, probe, node.on) if probe else None
 
     def _is_small(self, node: Node) -> bool:
         return all(scan.source in self.small for scan in list_scans(node))

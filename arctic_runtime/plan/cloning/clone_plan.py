@@ -306,5 +306,8 @@ def _plan_releases(
 
 
 def is_use_outdated(clone: Clone, now_ms: int, thresholds: ExpiryThresholds) -> bool:
-    """Whether a run without changes should note that the clone is in use."""
+    """Whether the last recorded use of the clone is more than `noted_use_seconds` ago, so that a run records a new one.
+
+    Runs with changes record their use in any case.
+    """
     return now_ms - clone.used_ms > 1000 * thresholds.noted_use_seconds

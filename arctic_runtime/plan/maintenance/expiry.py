@@ -205,8 +205,8 @@ def compute_kept_from(retention: Retention, times_ms: Sequence[int], now_ms: int
     """
     if retention.age_seconds is None:
         return 0
-    by_age, most = now_ms - 1000 * retention.age_seconds, retention.max_versions
-    return by_age if most is None or len(times_ms) <= most else max(by_age, times_ms[-most])
+    by_age, max_versions = now_ms - 1000 * retention.age_seconds, retention.max_versions
+    return by_age if max_versions is None or len(times_ms) <= max_versions else max(by_age, times_ms[-max_versions])
 
 
 def _compute_kept_from(model: Model, state: TableState, now_ms: int) -> int:

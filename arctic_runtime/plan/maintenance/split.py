@@ -63,11 +63,11 @@ def plan_node_merges(
     the same. Files that are not in buckets yet are left to compaction.
     """
     partitions = _group_by_partition([unit for unit in all_units if unit.goal is None])
-    most = min(thresholds.small_bucket_bytes, limit // thresholds.merged_limit_parts)
-    goals = [_compute_merge_depth(units, most, least_depth) for units in partitions.values()]
+    max_bytes = min(thresholds.small_bucket_bytes, limit // thresholds.merged_limit_parts)
+    goals = [_compute_merge_depth(units, max_bytes, least_depth) for units in partitions.values()]
     if not alone:
         goals = [max(goals, default=0)] * len(goals)
-    reason = f"together they have at most {most:,} bytes"
+    reason = f"together they have at most {max_bytes:,} bytes"
     resizes = [
         Resize(unit, "merge", goal, reason)
         for goal, units in zip(goals, partitions.values(), strict=True)
@@ -134,7 +134,7 @@ def _split_level(
     about_to_split = thresholds.level_split_share * limit
     is_whole = mean > about_to_split
     wanted = sorted(level if is_whole else outgrown, key=lambda unit: unit.largest)
-    able = [unit for unit in wanted if _can_part(unit, filled)]
+    able = [unit for unit in wanted if _can_distribute_rows(unit, filled)]
     if is_whole:
         reason = f"nodes have {int(mean):,} bytes in the mean, about to be more than {limit:,}"
         return [Resize(unit, "split", _compute_split_depth(depth, mean, about_to_split), reason) for unit in able]
@@ -149,18 +149,18 @@ def _split_level(
     ]
 
 
-def _compute_split_depth(depth: int, size: float, most: float) -> int:
-    """Returns the depth at which the parts of a bucket have at most `most` bytes; at least one level deeper.
+def _compute_split_depth(depth: int, size: float, max_bytes: float) -> int:
+    """Returns the depth at which the parts of a bucket have at most `max_bytes` bytes; at least one level deeper.
 
     The bucket has `size` bytes, and is at `depth`.
     """
     deeper = depth + 1
-    while deeper < MAX_DEPTH and size / (1 << (deeper - depth)) > most:
+    while deeper < MAX_DEPTH and size / (1 << (deeper - depth)) > max_bytes:
         deeper += 1
     return deeper
 
 
-def _can_part(unit: CompactionUnit, filled: Collection[HashNode]) -> bool:
+def _can_distribute_rows(unit: CompactionUnit, filled: Collection[HashNode]) -> bool:
     """Whether a split of a unit would distribute its rows; `filled` are all hash nodes of the partition with rows.
 
     If the sibling of a hash node is empty, an earlier split has not distributed the rows, because they have few hash
@@ -169,11 +169,11 @@ def _can_part(unit: CompactionUnit, filled: Collection[HashNode]) -> bool:
     return len(unit.hash_nodes) > 1 or unit.top.sibling is None or unit.top.sibling in filled
 
 
-def _compute_merge_depth(partition: Sequence[CompactionUnit], most: int, least_depth: int) -> int:
+def _compute_merge_depth(partition: Sequence[CompactionUnit], max_bytes: int, least_depth: int) -> int:
     """Returns the smallest depth, not below `least_depth`, to which the buckets of a partition can be merged.
 
-    At that depth no bucket has more than `most` bytes. If a merge by one level would already exceed that, the result is
-    the current largest depth.
+    At that depth no bucket has more than `max_bytes` bytes. If a merge by one level would already exceed that, the
+    result is the current largest depth.
     """
     depth = max(place.depth for unit in partition for place in unit.hash_nodes)
     sizes: dict[HashNode, int] = {}
@@ -185,7 +185,7 @@ def _compute_merge_depth(partition: Sequence[CompactionUnit], most: int, least_d
         for place, size in sizes.items():
             at = place.get_ancestor(min(place.depth, depth - 1))
             above[at] = above.get(at, 0) + size
-        if max(above.values()) > most:
+        if max(above.values()) > max_bytes:
             break
         sizes, depth = above, depth - 1
     return depth

@@ -113,7 +113,7 @@ def estimate_modes(
 
 
 def _estimate_seconds(way: Estimate, prices: CostThresholds) -> float:
-    """Estimates the seconds of a run from its rows and scans alone, without a correction by earlier runs."""
+    """Estimates the seconds of a run from its rows and scans, without a correction by earlier runs."""
     row_seconds = prices.full_row_seconds if way.way == "full" else prices.incremental_row_seconds
     of_changes = (
         way.changes * prices.change_row_seconds

@@ -110,8 +110,8 @@ def check_not_overtaken(planned: TableState, now: TableState, action: str) -> No
         raise CommitConflict(f"Another writer committed first.\n  while: {action}")
 
 
-def is_empty_table(model: Model, state: TableState) -> bool:
-    """Whether the table can be replaced without loss: it never had a row, and its model has read no change events."""
+def is_replaceable_without_loss(model: Model, state: TableState) -> bool:
+    """Whether the table never had a row and its model has read no change events, so that a new table loses nothing."""
     changes, base = state.changes, state.base
     if changes is None or not changes.begins or changes.baseline or any(commit.rows for commit in changes.commits):
         return False
@@ -162,7 +162,7 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
             actual="only the base",
             fix="restore the change table, or drop the base; the next run then creates both",
         )
-    if state.changes is None or (find_last_run(state.changes) is None and is_empty_table(model, state)):
+    if state.changes is None or (find_last_run(state.changes) is None and is_replaceable_without_loss(model, state)):
         return
     _check_layout(model, state)
     check_baseline(model, state.changes)
@@ -395,7 +395,7 @@ def _decide_state(
 
 
 def _decide_first_run(model: Model, upstreams: Upstreams, windows: Mapping[str, Window], is_adopted: bool) -> Decision:
-    """Decides on the first run of a query, whose table is created, or has the rows that it had when it was adopted."""
+    """Decides on the first run of a query: it creates the table, or recomputes all rows of an adopted one."""
     if model.config.refresh == "strict":
         _check_strict(model, upstreams)
     if is_adopted:
@@ -406,7 +406,7 @@ def _decide_first_run(model: Model, upstreams: Upstreams, windows: Mapping[str, 
 def _decide_to_follow(
     model: Model, upstreams: Upstreams, windows: Mapping[str, Window], state: TableState, thresholds: Thresholds
 ) -> Decision:
-    """Decides on an incremental run of the changes in `windows`, whatever it costs; on a full run if it is refused."""
+    """Decides to follow the changes in `windows`, whatever that costs, or to recompute if they can't be followed."""
     try:
         increment = plan_increment(model, upstreams, windows, state, thresholds)
     except NotMaintained as refused:

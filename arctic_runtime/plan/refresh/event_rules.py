@@ -53,12 +53,12 @@ def _list_event_rules(config: ModelConfig) -> Iterator[tuple[str, str]]:
         yield _MERGE_RULE_PREFIX + column.lower(), function
 
 
-def find_changed_rules(config: ModelConfig, then: Mapping[str, str]) -> tuple[str, ...]:
-    """Lists the event rules whose value differs from `then`, an earlier result of `hash_event_rules`.
+def find_changed_rules(config: ModelConfig, earlier: Mapping[str, str]) -> tuple[str, ...]:
+    """Lists the event rules whose value differs from `earlier`, an earlier result of `hash_event_rules`.
 
     A merge function counts as unchanged if only its column was renamed by `renamed_columns`.
     """
-    now, before = hash_event_rules(config), dict(then)
+    now, before = hash_event_rules(config), dict(earlier)
     for new, old in config.renamed_columns.items():
         was, called = _MERGE_RULE_PREFIX + old.lower(), _MERGE_RULE_PREFIX + new.lower()
         if was in before and called not in before and was not in now:

@@ -105,9 +105,9 @@ def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
     return json.dumps(hashes)
 
 
-def is_same_query(model: Model, upstreams: Upstreams, then: str | None) -> bool:
-    """Whether the query and the views that it reads are those of the fingerprint `then`; True if that is not known."""
-    known = _read_part_hashes(then).get("query")
+def is_same_query(model: Model, upstreams: Upstreams, earlier: str | None) -> bool:
+    """Whether the query and the views that it reads are those of the fingerprint `earlier`; True if unknown."""
+    known = _read_part_hashes(earlier).get("query")
     return known is None or known == _read_part_hashes(compute_fingerprint(model, upstreams))["query"]
 
 
@@ -117,24 +117,24 @@ def hash_query_reading(model: Model, upstreams: Upstreams) -> str:
     return _hash_value((sqlglot.__version__, WRITTEN_VERSION, str(model.table), model.sql, views, settings))
 
 
-def describe_fingerprint_change(then: str | None, now: str) -> str:
-    """Describes in one line for users the parts of the fingerprint `now` that differ from the earlier one `then`.
+def describe_fingerprint_change(earlier: str | None, now: str) -> str:
+    """Describes in one line for users the parts of the fingerprint `now` that differ from the earlier one `earlier`.
 
     "" if no part differs.
     """
-    if then == now:
+    if earlier == now:
         return ""
-    before, after = _read_part_hashes(then), _read_part_hashes(now)
+    before, after = _read_part_hashes(earlier), _read_part_hashes(now)
     changed = [part for part in after if before.get(part) != after[part]]
     return "; ".join(_CHANGED[part] for part in changed if before or part == "rules")
 
 
-def find_changed_event_rules(then: str | None, model: Model) -> tuple[str, ...]:
-    """Lists the event rules (see `event_rules`) whose value differs from that in the earlier fingerprint `then`.
+def find_changed_event_rules(earlier: str | None, model: Model) -> tuple[str, ...]:
+    """Lists the event rules (see `event_rules`) whose value differs from that in the earlier fingerprint `earlier`.
 
-    Empty if `then` has no event rules. If the model had `input: state` at that time, the list is `input` alone.
+    Empty if `earlier` has no event rules. If the model had `input: state` at that time, the list is only `input`.
     """
-    parts = _read_part_hashes(then)
+    parts = _read_part_hashes(earlier)
     if _EVENTS not in parts:
         return ()
     known = parts[_EVENTS]
@@ -167,13 +167,13 @@ def _hash_value(value: object) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
-def describe_query_change(model: Model, state: TableState, upstreams: Upstreams, then: str | None) -> str:
-    """Describes for users how a model's query differs from the one of its last run, whose fingerprint is `then`.
+def describe_query_change(model: Model, state: TableState, upstreams: Upstreams, earlier: str | None) -> str:
+    """Describes for users how a model's query differs from the one of its last run, whose fingerprint is `earlier`.
 
     "" if it does not differ. The query of a clone does not differ either if it names its upstreams where the query of
     the origin names those of the origin.
     """
-    changed = describe_fingerprint_change(then, compute_fingerprint(model, upstreams))
+    changed = describe_fingerprint_change(earlier, compute_fingerprint(model, upstreams))
     origin = read_clone_origin(state.log.properties) if state.log is not None and changed else None
     if origin is None:
         return changed
@@ -182,7 +182,7 @@ def describe_query_change(model: Model, state: TableState, upstreams: Upstreams,
         _rename_tables(name, model, origin): _rename_tables(sql, model, origin) for name, sql in upstreams.views.items()
     }
     of_origin = compute_fingerprint(renamed, replace(upstreams, views=views))
-    return changed if describe_fingerprint_change(then, of_origin) else ""
+    return changed if describe_fingerprint_change(earlier, of_origin) else ""
 
 
 def check_own_upstreams(

@@ -261,7 +261,7 @@ def _build_increment(
         paired=_list_paired_sources(upstreams, changed),
         small=_list_small_sources(upstreams, limits.paired_table_rows),
         few_row_sources=_list_small_sources(upstreams, limits.state_groups),
-        filter_sources=_filter_sources(upstreams, changed, limits),
+        filter_sources=_map_filter_sources(upstreams, changed, limits),
     )
     maintenance = plan_maintenance(analysed.tree, key, sources, facts)
     refused_state = last.no_aggregate_state if last else None
@@ -537,11 +537,11 @@ def _list_paired_sources(upstreams: Upstreams, changed: Iterable[Window]) -> fro
     )
 
 
-def _list_small_sources(upstreams: Upstreams, most: int) -> frozenset[TableName]:
-    return frozenset(state.name for state in upstreams.states.values() if state and state.rows <= most)
+def _list_small_sources(upstreams: Upstreams, max_rows: int) -> frozenset[TableName]:
+    return frozenset(state.name for state in upstreams.states.values() if state and state.rows <= max_rows)
 
 
-def _filter_sources(
+def _map_filter_sources(
     upstreams: Upstreams, changed: Iterable[Window], limits: IncrementalThresholds
 ) -> dict[TableName, frozenset[TableName]]:
     """Maps each source with many changes to the far smaller sources that are worth a read as a runtime filter."""

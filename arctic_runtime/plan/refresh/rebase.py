@@ -41,21 +41,21 @@ class Rebase:
 
 
 def plan_rebase(
-    model: Model, then: ChangeTableState, now: ChangeTableState | None, decision: Decision, summary: RunSummary
+    model: Model, planned: ChangeTableState, now: ChangeTableState | None, decision: Decision, summary: RunSummary
 ) -> Rebase | None:
-    """Plans how a run continues after other runs have changed the table from the state `then` to `now`.
+    """Plans how a run continues after other runs have changed the table from the state `planned` to `now`.
 
-    The change rows of this run, with the record `summary`, were computed for the state `then`. Returns None if the run
-    has to start again, which is so in these cases: change rows of a key depend on events of other keys; the table or
-    its columns were replaced; a commit in between is not an incremental run of the same query; the events that the
+    The change rows of this run, with the record `summary`, were computed for the state `planned`. Returns None if the
+    run has to start again, which is so in these cases: change rows of a key depend on events of other keys; the table
+    or its columns were replaced; a commit in between is not an incremental run of the same query; the events that the
     other runs have read are not known; or there are no events left to apply.
     """
     if now is None or not _is_by_key(model) or decision.mode != "incremental":
         return None
-    before, after = find_last_run(then), find_last_run(now)
-    if before is None or after is None or now.columns != then.columns or now.uuid != then.uuid:
+    before, after = find_last_run(planned), find_last_run(now)
+    if before is None or after is None or now.columns != planned.columns or now.uuid != planned.uuid:
         return None
-    between = _list_commits_between(then, now)
+    between = _list_commits_between(planned, now)
     if not between or not all(_has_applied_events(commit, summary) for commit in between):
         return None
     windows = {
@@ -74,10 +74,10 @@ def _is_by_key(model: Model) -> bool:
     return is_rows and config.truncate_when is None and keeps_events_apart(model.sql)
 
 
-def _list_commits_between(then: ChangeTableState, now: ChangeTableState) -> tuple[Commit, ...]:
-    """Lists the commits of `now` after the newest commit of `then`, oldest first; none if `now` lacks that commit."""
-    assert then.head is not None
-    places = [place for place, commit in enumerate(now.commits) if commit.version == then.head]
+def _list_commits_between(planned: ChangeTableState, now: ChangeTableState) -> tuple[Commit, ...]:
+    """Lists the commits of `now` after the newest one of `planned`, oldest first; none if `now` lacks that commit."""
+    assert planned.head is not None
+    places = [place for place, commit in enumerate(now.commits) if commit.version == planned.head]
     return now.commits[places[0] + 1 :] if places else ()
 
 

@@ -54,15 +54,15 @@ _VERSION = "a version, by its number or the name of a savepoint; "
 
 
 class _Exports:
-    """Counts the exports that are running, of which at most `most` are allowed."""
+    """Counts the exports that are running, of which at most `max_exports` are allowed."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_exports: int) -> None:
+        self._max_exports = max_exports
         self._running = 0
 
     def begin_export(self) -> None:
         """Counts a new export; raises HTTPException if there are too many."""
-        if self._running >= self._most:
+        if self._running >= self._max_exports:
             raise HTTPException(503, f"{self._running} clients read change rows already, which is the limit.")
         self._running += 1
 

@@ -38,8 +38,8 @@ class EventFeed:
         """Ends all streams; can be called from any thread."""
         self._is_closing.set()
 
-    async def follow_events(self, number: int) -> AsyncIterator[bytes]:
-        """Yields the events with a number above `number` as they happen, and heartbeat comments while there are none.
+    async def follow_events(self, event_number: int) -> AsyncIterator[bytes]:
+        """Yields the events with numbers above `event_number` as they happen, and heartbeat comments in between.
 
         Each item is one or several server-sent messages. If the log no longer has some of the events, an event `missed`
         with their count is sent first: the client then has to read the whole state again.
@@ -50,13 +50,13 @@ class EventFeed:
             yield b"retry: 2000\n\n"
             while not is_closing.is_set():
                 changed = self._changed
-                events, missed = self._log.wait_after(number)
+                events, missed = self._log.wait_after(event_number)
                 if missed:
                     yield _format_message(
                         "missed", {"events": missed}, events[0].number - 1 if events else self._log.last
                     )
                 if events:
-                    number = events[-1].number
+                    event_number = events[-1].number
                     yield b"".join(self._encode_event(event) for event in events)
                 elif not await self._wait_for_change(changed):
                     yield b": alive\n\n"
@@ -100,5 +100,5 @@ class EventFeed:
             woken.set()
 
 
-def _format_message(kind: str, data: Mapping[str, object], number: int) -> bytes:
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, kind.encode(), encode_json(data))
+def _format_message(kind: str, data: Mapping[str, object], event_number: int) -> bytes:
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event_number, kind.encode(), encode_json(data))

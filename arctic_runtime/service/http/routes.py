@@ -54,13 +54,13 @@ def build_service_routes(
     _add_events(router, feed, settings)
 
     async def state() -> Response:
-        return as_json({"event": service.events.last, "service": service.get_state()})
+        return build_json_response({"event": service.events.last, "service": service.get_state()})
 
     async def sources() -> Response:
-        return as_json(service.list_sources())
+        return build_json_response(service.list_sources())
 
     async def upkeep() -> Response:
-        return as_json(service.list_upkeep())
+        return build_json_response(service.list_upkeep())
 
     _add_get_route(
         router,
@@ -86,27 +86,27 @@ def build_service_routes(
     return router
 
 
-def as_json(value: Any, status: int = 200) -> Response:
+def build_json_response(value: Any, status: int = 200) -> Response:
     return Response(encode_json(value), status, {"cache-control": "no-store"}, "application/json")
 
 
 def _add_tables(router: APIRouter, service: LiveService, thresholds: HttpThresholds) -> None:
     texts = TableTexts()
 
-    def all_texts(number: int) -> bytes:
-        return b'{"event":%d,"tables":%s}' % (number, texts.join_tables(service.list_tables()))
+    def encode_tables(event_number: int) -> bytes:
+        return b'{"event":%d,"tables":%s}' % (event_number, texts.join_tables(service.list_tables()))
 
-    tables = Cached(service.events, all_texts, thresholds)
-    graph = Cached(service.events, lambda number: encode_json(_build_graph(service, number)), thresholds)
+    tables = Cached(service.events, encode_tables, thresholds)
+    graph = Cached(service.events, lambda event_number: encode_json(_build_graph(service, event_number)), thresholds)
 
     async def all_tables(request: Request) -> Response:
         return answer_request(request, tables.get_body())
 
-    async def one_table(table: Annotated[str, Path(min_length=1)]) -> Response:
+    async def get_table(table: Annotated[str, Path(min_length=1)]) -> Response:
         overview = service.find_table(table)
         if overview is None:
             return build_unknown_table(table)
-        return as_json({"event": service.events.last, "table": overview})
+        return build_json_response({"event": service.events.last, "table": overview})
 
     async def whole_graph(request: Request) -> Response:
         return answer_request(request, graph.get_body())
@@ -123,7 +123,7 @@ def _add_tables(router: APIRouter, service: LiveService, thresholds: HttpThresho
         build_record_schema(event=_NUMBER, tables=build_list_schema(overview)),
     )
     _add_get_route(
-        router, "/tables/{table}", one_table, "One table", build_record_schema(event=_NUMBER, table=overview)
+        router, "/tables/{table}", get_table, "One table", build_record_schema(event=_NUMBER, table=overview)
     )
     _add_get_route(router, "/graph", whole_graph, "Which table reads which", all_nodes)
 
@@ -133,13 +133,17 @@ def _add_table_parts(router: APIRouter, service: LiveService, settings: HttpSett
         overview = service.find_table(table)
         if overview is None:
             return build_unknown_table(table)
-        return await run_in_thread(as_json, await run_in_thread(service.requests.describe_table, overview.table))
+        return await run_in_thread(
+            build_json_response, await run_in_thread(service.requests.describe_table, overview.table)
+        )
 
     async def get_trend(table: Annotated[str, Path(min_length=1)]) -> Response:
         overview = service.find_table(table)
         if overview is None:
             return build_unknown_table(table)
-        return await run_in_thread(as_json, await run_in_thread(service.requests.read_trend, overview.table))
+        return await run_in_thread(
+            build_json_response, await run_in_thread(service.requests.read_trend, overview.table)
+        )
 
     async def list_rows(
         table: Annotated[str, Path(min_length=1)], limit: Annotated[int, Query(ge=1, le=1000)] = 20
@@ -149,7 +153,9 @@ def _add_table_parts(router: APIRouter, service: LiveService, settings: HttpSett
         overview = service.find_table(table)
         if overview is None:
             return build_unknown_table(table)
-        return await run_in_thread(as_json, await run_in_thread(service.requests.read_rows, overview.table, limit))
+        return await run_in_thread(
+            build_json_response, await run_in_thread(service.requests.read_rows, overview.table, limit)
+        )
 
     _add_get_route(
         router,
@@ -189,10 +195,10 @@ def build_unknown_table(table: str) -> Response:
     return build_problem(404, error)
 
 
-def _build_graph(service: LiveService, number: int) -> dict[str, Any]:
+def _build_graph(service: LiveService, event_number: int) -> dict[str, Any]:
     tables = service.list_tables()
     return {
-        "event": number,
+        "event": event_number,
         "nodes": [
             {"table": overview.table, "kind": overview.kind, "state": overview.state, "layer": overview.layer}
             for overview in tables
@@ -203,13 +209,13 @@ def _build_graph(service: LiveService, number: int) -> dict[str, Any]:
 
 def _add_jobs(router: APIRouter, service: LiveService) -> None:
     async def jobs() -> Response:
-        return as_json({"event": service.events.last, "jobs": service.list_jobs()})
+        return build_json_response({"event": service.events.last, "jobs": service.list_jobs()})
 
     async def job(number: str) -> Response:
-        return as_json(_require_known(service.find_job(number), number))
+        return build_json_response(_require_known(service.find_job(number), number))
 
     async def cancel(number: str) -> Response:
-        return as_json(_require_known(await run_in_thread(service.requests.cancel_job, number), number))
+        return build_json_response(_require_known(await run_in_thread(service.requests.cancel_job, number), number))
 
     schema = build_record_schema(event=_NUMBER, jobs=build_list_schema(build_reference("Job")))
     _add_get_route(router, "/jobs", jobs, "Jobs that wait or run, then those that ended of late", schema)
@@ -233,15 +239,15 @@ def _require_known(job: Any, number: str) -> Any:
 def _add_changes(router: APIRouter, service: LiveService) -> None:
     async def refresh(body: Annotated[Tables, Body()]) -> Response:
         await run_in_thread(service.requests.refresh_tables, body.tables)
-        return as_json({"event": service.events.last, "service": service.get_state()}, 202)
+        return build_json_response({"event": service.events.last, "service": service.get_state()}, 202)
 
     async def pause(body: Annotated[Pause, Body()]) -> Response:
         await run_in_thread(service.requests.pause_tables, body.tables, body.upkeep_only)
-        return as_json({"event": service.events.last, "service": service.get_state()})
+        return build_json_response({"event": service.events.last, "service": service.get_state()})
 
     async def resume(body: Annotated[Tables, Body()]) -> Response:
         await run_in_thread(service.requests.resume_tables, body.tables)
-        return as_json({"event": service.events.last, "service": service.get_state()})
+        return build_json_response({"event": service.events.last, "service": service.get_state()})
 
     state = build_record_schema(event=_NUMBER, service=build_reference("ServiceState"))
     for path, endpoint, status, summary in (
@@ -267,9 +273,9 @@ def _add_events(router: APIRouter, feed: EventFeed, settings: HttpSettings) -> N
     ) -> Response:
         if feed.streams >= settings.streams:
             raise HTTPException(503, f"{feed.streams} clients follow events already, which is the limit.")
-        number = after if last_event_id is None else int(last_event_id)
+        event_number = after if last_event_id is None else int(last_event_id)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(feed.follow_events(number), 200, headers, "text/event-stream")
+        return StreamingResponse(feed.follow_events(event_number), 200, headers, "text/event-stream")
 
     router.add_api_route(
         "/events",

@@ -173,8 +173,8 @@ def _read_from_ingested(
     return list_samples
 
 
-def _list_failing_ingestions(snapshot: ServiceSnapshot) -> Iterator[Sample]:
-    """Yields a sample for each ingested table, also for one that its source could not create yet."""
+def _sample_ingestion_failures(snapshot: ServiceSnapshot) -> Iterator[Sample]:
+    """Yields 1 for each ingested table that has an error, and 0 for the others, also for tables not created yet."""
     for overview in snapshot.tables:
         if overview.source:
             yield (*_get_label_names(overview), overview.source), float(bool(overview.error))
@@ -357,7 +357,7 @@ GAUGES = (
         "arctic_ingestion_failing",
         (*_TABLE, "source"),
         "1 for an ingested table whose ingestion fails, until a batch has succeeded.",
-        _list_failing_ingestions,
+        _sample_ingestion_failures,
     ),
     Gauge(
         "arctic_ingestion_running",

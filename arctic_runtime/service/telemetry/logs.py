@@ -270,13 +270,13 @@ def _is_whole(text: str) -> bool:
 
 
 class JsonOutput:
-    """Makes this process write lines of JSON alone until it ends, all of them to its standard error."""
+    """Makes this process write only lines of JSON until it ends, all of them to its standard error."""
 
     def __init__(self) -> None:
         self._stream = sys.stderr
         self._secrets: frozenset[str] = frozenset()
         write_json_logs(self._stream)
-        _take_handlers((sys.stdout, sys.stderr))
+        _remove_library_handlers((sys.stdout, sys.stderr))
         for name, level in (("stdout", logging.INFO), ("stderr", logging.ERROR)):
             logging.getLogger(name).setLevel(level)
             setattr(sys, name, LoggedStream(name, level, getattr(sys, name)))
@@ -289,10 +289,10 @@ class JsonOutput:
         """Masks `secrets` in all later lines, besides those that are masked already."""
         self._secrets = self._secrets.union(secrets)
         write_json_logs(self._stream, self._secrets)
-        _take_handlers((self._stream,))
+        _remove_library_handlers((self._stream,))
 
 
-def _take_handlers(streams: Collection[TextIO]) -> None:
+def _remove_library_handlers(streams: Collection[TextIO]) -> None:
     """Removes the handlers of libraries' loggers that write to one of `streams`; the root's handler writes instead."""
     for logger in list(logging.root.manager.loggerDict.values()):
         if not isinstance(logger, logging.Logger):

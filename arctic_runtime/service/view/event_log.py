@@ -43,19 +43,19 @@ class EventLog:
             self._changed.notify_all()
         return event
 
-    def wait_after(self, number: int, timeout_seconds: float = 0.0) -> tuple[Sequence[Event], int]:
-        """Waits for events with numbers above `number`, and returns them with the number of events that were lost.
+    def wait_after(self, event_number: int, timeout_seconds: float = 0.0) -> tuple[Sequence[Event], int]:
+        """Waits for events with numbers above `event_number`; returns them with the number of events that were lost.
 
-        The events are sorted by number. Lost are events above `number` that were dropped already, because the log keeps
-        only the newest ones. Returns at once if there is an event above `number`, otherwise when the first one arrives,
-        or after `timeout_seconds`, then without events. If `number` is above that of the last event, as with a number
-        from before a restart of the process, 0 is used instead, so that all events are returned.
+        The events are sorted by number. Lost are events above `event_number` that were dropped already, because the log
+        keeps only the newest ones. Returns at once if there is an event above `event_number`, otherwise when the first
+        one arrives, or after `timeout_seconds`, then without events. If `event_number` is above that of the last event,
+        as with a number from before a restart of the process, 0 is used instead, so that all events are returned.
         """
         end = time.monotonic() + timeout_seconds
         with self._changed:
-            if number > self._last:
-                number = 0
-            while self._last <= number and (left := end - time.monotonic()) > 0:
+            if event_number > self._last:
+                event_number = 0
+            while self._last <= event_number and (left := end - time.monotonic()) > 0:
                 self._changed.wait(left)
-            events = [event for event in self._events if event.number > number]
-            return events, max(0, self._last - number - len(events))
+            events = [event for event in self._events if event.number > event_number]
+            return events, max(0, self._last - event_number - len(events))

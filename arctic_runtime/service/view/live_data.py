@@ -292,8 +292,8 @@ class Requests(Protocol):
     def read_trend(self, table: TableName) -> TableTrend:
         """Reads the freshness and the rows of a table over the last days, from the service's table."""
 
-    def read_rows(self, table: TableName, most: int) -> TableRows:
-        """Reads at most `most` rows of a table, without Spark; values of masked columns are hashes."""
+    def read_rows(self, table: TableName, max_rows: int) -> TableRows:
+        """Reads at most `max_rows` rows of a table, without Spark; values of masked columns are hashes."""
 
     def open_changes(self, table: str, start: str | None, end: str | None) -> ChangeRows:
         """Opens the change rows of a table after version `start` and up to version `end`, without Spark.

@@ -15,8 +15,8 @@ from arctic_runtime.service.view.live_data import Job, Requests, ServiceState, S
 from arctic_runtime.service.view.overviews import (
     IngestionRun,
     ObservedTables,
+    OverviewInputs,
     Refreshing,
-    Shown,
     build_overviews,
     is_news,
 )
@@ -95,7 +95,7 @@ class LiveWarehouse:
         now = datetime.now(timezone.utc)
         by_dbt = {table: self._describe_last_run(model) for table, model in scheduled.items()}
         runs = self._activity.list_ingestions()
-        shown = Shown(
+        shown = OverviewInputs(
             now,
             reads,
             models,

@@ -158,7 +158,7 @@ def to_part_name(source: str) -> str:
 
 
 @dataclass(frozen=True)
-class Shown:
+class OverviewInputs:
     """All inputs from which overviews of tables are computed."""
 
     now: datetime
@@ -226,7 +226,7 @@ class _Derived:
     """States of the tables of lower layers."""
 
 
-def build_overviews(shown: Shown) -> list[TableOverview]:
+def build_overviews(shown: OverviewInputs) -> list[TableOverview]:
     """Computes the overviews of all tables, ordered by layer and name."""
     facts = {str(name): _complete_facts(name, observed, shown) for name, observed in shown.observed.items()}
     derived = _Derived(facts, FreshnessPlan(facts, shown.now, shown.confirmed_seconds), _list_reader_lags(shown))
@@ -248,7 +248,7 @@ def is_news(last: TableOverview | None, now: TableOverview, seconds: float) -> b
     return last != replace(now, freshness=replace(now.freshness, as_of=before), ingestion=ingestion)
 
 
-def _compute_layers(shown: Shown) -> dict[TableName, int]:
+def _compute_layers(shown: OverviewInputs) -> dict[TableName, int]:
     """Maps each table to its layer, which is above the layers of the tables that it reads."""
     layers: dict[TableName, int] = {}
 
@@ -264,7 +264,7 @@ def _compute_layers(shown: Shown) -> dict[TableName, int]:
     return layers
 
 
-def _list_reader_lags(shown: Shown) -> dict[TableName, tuple[Lag, ...]]:
+def _list_reader_lags(shown: OverviewInputs) -> dict[TableName, tuple[Lag, ...]]:
     """Maps each table to the lags of the models that read it."""
     lags_by_table: dict[TableName, list[Lag]] = {}
     for reader, tables in shown.reads.items():
@@ -279,7 +279,7 @@ def _list_reader_lags(shown: Shown) -> dict[TableName, tuple[Lag, ...]]:
     return {table: tuple(sorted(lags, key=lambda lag: lag.model)) for table, lags in lags_by_table.items()}
 
 
-def _complete_facts(name: TableName, observed: ObservedTable, shown: Shown) -> TableFacts:
+def _complete_facts(name: TableName, observed: ObservedTable, shown: OverviewInputs) -> TableFacts:
     """Returns the facts about a table with the service's ingestion, pause or refresh failure added."""
     facts, refreshing = observed.facts, shown.get_refreshing(name)
     if facts.origin is not None:
@@ -304,7 +304,7 @@ def _add_run(origin: OriginStatus, run: IngestionRun, now: datetime) -> OriginSt
     return replace(origin, ingested_by="this service", ingested_until=now + timedelta(seconds=1))
 
 
-def _build_overview(name: TableName, layer: int, shown: Shown, derived: _Derived) -> TableOverview:
+def _build_overview(name: TableName, layer: int, shown: OverviewInputs, derived: _Derived) -> TableOverview:
     model, observed = shown.models.get(name), shown.observed.get(name)
     refreshing = shown.get_refreshing(name)
     status = observed.status if observed else None
@@ -350,7 +350,7 @@ def _build_overview(name: TableName, layer: int, shown: Shown, derived: _Derived
     )
 
 
-def _choose_kind(name: TableName, model: Model | None, shown: Shown) -> TableKind:
+def _choose_kind(name: TableName, model: Model | None, shown: OverviewInputs) -> TableKind:
     if name in shown.source_names:
         return "ingested"
     if model is None:
@@ -360,14 +360,14 @@ def _choose_kind(name: TableName, model: Model | None, shown: Shown) -> TableKin
     return "landing" if model.is_landing and name not in shown.reads else "model"
 
 
-def _is_paused(name: TableName, shown: Shown) -> bool:
+def _is_paused(name: TableName, shown: OverviewInputs) -> bool:
     return shown.paused.everything or str(name) in shown.paused.tables
 
 
 def _choose_state(
     name: TableName,
     kind: TableKind,
-    shown: Shown,
+    shown: OverviewInputs,
     origin: OriginStatus | None,
     freshness: Freshness | None,
     states: Mapping[TableName, TableState],
@@ -397,7 +397,7 @@ def _choose_state(
 
 
 def _choose_absent_state(
-    name: TableName, kind: TableKind, shown: Shown, states: Mapping[TableName, TableState]
+    name: TableName, kind: TableKind, shown: OverviewInputs, states: Mapping[TableName, TableState]
 ) -> TableState:
     """Chooses the state of a table that does not exist; `states` are those of the tables that it reads."""
     refreshing = shown.get_refreshing(name)
@@ -414,7 +414,7 @@ def _choose_absent_state(
     return "held" if above & {"failed", "held"} else "missing" if "missing" in above else "loading"
 
 
-def _find_load_error(name: TableName, shown: Shown) -> str:
+def _find_load_error(name: TableName, shown: OverviewInputs) -> str:
     """Returns the reason for which this service can't load an ingested table that does not exist yet; "" if none."""
     run = shown.ingestions.get(shown.source_names.get(name, ""))
     return run.failure.message if run is not None and run.failure is not None and name not in shown.observed else ""
@@ -426,7 +426,7 @@ def _is_loading(origin: OriginStatus, now: datetime) -> bool:
 
 
 def _build_ingestion_state(
-    ingestion: IngestionStatus, origin: OriginStatus, shown: Shown, parse_position: ParsePosition
+    ingestion: IngestionStatus, origin: OriginStatus, shown: OverviewInputs, parse_position: ParsePosition
 ) -> IngestionState:
     lag = None if origin.as_of is None else max(0.0, (shown.now - origin.as_of).total_seconds())
     error = origin.failure.message if origin.failure is not None else ""

@@ -156,11 +156,11 @@ def build_table_rows(
     return TableRows(table, columns, shown, masked, unmerged_rows)
 
 
-def _describe_value(value: Any, most: int) -> str | None:
+def _describe_value(value: Any, max_length: int) -> str | None:
     if value is None:
         return None
     text = _to_text(value)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
 def _to_text(value: Any) -> str:

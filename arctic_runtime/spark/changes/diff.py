@@ -263,7 +263,7 @@ def _look_up(events: DataFrame, stored: StoredRows, shape: Shape) -> DataFrame:
     return both.withColumns({**replaced, _HAS_BEFORE: alive})
 
 
-def build_provided_flag(position: int) -> str:
+def name_provided_flag(position: int) -> str:
     """Returns the name of the flag column that says whether any event of a key has the column at `position`."""
     return f"brought{position}"
 
@@ -280,7 +280,7 @@ def _build_event_flaw(shape: Shape, required: Sequence[int]) -> Sql:
         "CASE WHEN {after} AND NOT ({brought}) AND (reset OR NOT {before}) THEN {flaw} ELSE {contract} END",
         after=quote_name(_HAS_AFTER),
         before=quote_name(_HAS_BEFORE),
-        brought=join_parts((quote_name(build_provided_flag(i)) for i in required), " AND "),
+        brought=join_parts((quote_name(name_provided_flag(i)) for i in required), " AND "),
         flaw=quote_text(UNSENT_VALUE),
         contract=_build_contract_flaw(shape),
     )

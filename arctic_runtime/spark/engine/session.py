@@ -58,8 +58,8 @@ class SparkEnvironment:
             _list_wanted_settings(self.profile)
         )
 
-    def check_jars(self) -> None:
-        """Checks that the JARs are there with which this process would start Spark, and downloads missing ones.
+    def ensure_jars(self) -> None:
+        """Downloads those JARs with which this process would start Spark that are not there yet.
 
         So a library that an image lacks is named when a program starts, and not when it is first needed. Raises
         ConfigError if they can't be downloaded.
@@ -248,7 +248,7 @@ def _build_conflict_error(profile: Profile) -> ConfigError:
 
 
 def find_session() -> SparkSession | None:
-    """Returns the active Spark session of this process; None if there is none, or if it was started for a profile."""
+    """Returns the active Spark session of this process; None if there is none, or if a profile started it."""
     if PROCESS.root is not None or "pyspark.sql" not in sys.modules:
         return None
     from pyspark.sql import SparkSession

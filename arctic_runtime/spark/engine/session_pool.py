@@ -122,24 +122,24 @@ def get_pool(profile: Profile) -> SessionPool:
         return _pools[-1]
 
 
-def join_pool(profile: Profile, session: SparkSession) -> SessionPool:
-    """Creates a pool on the Spark of `session`; until `leave_pool`, it is this process's pool for the profile."""
+def register_pool(profile: Profile, session: SparkSession) -> SessionPool:
+    """Creates a pool on the Spark of `session`, which `get_pool` returns for the profile until `unregister_pool`."""
     pool = SessionPool(profile, session)
     with _pools_lock:
         _pools.insert(0, pool)
     return pool
 
 
-def leave_pool(pool: SessionPool) -> None:
-    """Removes a pool of `join_pool` and ends its idle sessions; their Spark continues to run."""
+def unregister_pool(pool: SessionPool) -> None:
+    """Removes a pool that `register_pool` has created, and ends its idle sessions; their Spark continues to run."""
     with _pools_lock:
         if pool in _pools:
             _pools.remove(pool)
     pool.discard_idle()
 
 
-def stop_all() -> None:
-    """Stops the Spark of this process and removes all its pools."""
+def stop_all_pools() -> None:
+    """Stops the Spark of each pool, and removes all pools of this process."""
     with _pools_lock:
         for pool in _pools:
             pool.environment.stop_spark()

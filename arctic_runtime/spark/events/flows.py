@@ -20,7 +20,7 @@ from arctic_runtime.errors import DataError
 from arctic_runtime.model.merge_columns import COMMUTATIVE
 from arctic_runtime.model.shape import Shape, is_named
 from arctic_runtime.model.table import Model, ModelConfig
-from arctic_runtime.spark.changes.diff import build_provided_flag, build_struct, key_names
+from arctic_runtime.spark.changes.diff import build_struct, key_names, name_provided_flag
 from arctic_runtime.spark.engine.statement import (
     Sql,
     alias_as,
@@ -158,7 +158,7 @@ class Flows:
                 **parts,
             )
             folded.append(alias_as(newest, f"a{i}"))
-            folded.append(alias_as(fill_statement("bool_or({counts})", **parts), build_provided_flag(i)))
+            folded.append(alias_as(fill_statement("bool_or({counts})", **parts), name_provided_flag(i)))
         return folded
 
 
@@ -187,7 +187,7 @@ def _fold_place(flow: _Flow) -> Sql:
 
 def _is_not_brought(position: int) -> Sql:
     """Builds the condition that the stored value of a column stays: a row is stored, and no event has the column."""
-    flag = quote_name(build_provided_flag(position))
+    flag = quote_name(name_provided_flag(position))
     return fill_statement("has_before AND NOT reset AND NOT coalesce({flag}, false)", flag=flag)
 
 

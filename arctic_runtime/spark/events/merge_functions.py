@@ -10,7 +10,7 @@ from typing_extensions import LiteralString
 from arctic_runtime.model.merge_columns import FUNCTIONS, get_function
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model, ModelConfig
-from arctic_runtime.spark.changes.diff import build_provided_flag, key_names
+from arctic_runtime.spark.changes.diff import key_names, name_provided_flag
 from arctic_runtime.spark.engine.statement import (
     Sql,
     alias_as,
@@ -136,7 +136,7 @@ class MergeFunctions:
         return self._fill(_BLENDED[function], position, is_brought=self._is_brought(position))
 
     def _is_brought(self, position: int) -> Sql:
-        return quote_name(build_provided_flag(position) if position in self.partial else _HAS_GIVEN)
+        return quote_name(name_provided_flag(position) if position in self.partial else _HAS_GIVEN)
 
     def _functions(self) -> dict[int, str]:
         """Returns the name of the merge function of each column outside the key, by the column's position."""

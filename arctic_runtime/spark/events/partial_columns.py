@@ -20,7 +20,7 @@ from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.sources.unavailable import list_marker_texts, to_base64, to_byte_numbers, to_uuid
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh.event_rules import select_optional_columns
-from arctic_runtime.spark.changes.diff import build_provided_flag
+from arctic_runtime.spark.changes.diff import name_provided_flag
 from arctic_runtime.spark.engine.statement import (
     Sql,
     alias_as,
@@ -60,7 +60,7 @@ def fold_flags(partial: Sequence[int], counts: Sql) -> list[Sql]:
     """
     template = "bool_or({counts} AND {has})"
     return [
-        alias_as(fill_statement(template, counts=counts, has=quote_name(name_presence_flag(i))), build_provided_flag(i))
+        alias_as(fill_statement(template, counts=counts, has=quote_name(name_presence_flag(i))), name_provided_flag(i))
         for i in partial
     ]
 

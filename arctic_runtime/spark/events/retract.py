@@ -110,10 +110,10 @@ def sign_rows(spark: SparkSession, rows: DataFrame, source: SourceState, window:
     return _list_images(spark, inserts.unionByName(placed.where(~is_settled)), source, window)
 
 
-def _count_as_inserts(rows: DataFrame, which: Expression) -> DataFrame:
-    """Turns the change rows that meet the condition `which` into inserts, with a null `_before`; keeps the others."""
-    action = {ACTION: F.when(which, F.lit(INSERT)).otherwise(F.col(ACTION))}
-    before = {BEFORE: F.when(~which, F.col(BEFORE))} if BEFORE in rows.columns else {}
+def _count_as_inserts(rows: DataFrame, condition: Expression) -> DataFrame:
+    """Turns the change rows that meet `condition` into inserts, with a null `_before`; keeps the others."""
+    action = {ACTION: F.when(condition, F.lit(INSERT)).otherwise(F.col(ACTION))}
+    before = {BEFORE: F.when(~condition, F.col(BEFORE))} if BEFORE in rows.columns else {}
     return rows.withColumns({**action, **before})
 
 

@@ -79,11 +79,12 @@ class DownstreamTables:
         """Lets the refreshes that follow read the newest versions of all sources, and all of them the same ones."""
         self._round = self._pins = PinnedSnapshots()
 
-    def continue_round(self, model: Model, purged: Collection[TableName]) -> None:
-        """Lets a refresh of `model` read the same versions as those before, of tables whose files have changed.
+    def pin_versions_of_round(self, model: Model, purged: Collection[TableName]) -> None:
+        """Pins the next refresh, that of `model`, to the versions that the refreshes of this round have read.
 
-        If `model` reads only one table and this is in `purged`, it alone reads the version after the purge. With
-        several tables it could mix versions of what these show, as could others with this version.
+        The pinned states are observed again, since files of their tables were rewritten. If `model` reads only one
+        table and that table is in `purged`, its version after the purge is pinned for `model`, but not for the other
+        models of the round: these read several tables, and would mix rows of different times.
         """
         self._pins = self._round = self._round.observe_again(())
         reads = self._reads[model.table]

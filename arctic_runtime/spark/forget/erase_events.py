@@ -75,7 +75,7 @@ class ForgottenRows:
             source, rows, self.since + 1 if self.since is not None and self.republished else self.since
         )
 
-    def leave_rows(self, source: SourceState, rows: DataFrame) -> DataFrame:
+    def select_remaining_rows(self, source: SourceState, rows: DataFrame) -> DataFrame:
         """Returns the part of `rows`, change rows of the upstream, from which the table can be recomputed.
 
         These are the change rows of `skip_rows`, and those of the commit that published the remaining rows of the
@@ -229,7 +229,7 @@ def _query_remaining_rows(
     """Runs the query over all change rows of the upstreams that the `last` run has read, except `forgotten` ones."""
     upstreams, read = refresh.planner.observe_upstreams(), get_offsets(last)
     windows = {source: Window(source, None, version) for source, version in read.items()}
-    narrowed = {source: rows.leave_rows for source, rows in forgotten.items()}
+    narrowed = {source: rows.select_remaining_rows for source, rows in forgotten.items()}
     return QueryInputs(refresh.model, upstreams, narrowed).run_query(refresh.table.spark(), windows)
 
 

@@ -45,7 +45,7 @@ from arctic_runtime.spark.forget.erase_rows import (
     republish_rows,
 )
 from arctic_runtime.spark.forget.key_search import KeysByTable, KeySearch
-from arctic_runtime.spark.forget.purge import list_holding_savepoints, plan_table, scan_files
+from arctic_runtime.spark.forget.purge import count_data_to_forget, list_holding_savepoints, scan_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +75,9 @@ class Forgetting:
         """Counts the keys, files, bytes, snapshots and dead letters that the request would remove; changes nothing."""
         self._check_request()
         keys_by_table = self._search.find_keys()
-        tables = tuple(plan_table(self._tables.open_session(table), keys) for table, keys in keys_by_table.items())
+        tables = tuple(
+            count_data_to_forget(self._tables.open_session(table), keys) for table, keys in keys_by_table.items()
+        )
         letter_keys = self._search.find_dead_letter_keys(keys_by_table)
         letters = erase_events.count_dead_letters(self._tables.open_session(self.root.table), letter_keys)
         return ForgetPlan(tables, letters, tuple(self._tables.list_notes()))
@@ -286,7 +288,7 @@ class Forgetting:
     def _purge_table(self, model: Model, keys: DataFrame, purgeable: PurgeableChanges) -> TableForgotten:
         if model.table != self.root.table:
             # Upstreams were purged. A run after that would leave an older aggregate state behind, so it is done now.
-            self._tables.continue_round(model, self._purged)
+            self._tables.pin_versions_of_round(model, self._purged)
             self._refresh_model(model)
         self.tell(f"{model.table}: rewrite the files that hold rows")
         purged = purge_files(self._tables.open_session(model.table), purgeable, keys.count())

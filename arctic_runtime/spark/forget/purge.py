@@ -330,8 +330,8 @@ def _list_remaining_snapshots(
     )
 
 
-def plan_table(session: TableSession, keys: DataFrame) -> TableToForget:
-    """Counts the data of a model that would be removed: keys, their change rows, files with such rows, and snapshots.
+def count_data_to_forget(session: TableSession, keys: DataFrame) -> TableToForget:
+    """Counts the data that `arctic forget` would remove: keys, their change rows, files with these, and snapshots.
 
     Also lists the savepoints whose files contain such rows.
     """

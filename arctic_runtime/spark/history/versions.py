@@ -105,7 +105,7 @@ def add_intervals(config: ModelConfig, stored: tuple[Column, ...], query: tuple[
 
 
 def to_row_shape(config: ModelConfig, shape: Shape) -> Shape:
-    """Returns the shape of the query's rows: without the interval columns, and with `primary_key` alone as the key."""
+    """Returns the shape of the query's rows: without the interval columns, and with only `primary_key` as the key."""
     columns = tuple(column for column in shape.columns if not is_named(column.name, HISTORY_COLUMNS))
     return replace(shape, columns=columns, key=config.entity_key)
 
@@ -189,7 +189,7 @@ def follow_versions(
 
 
 def to_entity_shape(config: ModelConfig, shape: Shape) -> Shape:
-    """Returns the table's shape with `primary_key` alone as the key; the key of a version also has `_valid_from`.
+    """Returns the table's shape with only `primary_key` as the key; the key of a version also has `_valid_from`.
 
     Interval columns do not count as columns of the query (`given`).
     """

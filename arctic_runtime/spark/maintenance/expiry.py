@@ -375,9 +375,9 @@ def _build_notes(state: LandingState, plan: LandingPlan) -> dict[str, str]:
     return ages | deleted
 
 
-def _split_chunks(delete: DeleteFiles | None, most: int) -> list[list[str]]:
+def _split_chunks(delete: DeleteFiles | None, chunk_size: int) -> list[list[str]]:
     paths = [file.path for file in delete.files] if delete else []
-    return [paths[start : start + most] for start in range(0, len(paths), most)]
+    return [paths[start : start + chunk_size] for start in range(0, len(paths), chunk_size)]
 
 
 def _delete_files(spark: SparkSession, landing: Model, files: list[str]) -> None:

@@ -69,7 +69,7 @@ class ComparedColumns:
 
     @property
     def has_less_or_other_types(self) -> bool:
-        """Whether a row of the later table lacks values of the row before."""
+        """Whether the later table lacks columns of the earlier one, or has columns with other types."""
         return bool(self.removed or self.retyped)
 
 
@@ -153,9 +153,9 @@ def _name_count(place: int) -> str:
 
 
 def _read_column_diffs(
-    differences: DataFrame, common: Sequence[CommonColumn], changed: Mapping[int, int], most: int
+    differences: DataFrame, common: Sequence[CommonColumn], changed: Mapping[int, int], max_values: int
 ) -> tuple[ColumnDiff, ...]:
-    """Reads the `most` most frequent changes of values of each column; `changed` counts them by the column's place."""
+    """Reads the `max_values` most frequent changes of each column; `changed` counts them by the column's place."""
     cells = [
         fill_statement(
             "struct({place} AS place, {differs} AS differs, {before} AS old, {after} AS new)",
@@ -171,7 +171,7 @@ def _read_column_diffs(
     counted = values.groupBy("place", "old", "new").agg(F.count(F.lit(1)).alias("rows"))
     ranked = counted.selectExpr(
         "*", "row_number() OVER (PARTITION BY place ORDER BY rows DESC, old, new) AS rank"
-    ).where(F.col("rank") <= most)
+    ).where(F.col("rank") <= max_values)
     found: dict[int, list[Row]] = {place: [] for place in changed}
     for row in sorted(ranked.collect(), key=lambda row: (row["place"], row["rank"])):
         found[row["place"]].append(row)
@@ -186,12 +186,12 @@ def _read_column_diffs(
 
 
 def _read_examples(
-    differences: DataFrame, pairs: PairedRows, counts: Mapping[str, int], most: int, column: str | None
+    differences: DataFrame, pairs: PairedRows, counts: Mapping[str, int], max_rows: int, column: str | None
 ) -> Iterator[RowExample]:
-    """Yields the `most` first rows of each kind by their keys; for a `column`, only rows in which it changed."""
+    """Yields the `max_rows` first rows of each kind by their keys; for a `column`, only rows in which it changed."""
     order = [name_key_column(i) for i in range(len(as_key(pairs.key)))]
     for kind, condition in _list_conditions(pairs.common, counts, column):
-        for row in differences.where(F.expr(condition)).orderBy(*order).limit(most).collect():
+        for row in differences.where(F.expr(condition)).orderBy(*order).limit(max_rows).collect():
             before, after = (_to_values(row[side]) for side in (BEFORE, AFTER))
             shown = after if after is not None else before
             assert shown is not None

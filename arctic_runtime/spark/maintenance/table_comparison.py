@@ -123,7 +123,7 @@ class _TableComparison:
         if all(map(is_empty, windows)):
             return self._with_rows(diff)
         if self._columns.has_less_or_other_types or not all(says_before(*side) for side in clone):
-            return self._compare_keys(diff, clone)
+            return self._compare_changed_keys(diff, clone)
         return self._with_rows(self._summarize(diff, self._pair_changes(clone)))
 
     def _find_clone(self) -> list[tuple[TableSession, VersionWindow]] | None:
@@ -147,8 +147,8 @@ class _TableComparison:
         diff = replace(self._diff, cost=_measure_tables(own, self._size))
         return self._with_rows(self._summarize(diff, _pair_rows(self._own, self._others, self._key)))
 
-    def _compare_keys(self, diff: TableDiff, clone: Sequence[tuple[TableSession, VersionWindow]]) -> TableDiff:
-        """Compares the rows with the keys of change rows since the clone was made."""
+    def _compare_changed_keys(self, diff: TableDiff, clone: Sequence[tuple[TableSession, VersionWindow]]) -> TableDiff:
+        """Compares those rows of both tables whose keys occur in change rows since the clone was made."""
         one, another = (read_window(*side).select(*as_key(self._key)) for side in clone)
         keys = one.unionAll(another).distinct()
         own, others = (select_keys(rows, keys, self._key) for rows in (self._own, self._others))
@@ -157,7 +157,7 @@ class _TableComparison:
         return self._with_rows(diff)
 
     def _pair_changes(self, clone: Sequence[tuple[TableSession, VersionWindow]]) -> DataFrame:
-        """Pairs the rows of both tables by change rows alone.
+        """Pairs the rows of both tables; reads only change rows.
 
         A key that only one of the tables has changed has in the other the row from before that change.
         """

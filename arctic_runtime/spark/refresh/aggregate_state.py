@@ -83,7 +83,7 @@ def update_aggregate_state(
             return None
         _write_state(context, everything)
         return ChangedGroups(_compute_result_rows(spark, everything, plan.result, _AFTER), None)
-    materialize = partial(_materialize_small, most=thresholds.state_groups, hold=hold)
+    materialize = partial(_materialize_small, max_rows=thresholds.state_groups, hold=hold)
     state_changes = materialize(spark.sql(render_sql(plan.state_changes)))
     now = _apply_changes(before, state_changes, plan, register, materialize)
     background.submit_action(partial(_write_state, context, now))
@@ -173,16 +173,16 @@ def _apply_changes(
     return materialize(unaffected.unionAll(cast_like(recomputed, before)))
 
 
-def _materialize_small(rows: DataFrame, most: int, hold: Hold) -> DataFrame:
-    """Computes `rows` at once and keeps them in the driver, if there are at most `most` and no nested types.
+def _materialize_small(rows: DataFrame, max_rows: int, hold: Hold) -> DataFrame:
+    """Computes `rows` at once and keeps them in the driver, if they are at most `max_rows` without nested types.
 
     Otherwise `hold` caches them. For few rows a cache would not be enough: Spark drops cached rows as soon as the state
     table, from which they are computed, is written, and would recompute them for each later use.
     """
     if any("<" in kind for _, kind in rows.dtypes):
         return hold(rows)
-    table = rows.limit(most + 1).toArrow()
-    return rows.sparkSession.createDataFrame(table, rows.schema) if table.num_rows <= most else hold(rows)
+    table = rows.limit(max_rows + 1).toArrow()
+    return rows.sparkSession.createDataFrame(table, rows.schema) if table.num_rows <= max_rows else hold(rows)
 
 
 def _add_changes(before: DataFrame, state_changes: DataFrame, plan: AggregateState) -> DataFrame:

@@ -88,7 +88,7 @@ def _plan_evolution(
             order_change = plan_sequence(model, order.type, sequence_type)
             steps.append(EvolveSchema(model.table.changes, order_change, is_change_table=True))
     except TypeConflict:
-        if not decisions.is_empty_table(model, state):
+        if not decisions.is_replaceable_without_loss(model, state):
             raise
         raise _drop_empty_tables(context, state, "columns") from None
     return [step for step in steps if not step.change.is_empty]

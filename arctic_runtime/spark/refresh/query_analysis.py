@@ -208,13 +208,13 @@ def _check_tree(model: Model, upstreams: Upstreams, query: DataFrame) -> None:
         raise NotMaintained("NOT_SAME_TO_SPARK", because) from error
 
 
-def _check_text(spark: SparkSession, sql: str, at: TableName, what: str) -> None:
+def _check_text(spark: SparkSession, sql: str, at: TableName, subject: str) -> None:
     try:
         verdict = compare_with_spark(spark, sql, at)
     except (AnalysisException, ParseException) as error:
         verdict = Verdict(False, f"Spark does not take it by itself: {_get_first_line(error)}")
     if not verdict.is_same:
-        raise NotMaintained("NOT_SAME_TO_SPARK", f"Spark and dbt-arctic read {what} differently: {verdict.because}")
+        raise NotMaintained("NOT_SAME_TO_SPARK", f"Spark and dbt-arctic read {subject} differently: {verdict.because}")
 
 
 def compare_with_spark(spark: SparkSession, sql: str, at: TableName | None = None) -> Verdict:

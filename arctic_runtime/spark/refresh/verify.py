@@ -64,7 +64,7 @@ def verify_model(refresh: Refresh) -> tuple[Finding, ...]:
         reason = f"events of {table.model.ingested_from} are appended to it, and no key or history tells what they were"
         return (Finding("table", left_out=reason),)
     if state.appended is not None:
-        return (_check_all_events_there(table, state.appended, upstreams),)
+        return (_check_appended_rows(table, state.appended, upstreams),)
     if state.changes is None or state.base is None:
         return (Finding("table", left_out="it was not built yet"),)
     spark, model, thresholds = table.spark(), table.model, table.reader.thresholds
@@ -88,7 +88,7 @@ def _return_to_last_time(table: TableSession, state: TableState, upstreams: Upst
     return replace(upstreams, clock=last.clock.micros)
 
 
-def _check_all_events_there(table: TableSession, appended: ChangeTableState, upstreams: Upstreams) -> Finding:
+def _check_appended_rows(table: TableSession, appended: ChangeTableState, upstreams: Upstreams) -> Finding:
     """Checks that a table without a key has exactly the rows that its query returns for all events that it has read.
 
     Equal rows must occur equally often.

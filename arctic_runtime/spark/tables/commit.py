@@ -211,15 +211,16 @@ def replace_rows(
     rows: DataFrame,
     table: TableName,
     expected: int,
-    what: str,
+    description: str,
     options: Mapping[str, str] = _NO_OPTIONS,
 ) -> None:
     """Replaces all rows of a table by `rows` in one commit, with `options` of the DataFrame writer.
 
-    Raises CommitConflict, with `what` it is done for, if any file was added or removed since the snapshot `expected`.
+    `description` describes the commit in errors. Raises CommitConflict if any file was added or removed since the
+    snapshot `expected`.
     """
     writer = rows.writeTo(quote_name(*table.parts)).options(**options, **build_isolation_options(expected))
-    perform_effect(effect_name, lambda: writer.overwrite(F.lit(True)), what, SPARK)
+    perform_effect(effect_name, lambda: writer.overwrite(F.lit(True)), description, SPARK)
 
 
 def build_merged_summary(version: Version) -> dict[str, str]:

@@ -83,7 +83,7 @@ def perform_step(step: Step, context: Context) -> None:  # noqa: C901 - one case
         case NoteCurrentView(table, noted):
             set_properties("current_view.mark", context.spark, table, {CURRENT_VIEW: noted})
         case ReplaceCurrentView():
-            views.replace_current(context.spark, context.model, context.state, step)
+            views.replace_current_view(context.spark, context.model, context.state, step)
         case DropCurrentView(view):
             perform_statement("current_view.drop", context.spark, _drop_statement(view, "view"))
         case NoteChangesView(table, noted):

@@ -84,8 +84,8 @@ def write_view_statement(
     `pinned` are the columns that the base table has at that snapshot.
     """
     assert state.base is not None
-    most, changes = thresholds.broadcast_keys, state.changes
-    few = step.commits > 0 and changes is not None and changes.has_at_most_rows_after(step.merged, most)
+    max_rows, changes = thresholds.broadcast_keys, state.changes
+    few = step.commits > 0 and changes is not None and changes.has_at_most_rows_after(step.merged, max_rows)
     pins = {
         KIND: "view",
         PRIMARY_KEY: format_key(model.config.primary_key),
@@ -104,7 +104,7 @@ def write_view_statement(
     )
 
 
-def replace_current(spark: SparkSession, model: Model, state: TableState, step: ReplaceCurrentView) -> None:
+def replace_current_view(spark: SparkSession, model: Model, state: TableState, step: ReplaceCurrentView) -> None:
     """Creates or replaces the view of the current versions in a table with history.
 
     Raises ConfigError if the catalog supports no views.
@@ -226,13 +226,13 @@ def _add_comment(part: Sql, comment: str | None) -> Sql:
 def _write_view_query(
     model: Model, base_state: BaseState, pinned: tuple[Column, ...], step: ReplaceView, few: bool
 ) -> Sql:
-    wanted, then = base_state.columns, base_state.old_column_names.get(step.base_snapshot, {})
+    wanted, old_names = base_state.columns, base_state.old_column_names.get(step.base_snapshot, {})
     columns = [quote_name(column.name) for column in wanted]
     listing = join_parts([fill_statement("t.{c}", c=column) for column in columns])
     base = fill_statement(
         "SELECT {hint}{columns} FROM {base} VERSION AS OF {v} t",
         hint=Sql("/*+ BROADCAST(c) */ " if few else ""),
-        columns=join_parts([_as_wanted(column, pinned, then) for column in wanted]),
+        columns=join_parts([_select_pinned_column(column, pinned, old_names) for column in wanted]),
         base=quote_name(*model.base.parts),
         v=quote_number(step.base_snapshot),
     )
@@ -250,13 +250,13 @@ def _write_view_query(
     )
 
 
-def _as_wanted(column: Column, pinned: tuple[Column, ...], then: Names) -> Sql:
+def _select_pinned_column(column: Column, pinned: tuple[Column, ...], old_names: Names) -> Sql:
     """Builds the expression for `column` over the pinned snapshot of the base table, cast to the column's current type.
 
-    It is null if the snapshot lacks the column. `pinned` are the columns of the snapshot; `then` has the old names of
-    renamed columns by their current names.
+    It is null if the snapshot lacks the column. `pinned` are the columns of the snapshot; `old_names` maps the
+    current names of renamed columns to their names in the snapshot.
     """
-    stored = find_column(pinned, then.get(column.name, column.name))
+    stored = find_column(pinned, old_names.get(column.name, column.name))
     if stored == column:
         return fill_statement("t.{c}", c=quote_name(column.name))
     value = fill_statement("t.{c}", c=quote_name(stored.name)) if stored else Sql("NULL")

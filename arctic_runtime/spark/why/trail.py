@@ -184,7 +184,7 @@ class RowSearch:
         if ends:
             return replace(row.change, ends=ends)
         try:
-            joined = self._list_joined(model)
+            joined = self._list_lookup_tables(model)
             analysed, names, read = analyse_events(model, upstreams, [table.state for table in joined])
             events = {name: self._require_table(own).open_events(windows[own]) for name, own in read.items()}
             rows = {table.state.name: table.open_current_rows() for table in joined}
@@ -206,8 +206,8 @@ class RowSearch:
         )
         return replace(row.change, upstreams=found, is_proven=True, notes=notes)
 
-    def _list_joined(self, model: Model) -> list[TraceableTable]:
-        """Lists the tables that a query of change events reads beside its events."""
+    def _list_lookup_tables(self, model: Model) -> list[TraceableTable]:
+        """Lists the tables that a query of change events reads in addition to the events."""
         home = model.table
         events = {home.with_name(format_changes_view(source)) for source in list_changes_read(model.sql)}
         names = [name for name in find_reads(model.sql, home.catalog, home.schema).tables if name not in events]

@@ -104,7 +104,7 @@ def _open_session(profile: Profile) -> SparkSession:
 
 def _load_project(operation: Operation, options: argparse.Namespace) -> CompiledProject:
     location = options.project_dir, options.profiles_dir, options.target
-    if operation.reads_tables_alone:
+    if operation.is_read_without_spark:
         from dbt.adapters.arctic.project.cache.known_project import load_known_project
 
         return load_known_project(*location)

@@ -182,14 +182,14 @@ class ArcticAdapter(SparkAdapter):
         return str(cast(Any, self.config.credentials).publish) == "build"
 
     @property
-    def build_scope(self) -> BranchScope:
+    def branch_scope(self) -> BranchScope:
         """The relations and schemas of the project, as far as they are in the catalog."""
         return publication.build_scope(self._nodes, self._sources, self.profile.catalog)
 
     def begin_build(self) -> Build:
         """Begins a branch of the catalog, to which this adapter writes until `end_build`; or returns that one."""
         with self.connections.exception_handler("begin the build"):
-            return self._command_build.begin_build(self.profile, self.build_scope)
+            return self._command_build.begin_build(self.profile, self.branch_scope)
 
     def prepare_build(self, selected: Collection[str]) -> None:
         """Begins a build, and prepares the nodes with the ids `selected` and all that they read for its branch."""
@@ -231,7 +231,11 @@ class ArcticAdapter(SparkAdapter):
     def execute(
         self, sql: str, auto_begin: bool = False, fetch: bool = False, limit: int | None = None
     ) -> tuple[AdapterResponse, agate.Table]:
-        """Runs SQL; outside a refresh, as in `dbt show`, `changes(…)` in the SQL returns all existing change rows."""
+        """Runs SQL and returns dbt's response, with the rows if `fetch` is set.
+
+        If the SQL reads `changes(…)`, as `dbt show` of a model does, the views that it reads are created first, over
+        all existing change rows. The response for a test that reads only changed rows says how many it read.
+        """
         if list_changes_read(sql):
             with self.connections.exception_handler(sql):
                 from arctic_runtime.spark.refresh.run import preview_changes
@@ -245,7 +249,7 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse(lambda *_a, **_k: "")
     def restrict_test(self, node: dict[str, Any], sql: str) -> str:
-        """Returns the query of a test, which in a build looks at changed rows alone if that is enough."""
+        """Returns the query of a test; in a build, changed to read only changed rows if those are enough."""
         build = self._command_build.build
         if build is None:
             return sql
@@ -456,7 +460,7 @@ class ArcticAdapter(SparkAdapter):
         if relation is None:
             return []
         place = (str(relation.database), str(relation.schema))
-        return self._metadata.list_helpers(relation, lambda name: self.get_relation(*place, name))
+        return self._metadata.list_helper_relations(relation, lambda name: self.get_relation(*place, name))
 
     @available.parse_list
     def arctic_property_names(self, relation: BaseRelation) -> list[str]:
@@ -577,7 +581,7 @@ class ArcticAdapter(SparkAdapter):
         sources: list[BaseRelation],
         macro_resolver: Any = None,  # noqa: ARG002
     ) -> tuple[list[AdapterResponse | None], dict[BaseRelation, Any]]:
-        """Computes the freshness of tables from metadata alone; tables without a snapshot are left out of the result.
+        """Computes the freshness of tables only from metadata; tables without a snapshot are left out of the result.
 
         For a table that `arctic ingest` writes, this is the time as of which it shows its source; for any other table,
         the time of its newest snapshot that changed rows. The list of responses, the first result, is always empty.

@@ -23,7 +23,7 @@ from arctic_runtime.spark.history.event_versions import select_affected_versions
 from arctic_runtime.spark.maintenance.cloning import reset_model
 from arctic_runtime.spark.refresh.overwrite import restore_version
 from arctic_runtime.spark.refresh.run import Refresh
-from arctic_runtime.spark.tables.views import replace_current
+from arctic_runtime.spark.tables.views import replace_current_view
 from tests.spark.models.test_change_models import EVENTS, QUERY, cdc
 from tests.spark.warehouse import Warehouse, refuse, sorted_rows
 
@@ -613,5 +613,5 @@ def test_a_catalog_without_views_refuses_the_view_of_current_versions(lake: Ware
     view = model.current_view
     assert view is not None
     with pytest.raises(ConfigError, match="`current_view` needs a catalog with views; the rows of the table are writt"):
-        replace_current(session, model, TableState(base=base), ReplaceCurrentView(view, table))
+        replace_current_view(session, model, TableState(base=base), ReplaceCurrentView(view, table))
     lake.environment.discard_session(session)

@@ -17,7 +17,13 @@ from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version
 from arctic_runtime.operations.inspect import IngestionStatus, Status
 from arctic_runtime.service.view.live_data import TableOverview
-from arctic_runtime.service.view.overviews import IngestionRun, ObservedTable, Refreshing, Shown, build_overviews
+from arctic_runtime.service.view.overviews import (
+    IngestionRun,
+    ObservedTable,
+    OverviewInputs,
+    Refreshing,
+    build_overviews,
+)
 
 ODS, DWD, DWS = (TableName("lake", schema, "orders") for schema in ("ods", "dwd", "dws"))
 
@@ -85,7 +91,7 @@ class Trouble:
             DWD: Model(DWD, "", key),
             DWS: Model(DWS, "", key),
         }
-        shown = Shown(
+        shown = OverviewInputs(
             now,
             {DWD: [ODS], DWS: [DWD]},
             models,

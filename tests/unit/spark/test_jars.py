@@ -140,10 +140,10 @@ def test_a_library_of_the_store_is_asked_for_before_spark_starts(
     monkeypatch.setattr(jars, "run_resolution", lambda scratch, wanted: (scratch / "jars").mkdir() or "no network")
     (jars.get_cache_directory() / "jars").mkdir(parents=True)
     (jars.get_cache_directory() / "jars" / JAR.file_name).write_bytes(CONTENT)
-    SparkEnvironment(Profile("lake", {"type": "rest", "uri": "http://catalog"})).check_jars()
+    SparkEnvironment(Profile("lake", {"type": "rest", "uri": "http://catalog"})).ensure_jars()
     profile = Profile("lake", {"type": "rest", "uri": "http://catalog", "warehouse": "s3://lake/warehouse"})
     with pytest.raises(ConfigError, match=r"python -m arctic_runtime\.spark\.jars aws"):
-        SparkEnvironment(profile).check_jars()
+        SparkEnvironment(profile).ensure_jars()
 
 
 def test_every_store_has_a_group_with_its_bundle() -> None:

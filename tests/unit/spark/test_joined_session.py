@@ -12,7 +12,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.spark.engine.session import find_session, fork_session
-from arctic_runtime.spark.engine.session_pool import get_pool, join_pool, leave_pool
+from arctic_runtime.spark.engine.session_pool import get_pool, register_pool, unregister_pool
 
 BARE: Any = SimpleNamespace(conf={"spark.sql.extensions": "org.example.Others"})
 """A session of a Spark without Iceberg."""
@@ -36,9 +36,9 @@ def test_a_spark_without_iceberg_is_refused(tmp_path: Path) -> None:
 def test_a_joined_pool_is_everybodys_until_it_is_left(tmp_path: Path) -> None:
     profile = Profile.for_embedded(tmp_path)
     before = get_pool(profile)
-    joined = join_pool(profile, BARE)
+    joined = register_pool(profile, BARE)
     assert get_pool(Profile.for_embedded(tmp_path)) is joined
     assert joined.environment.is_started
-    leave_pool(joined)
+    unregister_pool(joined)
     assert get_pool(profile) is before
     assert not before.environment.is_started

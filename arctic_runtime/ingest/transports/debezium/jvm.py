@@ -137,7 +137,9 @@ def _log_to_python() -> None:
     root = context.getConfiguration().getRootLogger()
     root.addAppender(_build_appender(), levels.WARN, None)
     context.updateLoggers()
-    handler = jpype.JProxy("java.lang.Thread$UncaughtExceptionHandler", dict={"uncaughtException": _end_thread_owner})
+    handler = jpype.JProxy(
+        "java.lang.Thread$UncaughtExceptionHandler", dict={"uncaughtException": _report_thread_error}
+    )
     load_java_class("java.lang.Thread").setDefaultUncaughtExceptionHandler(handler)
     atexit.register(_stop_java_threads, root)
     load_java_class("java.util.logging.LogManager").getLogManager().reset()
@@ -182,7 +184,7 @@ class ThreadOwners:
 THREAD_OWNERS = ThreadOwners()
 
 
-def _end_thread_owner(thread: Any, error: Any) -> None:
+def _report_thread_error(thread: Any, error: Any) -> None:
     """Reports the error by which a Java thread ended that handles no errors; Java calls this in that thread."""
     with contextlib.suppress(Exception):  # there may be no memory left
         group = thread.getThreadGroup()

@@ -86,8 +86,8 @@ def choose_start(
     return offsets
 
 
-def choose_next_ranges(offsets: Offsets, ends: Offsets, most: int) -> tuple[Range, ...]:
-    """Chooses the next ranges to read, with about `most` events in all.
+def choose_next_ranges(offsets: Offsets, ends: Offsets, max_events: int) -> tuple[Range, ...]:
+    """Chooses the next ranges to read, with about `max_events` events in all.
 
     `offsets` are the offsets to read next, and `ends` the end offsets of partitions. The share of a partition is
     proportional to the number of its unread events, but at least one event.
@@ -96,7 +96,7 @@ def choose_next_ranges(offsets: Offsets, ends: Offsets, most: int) -> tuple[Rang
     rest = {partition: count for partition, count in rest.items() if count > 0}
     total = sum(rest.values())
     return tuple(
-        Range(partition, offsets[partition], offsets[partition] + min(count, max(1, count * most // total)))
+        Range(partition, offsets[partition], offsets[partition] + min(count, max(1, count * max_events // total)))
         for partition, count in sorted(rest.items())
     )
 

@@ -121,9 +121,11 @@ class SchemaRegistry:
             )
 
     def _request(self, path: str) -> Response:
-        """Requests a path; raises SourceError without an answer in time, or for an answer that refuses this user.
+        """Requests a path of the registry in a thread of its own.
 
-        A thread requests, since name servers and slow answers can take longer than the timeouts of a request.
+        Raises SourceError if there is no answer in time, if the registry refuses the user (status 401 or 403), or if it
+        fails (500 and above). The thread is needed because name servers and slow answers can take longer than the
+        timeouts of a request.
         """
         from requests import RequestException
 

@@ -164,7 +164,7 @@ class Kafka:
     def check_source(self, position: str | None) -> None:
         """Raises SourceError if Kafka or the registry doesn't answer or events are lost, ConfigError without JARs."""
         choose_start(decode_offsets(position or self.initial), self._source.list_kept(self._topics), self._skips_lost)
-        check_jars(self._spark())
+        ensure_jars(self._spark())
         if self._avro is not None:
             self._avro.check_source(self._spark())
 
@@ -338,7 +338,7 @@ class Kafka:
         )
 
 
-def check_jars(spark: SparkSession) -> None:
+def ensure_jars(spark: SparkSession) -> None:
     """Raises ConfigError if Spark was started without the JARs of its Kafka source."""
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}
     with explain_missing_jars("source for Kafka", "kafka"):

@@ -7,7 +7,7 @@ from arctic_runtime.ivm.rules.inputs import (
     Inputs,
     Names,
     Rule,
-    recompute_affected,
+    build_affected_zset,
     select_before_and_after,
     select_old_and_new,
 )
@@ -15,7 +15,7 @@ from arctic_runtime.ivm.rules.terms import require_term
 
 
 def derive_delta(node: Aggregate, inputs: Inputs) -> Node:
-    return recompute_affected(node, node.keys, _derive_affected_groups(node, inputs), inputs)
+    return build_affected_zset(node, node.keys, _derive_affected_groups(node, inputs), inputs)
 
 
 def derive_touched(node: Aggregate, names: Names, inputs: Inputs) -> Node:

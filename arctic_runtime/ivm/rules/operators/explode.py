@@ -31,9 +31,10 @@ def derive_either(node: Explode, names: Names, inputs: Inputs) -> Node:
 
 
 def _derive_generated(node: Explode, names: Names, inputs: Inputs, read: Read, read_rows: ReadRows) -> Node:
-    """Derives the columns `names` of generated rows; omits the generator if none of its columns is in `names`.
+    """Derives rows of an explode with the columns `names`; leaves the generator out if all of them are input columns.
 
-    `read` and `read_rows` derive the input rows; see `select_computed`.
+    `read` derives input rows, and may add rows that exist neither before nor after the changes; `read_rows` derives
+    them without such rows, and is used if the generator can raise an error.
     """
     own = tuple(name for name in names if name not in node.names)
     if len(own) == len(names):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from arctic_runtime.ivm.algebra.tree import Distinct, Node, SetOperation, UnionAll, list_children, list_columns
-from arctic_runtime.ivm.rules.inputs import Inputs, Names, Rule, recompute_affected
+from arctic_runtime.ivm.rules.inputs import Inputs, Names, Rule, build_affected_zset
 from arctic_runtime.ivm.rules.terms import add_multiplicity, rename_columns, require_term, union_terms
 
 
@@ -20,7 +20,7 @@ def derive_union_delta(node: UnionAll, inputs: Inputs) -> Node:
 
 
 def derive_distinct_delta(node: Distinct | SetOperation, inputs: Inputs) -> Node:
-    return recompute_affected(node, list_columns(node), derive_touched(node, list_columns(node), inputs), inputs)
+    return build_affected_zset(node, list_columns(node), derive_touched(node, list_columns(node), inputs), inputs)
 
 
 def derive_touched(node: Node, names: Names, inputs: Inputs) -> Node:
@@ -38,7 +38,7 @@ def derive_either_distinct(node: Distinct, names: Names, inputs: Inputs) -> Node
 
 
 def derive_either_set_operation(node: SetOperation, names: Names, inputs: Inputs) -> Node:
-    """Derives the columns `names` from the left side alone, which has all rows of the result."""
+    """Derives the columns `names` from the left side, which has all rows of the result; does not read the right."""
     return _derive_either_in((node.left,), node, names, inputs)
 
 

@@ -7,7 +7,7 @@ from arctic_runtime.ivm.rules.inputs import (
     Inputs,
     Names,
     Rule,
-    recompute_affected,
+    build_affected_zset,
     select_before_and_after,
     select_old_and_new,
 )
@@ -16,7 +16,7 @@ from arctic_runtime.ivm.rules.terms import require_term, select_columns
 
 
 def derive_delta(node: WindowColumns, inputs: Inputs) -> Node:
-    return recompute_affected(node, node.partition, _derive_affected_partitions(node, inputs), inputs)
+    return build_affected_zset(node, node.partition, _derive_affected_partitions(node, inputs), inputs)
 
 
 def derive_touched(node: WindowColumns, names: Names, inputs: Inputs) -> Node:

@@ -318,7 +318,10 @@ def format_install_command() -> str:
 
 
 def install_java() -> None:
-    """Installs a Java by the system's package manager if that needs no password; otherwise does nothing."""
+    """Tries to install Java by the system's package manager; returns even if the installation fails.
+
+    Does nothing if there is no known package manager, or if its use needs a password.
+    """
     manager = next(filter(shutil.which, JAVA_COMMANDS), None)
     if manager is None:
         return

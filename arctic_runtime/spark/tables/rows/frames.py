@@ -318,7 +318,7 @@ def read_all_changes(spark: SparkSession, model: Model, state: TableState, snaps
 
 
 def read_folded_rows(spark: SparkSession, model: Model, state: TableState, snapshot: int | None = None) -> DataFrame:
-    """Computes a table's rows from its change table and its baseline alone, without the base table.
+    """Computes a table's rows from its change table and its baseline, without the base table.
 
     They are those at `snapshot` of the change table, by default its head.
     """

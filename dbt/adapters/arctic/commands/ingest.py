@@ -74,7 +74,7 @@ def perform_command(options: argparse.Namespace) -> Answer:
     resync = parse_resync(project.sources, options.sources, options.resync or ())
     chosen = resync.sources
     pool, reader = get_pool(with_jars(project.profile, chosen)), CatalogReader(project.profile)
-    pool.environment.check_jars()
+    pool.environment.ensure_jars()
     preload_modules(project.profile)
     session = pool.environment.new_session
     if options.replay_dead:

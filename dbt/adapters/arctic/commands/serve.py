@@ -77,7 +77,7 @@ def perform_command(options: argparse.Namespace) -> Answer:
     credentials: Any = project.loaded.config.credentials
     settings = read_settings(credentials.serve)
     reader, pool = project.reader, get_pool(project.loaded.profile)
-    pool.environment.check_jars()
+    pool.environment.ensure_jars()
     reporters: list[Callable[[Report], None]] = [] if is_json else [build_reporter(options.json, once=False)]
     if output is not None:
         PROCESS.report = logs.log_message

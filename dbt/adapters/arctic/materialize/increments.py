@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from arctic_runtime.catalog.observation.tables import list_abandoned_branches_of
+from arctic_runtime.catalog.observation.tables import list_abandoned_table_branches
 from arctic_runtime.effects import perform_effect, retry_on_conflict
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import BRANCH_PREFIX
@@ -48,7 +48,7 @@ def publish_in_one_step(attempt: Attempt, table: TableName, write: Callable[[], 
         loaded_table = reader.load_table(table.schema, table.name) if reader is not None else None
         if reader is not None and loaded_table is not None:
             before = time.time() - reader.thresholds.expiry.abandoned_branch_seconds
-            drop_branches(spark, reader, table, list_abandoned_branches_of(loaded_table, round(before * 1000)))
+            drop_branches(spark, reader, table, list_abandoned_table_branches(loaded_table, round(before * 1000)))
         head = loaded_table.metadata.current_snapshot_id if loaded_table else None
         expected = _ensure_head(spark, table) if head is None else head
 

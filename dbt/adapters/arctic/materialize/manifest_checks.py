@@ -68,11 +68,13 @@ def _list_node_claims(nodes: Iterable[Any]) -> Iterator[Claim]:
 
 def _list_model_claims(models: Mapping[str, Model]) -> Iterator[Claim]:
     for owner, model in models.items():
-        yield from (Claim(table, owner, role) for role, table in model.table.helpers.items())
+        yield from (Claim(table, owner, role) for role, table in model.table.helper_tables.items())
         if model.quarantine is not None:
             table = model.quarantine.table
             yield Claim(table, owner, "quarantine")
-            yield from (Claim(helper, owner, f"{role} of the quarantine") for role, helper in table.helpers.items())
+            yield from (
+                Claim(helper, owner, f"{role} of the quarantine") for role, helper in table.helper_tables.items()
+            )
         if model.current_view is not None:
             yield Claim(model.current_view, owner, "`current_view`")
         if model.changes_view is not None:
@@ -87,8 +89,8 @@ def _list_source_claims(sources: Mapping[str, Iterable[DeclaredTable]]) -> Itera
             table = TableName(declaration.catalog, declaration.schema, declaration.identifier)
             owner = f"source {source}.{declaration.name}"
             yield Claim(table, owner, "ingested table")
-            helpers = {**table.helpers, "table for rows of a snapshot": table.staging_name}
-            yield from (Claim(helper, owner, role) for role, helper in helpers.items())
+            helper_tables = {**table.helper_tables, "table for rows of a snapshot": table.staging_name}
+            yield from (Claim(helper, owner, role) for role, helper in helper_tables.items())
 
 
 _STRATEGIES: Final[Mapping[str, tuple[str, ...]]] = {

@@ -133,7 +133,7 @@ class LiveProject:
         """Builds what publishes refreshes after their tests; None without `publish: build`, and for a whole build."""
         if not self.loaded.adapter.is_published_whole or self._location.is_built:
             return None
-        return TestedRefreshes(self.loaded.profile, Path(self._scratch.name), lambda: self.loaded.adapter.build_scope)
+        return TestedRefreshes(self.loaded.profile, Path(self._scratch.name), lambda: self.loaded.adapter.branch_scope)
 
     @property
     def loaded(self) -> LoadedProject:

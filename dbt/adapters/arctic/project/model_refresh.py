@@ -1,4 +1,4 @@
-"""Refreshes a followed model: by the runtime alone if this gives the result of `dbt run`, else by dbt's runner."""
+"""Refreshes a followed model: only by the runtime if this gives the result of `dbt run`, else by dbt's runner."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def write_results(results: Results, project: LoadedProject, nodes: Mapping[str, 
     execution_result: Any = RunExecutionResult(
         results=[_build_result(report, nodes[report.followed.name]) for report in results.reports],
         elapsed_time=(ended - began).total_seconds(),
-        generated_at=_strip_zone(ended),
+        generated_at=_to_naive_utc(ended),
         args=_build_arguments(project),
     )
     execution_result.write(str(folder / RUN_RESULTS_FILE_NAME))
@@ -108,7 +108,7 @@ def _list_timings(report: Report) -> Iterator[Any]:
 
     if report.status != "skipped":
         ended = report.began + timedelta(seconds=report.seconds)
-        yield TimingInfo("execute", _strip_zone(report.began), _strip_zone(ended))
+        yield TimingInfo("execute", _to_naive_utc(report.began), _to_naive_utc(ended))
 
 
 def _build_arguments(project: LoadedProject) -> dict[str, Any]:
@@ -123,6 +123,6 @@ def _build_arguments(project: LoadedProject) -> dict[str, Any]:
     return {key: value for key, value in all_options.items() if key != "target_path"} | {"invocation_command": command}
 
 
-def _strip_zone(at: datetime) -> datetime:
+def _to_naive_utc(at: datetime) -> datetime:
     """Converts a time to UTC without a zone, as dbt writes times."""
     return at.astimezone(timezone.utc).replace(tzinfo=None)

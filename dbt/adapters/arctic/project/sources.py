@@ -98,7 +98,9 @@ def _read_progress(source: IngestSource, reader: CatalogReader) -> Progress:
     return Progress.decode(reader.load_table(dead_letter_table.schema, dead_letter_table.name).properties)
 
 
-def _list_keyed(source: IngestSource, reader: CatalogReader) -> Iterator[tuple[IngestedTable, tuple[str, ...]]]:
+def _list_tables_with_keys(
+    source: IngestSource, reader: CatalogReader
+) -> Iterator[tuple[IngestedTable, tuple[str, ...]]]:
     """Yields the tables of a source that exist, or whose first load waits or is under way, with their keys.
 
     Besides the declared tables these are those that are ingested by `include`, also while they wait.
@@ -128,7 +130,7 @@ def list_ingested_models(sources: Iterable[IngestSource], reader: CatalogReader)
 
     These are the tables that exist, and those whose first load waits or is under way.
     """
-    keyed = [(source, table, key) for source in sources for table, key in _list_keyed(source, reader)]
+    keyed = [(source, table, key) for source in sources for table, key in _list_tables_with_keys(source, reader)]
     if not keyed:
         return ()
     # Imported here, since it is much code that a project without ingested sources does not need.

@@ -284,8 +284,8 @@ def _list_tables(nodes: Collection[Any]) -> Iterable[TableName]:
         *map(get_node_table, own),
         *(TableName(str(n.database), str(n.schema), str(n.identifier)) for n in sources),
     ]
-    helpers = (name for table in tables for name in table.helpers.values())
-    return [*map_nodes(own), *tables, *helpers]
+    helper_tables = (name for table in tables for name in table.helper_tables.values())
+    return [*map_nodes(own), *tables, *helper_tables]
 
 
 def check_flags(flags: Any) -> None:

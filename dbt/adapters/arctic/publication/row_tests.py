@@ -1,4 +1,4 @@
-"""Tests of a build that look at changed rows alone, since they passed in an earlier build, and their temporary views.
+"""Tests of a build that look only at changed rows, since they passed in an earlier build, and their temporary views.
 
 The macro `arctic__get_test_sql` gives the query of each test to `RowTests.restrict_test`, which replaces tables in it
 by temporary views with the rows that matter. Only queries that `ivm/row_tests` understands are changed, and only with
@@ -59,9 +59,9 @@ def hash_test_name(unique_id: str) -> str:
     return hashlib.sha256(unique_id.encode()).hexdigest()[:16]
 
 
-def encode_passed_tests(tests: Mapping[str, PassedTest], most: int) -> str:
-    """Encodes tests, by their hashed names, as one line of JSON; keeps the `most` with the newest versions."""
-    newest = sorted(tests.items(), key=lambda item: (-_get_sequence(item[1]), item[0]))[:most]
+def encode_passed_tests(tests: Mapping[str, PassedTest], max_tests: int) -> str:
+    """Encodes tests, by their hashed names, as one line of JSON; keeps the `max_tests` with the newest versions."""
+    newest = sorted(tests.items(), key=lambda item: (-_get_sequence(item[1]), item[0]))[:max_tests]
     texts = {
         name: {"definition": test.definition, **{role: asdict(at) for role, at in sorted(test.versions.items())}}
         for name, test in sorted(newest)
@@ -109,7 +109,10 @@ _ROLES = ("table", "parent")
 
 @dataclass(frozen=True)
 class PlannedTest:
-    """A test for which changed rows are enough: the tables as it sees them, and its entry if it passes."""
+    """A test that needs to look at changed rows only.
+
+    `states` are the observed states of the tables that it reads; `passed` is the entry to store if it passes.
+    """
 
     test: RowTest
     states: Mapping[TableName, SourceState]
@@ -118,7 +121,7 @@ class PlannedTest:
 
 @dataclass(frozen=True)
 class RestrictedTest:
-    """A test's query over changed rows alone, the number of change rows, and that of all rows."""
+    """A test's query that reads only changed rows, with the number of change rows and the number of all rows."""
 
     sql: str
     changed: int
@@ -191,7 +194,7 @@ logger = AdapterLogger("Arctic")
 
 @dataclass
 class ChangedRowsResponse(AdapterResponse):
-    """dbt's response for a test that looked at changed rows alone, as `run_results.json` stores it."""
+    """dbt's response for a test that looked only at changed rows, as `run_results.json` stores it."""
 
     changed_rows: int = 0
     """Number of change rows since the test passed; a row that changed twice counts twice."""
@@ -216,7 +219,7 @@ class RowTests:
     def restrict_test(
         self, node: Mapping[str, Any], sql: str, models: Collection[TableName], spark: SparkSession, all_rows: bool
     ) -> str:
-        """Returns the query of a test, changed to look at changed rows alone if that is enough.
+        """Returns the query of a test, changed to look only at changed rows if that is enough.
 
         `models` are the tables of the project's arctic models. With `all_rows`, the query stays as it is.
         """

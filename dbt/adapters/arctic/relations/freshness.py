@@ -39,7 +39,7 @@ def find_last_loaded(reader: CatalogReader, table: TableName, origin: SourceOrig
 
 
 def find_shown_time(metadata: RelationMetadata, table: TableName, origin: SourceOrigin | None) -> dt.datetime | None:
-    """Returns the time as of which a table shows its source, from metadata alone; None if it is not known.
+    """Returns the time as of which a table shows its source, only from metadata; None if it is not known.
 
     If this process can't read the catalog, it is the time of the newest snapshot that changed rows.
     """

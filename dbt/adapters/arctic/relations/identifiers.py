@@ -20,21 +20,21 @@ def quote_identifier(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def check_identifier(name: str, what: str) -> str:
+def check_identifier(name: str, kind: str) -> str:
     """Returns `name` if it can be the name of a table, view or schema; else raises CompilationError.
 
-    `what` is the kind of the object, such as "schema". Characters are refused because names become folders of the
+    `kind` is the kind of the object, such as "schema". Characters are refused because names become folders of the
     warehouse, and because schemas are stored joined by dots.
     """
     if not name:
-        raise CompilationError(f"The name of a {what} is empty; give it one.")
+        raise CompilationError(f"The name of a {kind} is empty; give it one.")
     if any(ord(character) < 32 or ord(character) == 127 for character in name):
-        raise CompilationError(f"The name of a {what} has a control character: {name!r}; take it out.")
-    refused = "/\\." if what == "schema" else "/\\"
+        raise CompilationError(f"The name of a {kind} has a control character: {name!r}; take it out.")
+    refused = "/\\." if kind == "schema" else "/\\"
     for character in refused:
         if character in name:
             raise CompilationError(
-                f"The name of a {what} has a {character!r}, which a warehouse can't hold: {name!r}; rename it."
+                f"The name of a {kind} has a {character!r}, which a warehouse can't hold: {name!r}; rename it."
             )
     return name
 

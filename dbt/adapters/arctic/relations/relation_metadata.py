@@ -135,7 +135,7 @@ class RelationMetadata:
         properties = described.properties if described else {}
         return {key: value for key, value in properties.items() if key.startswith("arctic.")}
 
-    def list_helpers(
+    def list_helper_relations(
         self, relation: BaseRelation, find_relation: Callable[[str], BaseRelation | None]
     ) -> list[BaseRelation]:
         """Returns the existing helper relations of an arctic model; `find_relation` finds one beside it, by its name.

@@ -11,7 +11,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.ingestion import ChangeSource, Failure, Progress
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.service.project import ProjectSource
-from arctic_runtime.service.view.overviews import ObservedTables, Shown, build_overviews
+from arctic_runtime.service.view.overviews import ObservedTables, OverviewInputs, build_overviews
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 BAD, LATER, DEAD = (TableName("lake", "dwd", name) for name in ("bad", "later", "shop__dead_letters"))
@@ -29,7 +29,7 @@ def test_a_table_that_was_never_loaded_is_shown_as_held_with_the_reason(writing:
     assert observed.list_held([SHOP]) == {BAD}
     bad = Model(BAD, "", ModelConfig(()), ingested_from="public.bad", source=ChangeSource("shop", DEAD))
     observed.observe_moved({BAD: bad}, (LATER,))
-    shown = Shown(NOW, {}, {BAD: bad}, observed.tables, sources=[SHOP])
+    shown = OverviewInputs(NOW, {}, {BAD: bad}, observed.tables, sources=[SHOP])
     overview, later = build_overviews(shown)
     assert (overview.table, overview.state, overview.source, overview.version) == (BAD, "held", "shop", "")
     assert overview.freshness is not None

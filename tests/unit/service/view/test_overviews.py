@@ -25,8 +25,8 @@ from arctic_runtime.service.view.live_warehouse import build_source_overviews
 from arctic_runtime.service.view.overviews import (
     IngestionRun,
     ObservedTable,
+    OverviewInputs,
     Refreshing,
-    Shown,
     build_overviews,
     is_news,
 )
@@ -67,7 +67,7 @@ def model(name: str, lag: int = 0, ingested: str | None = None) -> Model:
 READS = {t("ods"): [], t("left"): [t("ods")], t("right"): [t("ods")], t("both"): [t("left"), t("right")]}
 
 
-def make_shown(**changed: Any) -> Shown:
+def make_shown(**changed: Any) -> OverviewInputs:
     """A diamond that is up to date."""
     result = {
         t("ods"): observed("ods", 5),
@@ -76,11 +76,13 @@ def make_shown(**changed: Any) -> Shown:
         t("both"): observed("both", 2, left=2, right=2),
     }
     names = ("left", "right", "both")
-    base = Shown(NOW, {name: READS[name] for name in map(t, names)}, {t(name): model(name) for name in names}, result)
+    base = OverviewInputs(
+        NOW, {name: READS[name] for name in map(t, names)}, {t(name): model(name) for name in names}, result
+    )
     return replace(base, **changed)
 
 
-def by_name(given: Shown) -> dict[str, Any]:
+def by_name(given: OverviewInputs) -> dict[str, Any]:
     return {overview.table.name: overview for overview in build_overviews(given)}
 
 

@@ -209,7 +209,7 @@ def keep_project(
 
 
 def strip_texts(model: Model) -> Model:
-    """Returns a model without what only its runs need: queries, and texts that are stored in the catalog."""
+    """Returns a model without its query, checks and comments, which only its runs need."""
     quarantine = None if model.quarantine is None else strip_texts(model.quarantine)
     return replace(model, sql="", checks=(), comment=None, column_comments={}, quarantine=quarantine)
 
@@ -223,7 +223,7 @@ def _is_same_profile(own: Profile, compiled: Profile) -> bool:
 
 
 def _list_secrets(inputs: ProjectInputs, project: CompiledProject) -> Iterator[str]:
-    """Yields all values that are secrets by their names, as they would be in JSON."""
+    """Yields the values of settings and environment variables whose names mark them as secret, escaped as in JSON."""
     values: list[tuple[str, Any]] = [
         *select_environment(os.environ, inputs.variables),
         *project.profile.catalog_properties.items(),
