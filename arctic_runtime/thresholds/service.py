@@ -159,6 +159,9 @@ class TelemetryThresholds:
     lock_seconds: float = 2.0
     """Longest wait for other commands that write metrics files to the same folder."""
 
+    lock_poll_seconds: float = 0.05
+    """Pause between two attempts to lock this folder."""
+
     write_seconds: float = 15.0
     """Pause between two writes of the metrics file by a command that does not end by itself."""
 

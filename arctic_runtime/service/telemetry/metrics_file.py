@@ -12,6 +12,7 @@ from pathlib import Path
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.service.telemetry.command_metrics import COMMAND_METRICS, METRICS_BY_NAME, Series, fold_samples
+from arctic_runtime.thresholds import TelemetryThresholds
 
 HEAD = "# Metrics of dbt-arctic's commands."
 """First line of each file; a file that begins otherwise belongs to somebody else, and is not replaced."""
@@ -20,18 +21,17 @@ _LINE = re.compile(r"(?P<name>\w+)\{(?P<labels>.*)\} (?P<value>[-+.\w]+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"(?:,|$)')
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", '"': '\\"'}
 _UNESCAPES = {escaped: plain for plain, escaped in _ESCAPES.items()}
-_PAUSE_SECONDS = 0.05
 
 
-def add_to_file(file: Path, samples: Mapping[Series, float], lock_seconds: float) -> None:
+def add_to_file(file: Path, samples: Mapping[Series, float], limits: TelemetryThresholds) -> None:
     """Adds samples to the series of a file, and replaces it in one step; other series stay as they are.
 
-    Commands that end at the same time wait for each other, up to `lock_seconds`. Raises OSError if the file can't be
+    Commands that end at the same time wait for each other, for some seconds. Raises OSError if the file can't be
     read or written, and ConfigError if its folder does not exist or if it belongs to somebody else.
     """
     if not file.parent.is_dir():
         raise ConfigError("the folder of the metrics file does not exist.", actual=str(file.parent), fix="create it")
-    with _lock_folder(file.parent, lock_seconds):
+    with _lock_folder(file.parent, limits):
         written = file.read_text(encoding="utf-8") if file.exists() else ""
         if written.strip() and not written.startswith(HEAD):
             raise ConfigError(
@@ -95,9 +95,9 @@ def _replace_file(file: Path, text: str) -> None:
 
 
 @contextmanager
-def _lock_folder(folder: Path, seconds: float) -> Iterator[None]:
+def _lock_folder(folder: Path, limits: TelemetryThresholds) -> Iterator[None]:
     """Keeps other commands from files of a folder until the context ends; raises OSError if one holds it too long."""
-    until = time.monotonic() + seconds
+    until = time.monotonic() + limits.lock_seconds
     handle = os.open(folder, os.O_RDONLY)
     try:
         while True:
@@ -107,7 +107,7 @@ def _lock_folder(folder: Path, seconds: float) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > until:
                     raise
-                time.sleep(_PAUSE_SECONDS)
+                time.sleep(limits.lock_poll_seconds)
         yield
     finally:
         os.close(handle)

@@ -212,7 +212,7 @@ class Telemetry:
         file, samples = self._outlets.metrics_file, self._totals.take_unwritten()
         if file is not None and samples:
             try:
-                add_to_file(file, samples, self._limits.lock_seconds)
+                add_to_file(file, samples, self._limits)
             except Exception:
                 self._totals.keep_unwritten(samples)
                 raise
@@ -238,9 +238,13 @@ class Warnings:
         )
 
     def show(self, text: str) -> None:
-        """Shows a warning; an error in doing so, such as a warning that is to be an error, is ignored."""
-        with suppress(Exception):
-            self._warn(text)
+        """Shows a text once; an error in doing so, such as a warning that is to be an error, is ignored."""
+        with self._lock:
+            is_new = text not in self._shown
+            self._shown.add(text)
+        if is_new:
+            with suppress(Exception):
+                self._warn(text)
 
 
 def open_telemetry(
@@ -259,11 +263,12 @@ def open_telemetry(
     """
     totals, warnings = MetricTotals(), Warnings(warn)
     outlets = Outlets(metrics_file=settings.metrics_file)
-    if settings.has_traces or settings.has_metrics:
+    if settings.has_traces:
         with _warn_of_errors(warnings):
-            traces = build_traces(command.project) if settings.has_traces else None
-            otlp = build_otlp_metrics(command.project, totals) if settings.has_metrics else None
-            outlets = replace(outlets, traces=traces, otlp=otlp)
+            outlets = replace(outlets, traces=build_traces(command.project))
+    if settings.has_metrics:
+        with _warn_of_errors(warnings):
+            outlets = replace(outlets, otlp=build_otlp_metrics(command.project, totals))
     if settings.has_lineage:
         with _warn_of_errors(warnings):
             lineage = build_lineage_emitter(build_reader(), command.project, warnings.show)

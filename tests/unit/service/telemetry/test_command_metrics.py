@@ -33,6 +33,7 @@ from arctic_runtime.service.telemetry.command_metrics import (
     list_refresh_samples,
 )
 from arctic_runtime.service.telemetry.metrics_file import HEAD, add_to_file, format_series, parse_series
+from arctic_runtime.thresholds import TelemetryThresholds
 
 BEGAN = datetime(2026, 11, 25, 12, tzinfo=timezone.utc)
 COMMAND = Command("dbt build", "shop", "prod")
@@ -109,7 +110,7 @@ def test_the_file_has_the_sum_of_all_commands_whatever_parts_they_ran(
     for run in runs:
         totals = MetricTotals()
         totals.add_samples(list_run_samples(*run))
-        add_to_file(file, totals.take_unwritten(), lock_seconds=1)
+        add_to_file(file, totals.take_unwritten(), TelemetryThresholds())
         expected = fold_samples(expected, list_run_samples(*run))
         assert parse_series(file.read_text()) == expected
 
@@ -118,7 +119,7 @@ def test_the_file_is_in_the_format_of_prometheus_and_readable_by_others(tmp_path
     file = tmp_path / "arctic.prom"
     command = replace(COMMAND, project='a "b" \\\n c')
     samples = fold_samples({}, list_refresh_samples(command, report(insert=3)))
-    add_to_file(file, samples, lock_seconds=1)
+    add_to_file(file, samples, TelemetryThresholds())
     families = {family.name: family for family in text_string_to_metric_families(file.read_text())}
 
     assert families["arctic_model_rows"].type == "counter"
@@ -138,8 +139,9 @@ def _read_mask() -> int:
 
 def test_commands_that_end_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     file, names = tmp_path / "arctic.prom", [f"model_{number}" for number in range(8)]
+    patient = replace(TelemetryThresholds(), lock_seconds=30)
     samples = [fold_samples({}, list_refresh_samples(COMMAND, report(name))) for name in (*names, *names)]
-    threads = [threading.Thread(target=add_to_file, args=(file, part, 30)) for part in samples]
+    threads = [threading.Thread(target=add_to_file, args=(file, part, patient)) for part in samples]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -155,7 +157,7 @@ def test_a_file_of_somebody_else_stays(tmp_path: Path) -> None:
     file = tmp_path / "node.prom"
     file.write_text("node_up 1\n")
     with pytest.raises(ConfigError, match="not of dbt-arctic"):
-        add_to_file(file, fold_samples({}, list_refresh_samples(COMMAND, report())), lock_seconds=1)
+        add_to_file(file, fold_samples({}, list_refresh_samples(COMMAND, report())), TelemetryThresholds())
     assert file.read_text() == "node_up 1\n"
 
 
