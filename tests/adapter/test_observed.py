@@ -11,6 +11,7 @@ from dbt.tests.util import run_dbt
 
 from arctic_runtime.service.telemetry.metrics_file import parse_series
 from dbt.adapters.arctic import cli
+from tests.adapter.test_serve import SOURCES, feed
 from tests.receivers import Receiver, receive, send_to
 
 pytestmark = pytest.mark.in_turn
@@ -28,8 +29,15 @@ HOOKED = (
 
 class TestObserved:
     @pytest.fixture(scope="class")
-    def models(self) -> dict[str, str]:
-        return {"good.sql": GOOD, "broken.sql": BROKEN, "hooked.sql": HOOKED}
+    def landing(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        folder = tmp_path_factory.mktemp("landing") / "orders"
+        folder.mkdir()
+        return folder
+
+    @pytest.fixture(scope="class")
+    def models(self, landing: Path) -> dict[str, str]:
+        sources = SOURCES.replace("PATH", str(landing.parent))
+        return {"good.sql": GOOD, "broken.sql": BROKEN, "hooked.sql": HOOKED, "sources.yml": sources}
 
     @pytest.fixture(scope="class")
     def dbt_profile_target(self, profile_target: dict[str, Any]) -> dict[str, Any]:
@@ -92,3 +100,16 @@ class TestObserved:
             "START",
             "FAIL",
         }
+
+    def test_ingestion_sends_its_batches_and_no_lineage(self, project: Any, receiver: Receiver, landing: Path) -> None:
+        feed(landing, 1, {1: "a", 2: "b"})
+        where = ["--project-dir", str(project.project_root), "--profiles-dir", str(project.profiles_dir)]
+        assert cli.main(["ingest", "--once", *where]) == 0
+
+        assert receiver.span("ingest shop").parent_span_id == receiver.span("arctic ingest --once").span_id
+        source = ("test", "default", "shop")
+        series = parse_series((Path(project.project_root) / "arctic.prom").read_text())
+        assert series["arctic_ingest_events_total", source] == 2
+        assert series["arctic_ingest_rows_total", (*source, "orders", "insert")] == 2
+        assert series["arctic_command_last_run_failed", ("test", "default", "arctic ingest --once")] == 0
+        assert receiver.events == []

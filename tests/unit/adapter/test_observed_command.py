@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from dbt.flags import get_flags, set_flags
 from dbt_common.events.event_manager_client import cleanup_event_logger
 
+from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
@@ -20,7 +22,7 @@ from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.service.telemetry.command_metrics import Series
 from arctic_runtime.service.telemetry.metrics_file import parse_series
 from dbt.adapters.arctic.credentials import ArcticCredentials
-from dbt.adapters.arctic.materialize.maintain import perform_unobserved
+from dbt.adapters.arctic.materialize.maintain import perform_unobserved, use_pinned_snapshots
 from dbt.adapters.arctic.materialize.observed_command import ObservedCommand
 from tests.receivers import OUTSIDE
 
@@ -87,6 +89,24 @@ def test_a_refresh_gives_its_result_and_is_in_the_file_at_the_end(tmp_path: Path
     series = read_file(tmp_path)
     assert series["arctic_model_rows_total", ("shop", "prod", "lake.dws.sales", "insert")] == 3
     assert series["arctic_command_last_run_failed", COMMAND] == 0
+
+
+def test_a_part_of_a_refresh_by_arctic_is_not_observed_again(tmp_path: Path) -> None:
+    observed = command(tmp_path, metrics_file="arctic.prom")
+    with use_pinned_snapshots(PinnedSnapshots()):
+        assert observed.observe_node(NODE, MANIFEST) is perform_unobserved
+    with observed.end_command():
+        pass
+    assert not (tmp_path / "arctic.prom").exists()
+
+
+def test_models_that_begin_at_the_same_time_are_all_observed(tmp_path: Path) -> None:
+    observed = command(tmp_path, metrics_file="arctic.prom")
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: observed.observe_node(NODE, MANIFEST)(MODEL, lambda: DONE), range(8)))
+    with observed.end_command():
+        pass
+    assert read_file(tmp_path)["arctic_model_rows_total", ("shop", "prod", "lake.dws.sales", "insert")] == 24
 
 
 def test_the_error_of_a_refresh_is_raised_and_counted_once(tmp_path: Path) -> None:

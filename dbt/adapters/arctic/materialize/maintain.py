@@ -148,7 +148,7 @@ def run_model(
     """Brings a model's table up to date, and before it its quarantine; starts Spark only if one has to be changed.
 
     `readers` returns the models that may read a table; versions that they have not read yet do not expire after the
-    run. `observe` observes the refresh, unless the run is a part of one that is observed.
+    run. `observe` observes the refresh.
     """
     # Imported here, since it is much code, and most commands of dbt refresh nothing.
     from arctic_runtime.operations.refreshing import refresh_parts
@@ -156,7 +156,7 @@ def run_model(
     def refresh() -> Refreshed:
         return refresh_parts(model, reader, lambda part: _run_part(part, reader, session, request, readers))
 
-    done = refresh() if is_pinned() else observe(model, refresh)
+    done = observe(model, refresh)
     return build_response(done.outcome, done.failures, done.quarantined)
 
 

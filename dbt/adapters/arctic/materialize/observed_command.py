@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,7 +20,13 @@ from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.telemetry.configured import read_telemetry
-from dbt.adapters.arctic.materialize.maintain import ObserveRefresh, is_arctic, perform_unobserved, read_declared_model
+from dbt.adapters.arctic.materialize.maintain import (
+    ObserveRefresh,
+    is_arctic,
+    is_pinned,
+    perform_unobserved,
+    read_declared_model,
+)
 
 if TYPE_CHECKING:
     from arctic_runtime.model.table import Model
@@ -48,6 +55,7 @@ class ObservedCommand:
         self._config = config
         self._began = time.time()
         self._is_begun = False
+        self._beginning = threading.Lock()
         self._telemetry: Telemetry | None = None
         self._listeners: RefreshListeners | None = None
         self._manifest: Any = None
@@ -56,8 +64,11 @@ class ObservedCommand:
 
     def begin_command(self, manifest: Any) -> None:
         """Begins to observe the command, once, if it runs models and anything is configured."""
-        if self._is_begun or getattr(get_flags(), "WHICH", None) not in COMMANDS:
-            return
+        with self._beginning:
+            if not self._is_begun and getattr(get_flags(), "WHICH", None) in COMMANDS:
+                self._begin_once(manifest)
+
+    def _begin_once(self, manifest: Any) -> None:
         self._is_begun, self._manifest = True, manifest
         config = self._config
         settings = read_telemetry(config.credentials.telemetry, Path(config.project_root), os.environ)
@@ -90,7 +101,12 @@ class ObservedCommand:
         return CatalogReader(self._config.credentials.to_profile(Path(self._config.project_root)))
 
     def observe_node(self, node: Mapping[str, Any], manifest: Any) -> ObserveRefresh:
-        """Returns the function that observes the refresh of a model, given by its node."""
+        """Returns the function that observes the refresh of a model, given by its node.
+
+        It observes no refresh that is a part of one of `arctic run` or of a service, which observe it themselves.
+        """
+        if is_pinned():
+            return perform_unobserved
         self.begin_command(manifest)
         if self._telemetry is None:
             return perform_unobserved
