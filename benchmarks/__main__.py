@@ -38,6 +38,7 @@ from benchmarks import (
     service_memory,
     split,
     startup,
+    telemetry,
     tpch,
     upsert,
     why,
@@ -48,6 +49,7 @@ from benchmarks.peers import comparison, published
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Measurement]]] = {
     "overhead": lambda options: overhead.measure(options.rows),
+    "telemetry": lambda options: telemetry.measure(options.rows),
     "upsert": lambda options: upsert.measure(options.rows),
     "read": lambda options: read.measure(options.rows),
     "layers": lambda options: layers.measure(options.rows),

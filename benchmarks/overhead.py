@@ -27,7 +27,7 @@ _PROFILE = """overhead:
   outputs:
     dev: {type: arctic, schema: dwd, warehouse: ./warehouse, threads: 1}
 """
-_SOURCE = "select id, id % 7 as grp, cast(id as string) as name, id * 2 as amount from range(100000)"
+SOURCE = "select id, id % 7 as grp, cast(id as string) as name, id * 2 as amount from range(100000)"
 _START = """
 import sys, time
 from pathlib import Path
@@ -67,13 +67,13 @@ def _start_seconds() -> float:
 
 
 def _through_dbt(folder: Path, rounds: int) -> tuple[list[float], list[float]]:
-    _write_project(folder)
-    _change(folder, "create table lake.landing.source using iceberg as " + _SOURCE)
+    write_project(folder)
+    change_tables(folder, "create table lake.landing.source using iceberg as " + SOURCE)
     _per_model(folder)
     idle, little = [], []
     for turn in range(rounds + 1):
         sql = "update lake.landing.source set amount = amount + 1 where id % 100 = {turn}"
-        _change(folder, fill_statement(sql, turn=quote_number(turn)))
+        change_tables(folder, fill_statement(sql, turn=quote_number(turn)))
         changed, unchanged = _per_model(folder), _per_model(folder)
         print(f"  {changed:.2f} s with 1,000 changed rows, {unchanged:.3f} s with nothing new", flush=True)
         if turn:
@@ -82,7 +82,8 @@ def _through_dbt(folder: Path, rounds: int) -> tuple[list[float], list[float]]:
     return idle, little
 
 
-def _write_project(folder: Path) -> None:
+def write_project(folder: Path) -> None:
+    """Writes a project with models of each kind, which read one table."""
     (folder / "models").mkdir()
     (folder / "dbt_project.yml").write_text(_PROJECT)
     (folder / "profiles.yml").write_text(_PROFILE)
@@ -93,7 +94,8 @@ def _write_project(folder: Path) -> None:
         )
 
 
-def _change(folder: Path, sql: str) -> None:
+def change_tables(folder: Path, sql: str) -> None:
+    """Runs a statement on the warehouse of the project."""
     from arctic_runtime.profile import Profile
     from arctic_runtime.spark.engine.session import SparkEnvironment
 

@@ -14,6 +14,8 @@ from arctic_runtime.model.properties import describe_stored_names
 from arctic_runtime.plan.config.configuration import describe_configuration
 from arctic_runtime.plan.config.foreign_settings import describe_foreign_settings
 from arctic_runtime.service.settings import describe_http_settings, describe_upkeep_settings
+from arctic_runtime.service.telemetry.command_metrics import describe_command_metrics
+from arctic_runtime.service.telemetry.configured import describe_telemetry_settings
 from arctic_runtime.service.telemetry.declared_metrics import describe_metrics
 from dbt.adapters.arctic.profile_keys import describe_profile_keys
 from docs.generate_commands import describe_commands
@@ -32,6 +34,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "upkeep settings": describe_upkeep_settings,
     "http settings": describe_http_settings,
     "metrics": describe_metrics,
+    "command metrics": describe_command_metrics,
+    "telemetry settings": describe_telemetry_settings,
     "parts": describe_parts,
     "layout": describe_layout,
     "commands": describe_commands,

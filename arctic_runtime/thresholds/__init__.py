@@ -39,6 +39,7 @@ from arctic_runtime.thresholds.service import (
     HttpThresholds,
     LineageThresholds,
     ServiceThresholds,
+    TelemetryThresholds,
     UpkeepThresholds,
 )
 
@@ -64,6 +65,7 @@ __all__ = [
     "PruningThresholds",
     "ReportThresholds",
     "ServiceThresholds",
+    "TelemetryThresholds",
     "Thresholds",
     "TransportThresholds",
     "UpkeepThresholds",
@@ -92,6 +94,7 @@ class Thresholds:
     ingest: IngestThresholds = field(default_factory=IngestThresholds)
     service: ServiceThresholds = field(default_factory=ServiceThresholds)
     lineage: LineageThresholds = field(default_factory=LineageThresholds)
+    telemetry: TelemetryThresholds = field(default_factory=TelemetryThresholds)
     upkeep: UpkeepThresholds = field(default_factory=UpkeepThresholds)
     http: HttpThresholds = field(default_factory=HttpThresholds)
     engine: EngineThresholds = field(default_factory=EngineThresholds)

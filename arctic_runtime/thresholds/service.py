@@ -146,7 +146,24 @@ class LineageThresholds:
     """Time for which the observed tables and columns that a model reads are reused, unless its query changes."""
 
     close_seconds: float = 5.0
-    """Longest wait of the service, when it ends, for queued lineage to be sent."""
+    """Longest wait of a process, when it ends, for queued lineage to be sent."""
+
+
+@dataclass(frozen=True)
+class TelemetryThresholds:
+    """Limits for the metrics and traces of a command."""
+
+    close_seconds: float = 6.0
+    """Longest wait of a process, when it ends, for all receivers; longer than that for lineage, which warns itself."""
+
+    lock_seconds: float = 2.0
+    """Longest wait for other commands that write metrics files to the same folder."""
+
+    lock_poll_seconds: float = 0.05
+    """Pause between two attempts to lock this folder."""
+
+    write_seconds: float = 15.0
+    """Pause between two writes of the metrics file by a command that does not end by itself."""
 
 
 @dataclass(frozen=True)

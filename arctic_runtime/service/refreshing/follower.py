@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import current_thread
 
 from typing_extensions import Self
 
@@ -20,7 +19,7 @@ from arctic_runtime.catalog.observation.tables import observe_readable, observe_
 from arctic_runtime.catalog.observation.views import read_view_sql
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import ArcticError, CatalogError, CommitConflict, ConfigError, SparkEnded
+from arctic_runtime.errors import ArcticError, CatalogError, ConfigError, SparkEnded
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.project import ServedProject
 from arctic_runtime.service.refreshing.model_graph import NOTHING, ModelGraph
@@ -46,11 +45,10 @@ from arctic_runtime.service.refreshing.refresh_task import (
     Report,
     Status,
     Task,
+    attempt_refresh,
 )
 from arctic_runtime.service.refreshing.source_relations import FollowedModel, Readings, list_relations
 from arctic_runtime.service.shared_state import Repeats, SharedState
-from arctic_runtime.spark.engine.messages import get_error_details, get_message
-from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
 
 class FollowedModels:
@@ -373,25 +371,15 @@ class Follower:
 
         `heads` are the metadata files of relations at the start of the pass.
         """
-        began, at = self._clock(), datetime.now(timezone.utc)
+        began = self._clock()
         seen: Heads = {}
-        done: RefreshResult | None = None
-        failure: Exception | None = None
-        try:
+
+        def refresh_after_look(task: Task) -> RefreshResult:
+            nonlocal seen
             seen = self._models.select_heads_read(start.model, heads)
-            done = self._refresh(task)
-        except Exception as error:
-            failure = _find_cause(error)
-        report = Report(
-            task.followed,
-            _get_status(done, failure),
-            at,
-            self._clock() - began,
-            done,
-            "" if failure is None else _format_error(failure),
-            thread=current_thread().name,
-            error_details={} if failure is None else get_error_details(failure),
-        )
+            return self._refresh(task)
+
+        report, failure = attempt_refresh(refresh_after_look, task, self._clock)
         try:
             self._listeners.end(report)
         finally:
@@ -462,23 +450,6 @@ class Follower:
                 self._listeners.report(Report(followed, "skipped", datetime.now(timezone.utc), held_by=cause))
 
 
-def _get_status(done: RefreshResult | None, failure: Exception | None) -> Status:
-    if done is not None:
-        return "refreshed" if done.refreshed.is_changed else "unchanged"
-    return "conflict" if isinstance(failure, CommitConflict) else "failed"
-
-
 def _get_end(report: Report) -> Ended:
     ends: Mapping[Status, Ended] = {"refreshed": "changed", "unchanged": "unchanged", "conflict": "conflict"}
     return ends.get(report.status, "failed")
-
-
-def _find_cause(error: Exception) -> Exception:
-    """Returns SparkEnded if the end of Spark caused the error of a refresh; else the error itself."""
-    with suppress(Exception):
-        return to_spark_ended(error) or error
-    return error
-
-
-def _format_error(error: Exception) -> str:
-    return str(error) if isinstance(error, ArcticError) else get_message(error)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timezone
+from threading import current_thread
 from typing import TYPE_CHECKING, Literal
 
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ArcticError, CommitConflict
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.run_summary import find_last_run
 from arctic_runtime.model.step import Reason
@@ -18,7 +22,9 @@ from arctic_runtime.plan.refresh.decide import COMPUTED_EACH_TIME, Decision
 from arctic_runtime.refresh_planner import PlannedRefresh, RefreshPlanner
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.spark.engine.jobs import describe_jobs
+from arctic_runtime.spark.engine.messages import get_error_details, get_message
 from arctic_runtime.spark.engine.session_pool import SessionPool, lend_session
+from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,6 +114,50 @@ class Report:
 
     error_details: Mapping[str, str] = field(default_factory=dict)
     """Parts of the error, by name."""
+
+
+def attempt_refresh(
+    refresh: RefreshModel, task: Task, clock: Callable[[], float] = time.monotonic
+) -> tuple[Report, Exception | None]:
+    """Calls `refresh` for a task; returns the report of the refresh, and its error if it failed.
+
+    The error is SparkEnded if the end of Spark has caused it.
+    """
+    began, at = clock(), datetime.now(timezone.utc)
+    done: RefreshResult | None = None
+    failure: Exception | None = None
+    try:
+        done = refresh(task)
+    except Exception as error:
+        failure = _find_cause(error)
+    report = Report(
+        task.followed,
+        _get_status(done, failure),
+        at,
+        clock() - began,
+        done,
+        "" if failure is None else _format_error(failure),
+        thread=current_thread().name,
+        error_details={} if failure is None else get_error_details(failure),
+    )
+    return report, failure
+
+
+def _get_status(done: RefreshResult | None, failure: Exception | None) -> Status:
+    if done is not None:
+        return "refreshed" if done.refreshed.is_changed else "unchanged"
+    return "conflict" if isinstance(failure, CommitConflict) else "failed"
+
+
+def _find_cause(error: Exception) -> Exception:
+    """Returns SparkEnded if the end of Spark caused the error of a refresh; else the error itself."""
+    with suppress(Exception):
+        return to_spark_ended(error) or error
+    return error
+
+
+def _format_error(error: Exception) -> str:
+    return str(error) if isinstance(error, ArcticError) else get_message(error)
 
 
 class Refresher:

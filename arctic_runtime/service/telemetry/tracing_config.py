@@ -1,41 +1,38 @@
-"""Decides whether to send traces, without importing OpenTelemetry."""
+"""Builds what sends traces and metrics by OpenTelemetry, whose library is an extra."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from arctic_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
+    from arctic_runtime.service.telemetry.command_metrics import MetricTotals
+    from arctic_runtime.service.telemetry.otlp_metrics import OtlpMetrics
     from arctic_runtime.service.telemetry.traces import Traces
 
-_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+def build_traces(project: str) -> Traces:
+    """Builds Traces; raises ConfigError if OpenTelemetry's library is not installed."""
+    _check_installed()
+    from arctic_runtime.service.telemetry.traces import Traces
+
+    return Traces(project)
 
 
-def build_traces(project: str) -> Traces | None:
-    """Builds Traces if the environment names an endpoint, else returns None.
+def build_otlp_metrics(project: str, totals: MetricTotals) -> OtlpMetrics:
+    """Builds what sends `totals`; raises ConfigError if OpenTelemetry's library is not installed."""
+    _check_installed()
+    from arctic_runtime.service.telemetry.otlp_metrics import OtlpMetrics
 
-    Raises ConfigError if OpenTelemetry's library is not installed.
-    """
-    if not is_traced(os.environ):
-        return None
+    return OtlpMetrics(project, totals)
+
+
+def _check_installed() -> None:
     if find_spec("opentelemetry.exporter") is None or find_spec("opentelemetry.sdk") is None:
         raise ConfigError(
             "OpenTelemetry is configured, but its library is not installed.",
             expected="the packages opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http",
             fix="install dbt-arctic with the extra `otel`, or set OTEL_SDK_DISABLED=true",
         )
-    from arctic_runtime.service.telemetry.traces import Traces
-
-    return Traces(project)
-
-
-def is_traced(environment: Mapping[str, str]) -> bool:
-    """Whether OpenTelemetry is configured with an endpoint for traces, and is not disabled."""
-    is_off = environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or (
-        environment.get("OTEL_TRACES_EXPORTER", "otlp") == "none"
-    )
-    return not is_off and any(environment.get(name) for name in _ENDPOINTS)

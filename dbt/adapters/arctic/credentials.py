@@ -14,6 +14,7 @@ from arctic_runtime.catalog.branch.catalog_branch import check_branches
 from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.profile import KEPT, Profile, mask_secrets
 from arctic_runtime.service.settings import read_settings
+from arctic_runtime.service.telemetry.configured import check_telemetry
 from arctic_runtime.thresholds import Thresholds
 from dbt.adapters.arctic.connections.target_type import check_target_type, show_target_type
 from dbt.adapters.arctic.profile_keys import PROFILE_KEYS, PUBLISH
@@ -35,7 +36,8 @@ class ArcticCredentials(Credentials):
     Spark is kept without use; None for the default, which depends on the place where the command runs. `clone_ttl` is
     the time after which a clone of a model of this target is dropped if nobody uses it. With `clone_from_state`, a run
     with `--defer` makes missing models clones of those of the state. With `publish: build`, all models of a build
-    become visible together, after its tests; with `publish: model`, each after its own run. `target_type` is the value
+    become visible together, after its tests; with `publish: model`, each after its own run. `telemetry` has the file
+    with the metrics of commands. `target_type` is the value
     of `target.type` in Jinja, if it is not to be `arctic`. Unknown or contradictory keys raise DbtRuntimeError, which
     dbt shows together with the names of profile and target.
     """
@@ -49,6 +51,7 @@ class ArcticCredentials(Credentials):
     url: str | None = None
     server_side_parameters: dict[str, Any] = field(default_factory=dict)
     serve: dict[str, Any] = field(default_factory=dict, repr=False)
+    telemetry: dict[str, Any] = field(default_factory=dict)
     keep_alive: str | int | None = None
     clone_ttl: str | bool | None = None
     clone_from_state: bool = False
@@ -77,19 +80,20 @@ class ArcticCredentials(Credentials):
         if self.method == "connect" and self.url != KEPT:
             self._refuse_what_is_the_servers()
         self.to_profile(Path.cwd())
-        self._check_serve()
+        self._check_parts()
         self._check_publish()
         check_target_type(self.target_type)
         if self.target_type is not None:
             show_target_type()
 
-    def _check_serve(self) -> None:
-        """Checks the settings of `arctic serve` when the profile is read; raises DbtRuntimeError for invalid ones."""
-        if self.serve:
-            try:
+    def _check_parts(self) -> None:
+        """Checks `serve` and `telemetry` when the profile is read; raises DbtRuntimeError for invalid settings."""
+        try:
+            if self.serve:
                 read_settings(self.serve)
-            except ConfigError as error:
-                raise DbtRuntimeError(str(error)) from error
+            check_telemetry(self.telemetry)
+        except ConfigError as error:
+            raise DbtRuntimeError(str(error)) from error
 
     def _check_publish(self) -> None:
         if self.publish not in PUBLISH:

@@ -41,6 +41,7 @@ from dbt.adapters.arctic.connections.thread_reader import get_thread_reader
 from dbt.adapters.arctic.materialize import clones, history, python_models, seeds, table_operations
 from dbt.adapters.arctic.materialize import maintain as maintenance
 from dbt.adapters.arctic.materialize.foreign_config import warn_of_ignored_grants
+from dbt.adapters.arctic.materialize.observed_command import ObservedCommand
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.materialize.row_conditions import RowConditions
 from dbt.adapters.arctic.materialize.served_keys import check_served
@@ -48,7 +49,6 @@ from dbt.adapters.arctic.project import package_macros
 from dbt.adapters.arctic.project.keys import missing_keys
 from dbt.adapters.arctic.project.sources import list_origins, list_source_tables
 from dbt.adapters.arctic.publication import build as publication
-from dbt.adapters.arctic.publication.build import Build, CommandBuild
 from dbt.adapters.arctic.relations import catalogs, constraints, freshness
 from dbt.adapters.arctic.relations.column import ArcticColumn
 from dbt.adapters.arctic.relations.date_functions import DATE_FUNCTIONS
@@ -120,7 +120,8 @@ class ArcticAdapter(SparkAdapter):
         self._keyless_tables: frozenset[str] = frozenset()
         self._readers = Readers((), ())
         self._row_conditions: RowConditions | None = None
-        self._command_build = CommandBuild(config, self._use_profile)
+        self._command_build = publication.CommandBuild(config, self._use_profile)
+        self._observed = ObservedCommand(config)
         constraints.declare_enforced(maintenance.MATERIALIZATION)
         # Warnings of pyiceberg about files are of no use to dbt's users.
         logging.getLogger("pyiceberg").setLevel(logging.ERROR)
@@ -171,6 +172,7 @@ class ArcticAdapter(SparkAdapter):
 
         First raises CompilationError if a selected model has no primary key.
         """
+        self._observed.begin_command(self.get_macro_resolver())
         missing_keys.check_selected_keys(self.config, self._nodes, self._keyless_tables)
         if self.is_published_whole and getattr(get_flags(), "WHICH", None) in publication.BRANCH_COMMANDS:
             self.prepare_build(selected_resources.SELECTED_RESOURCES)
@@ -186,7 +188,7 @@ class ArcticAdapter(SparkAdapter):
         """The relations and schemas of the project, as far as they are in the catalog."""
         return publication.build_scope(self._nodes, self._sources, self.profile.catalog)
 
-    def begin_build(self) -> Build:
+    def begin_build(self) -> publication.Build:
         """Begins a branch of the catalog, to which this adapter writes until `end_build`; or returns that one."""
         with self.connections.exception_handler("begin the build"):
             return self._command_build.begin_build(self.profile, self.branch_scope)
@@ -212,8 +214,9 @@ class ArcticAdapter(SparkAdapter):
         A build that was interrupted is not published.
         """
         super().cleanup_connections()
-        selected = selected_resources.SELECTED_RESOURCES
-        self._command_build.end_command(self.get_macro_resolver(), selected, self.connections.exception_handler)
+        with self._observed.end_command() as unpublished:
+            handle_errors = self.connections.exception_handler
+            unpublished.update(self._command_build.end_command(self.get_macro_resolver(), handle_errors))
 
     @available.parse(lambda *_a, **_k: "")
     def changes_of(self, relation: BaseRelation, node: dict[str, Any]) -> str:
@@ -250,8 +253,7 @@ class ArcticAdapter(SparkAdapter):
     @available.parse(lambda *_a, **_k: "")
     def restrict_test(self, node: dict[str, Any], sql: str) -> str:
         """Returns the query of a test; in a build, changed to read only changed rows if those are enough."""
-        build = self._command_build.build
-        if build is None:
+        if (build := self._command_build.build) is None:
             return sql
         models = frozenset(maintenance.get_node_table(other) for other in self._nodes if maintenance.is_arctic(other))
         all_rows = bool(getattr(get_flags(), "FULL_REFRESH", False))
@@ -265,19 +267,18 @@ class ArcticAdapter(SparkAdapter):
     ) -> maintenance.ArcticResponse:
         """Brings the table of an arctic model up to date; with dbt's flag `--empty`, only the table's schema."""
         asked: Any = getattr(self.config, "args", None)
-        sampled = getattr(asked, "sample", None) is not None
-        empty = bool(getattr(asked, "empty", False))
         self.connections.get_thread_connection().handle.mark_temporary_view()
         with self.connections.exception_handler(sql):
-            if sampled:
+            if getattr(asked, "sample", None) is not None:
                 stands = self.get_relation(str(relation.database), str(relation.schema), str(relation.identifier))
                 maintenance.check_sample(node, stands is not None and not full_refresh)
             model = maintenance.to_model(relation, node, sql, list_source_tables(self._sources), self._row_conditions)
-            request, readers = Request(full_refresh, schema_only=empty), self._readers.list_readers
+            request = Request(full_refresh, schema_only=bool(getattr(asked, "empty", False)))
+            readers, observe = self._readers.list_readers, self._observed.observe_node(node, self.get_macro_resolver())
             if (build := self._command_build.build) is not None:
                 for part in model.parts:
                     build.note_refresh(part, readers)
-            return maintenance.run_model(model, self.catalog_reader, self.spark_session, request, readers)
+            return maintenance.run_model(model, self.catalog_reader, self.spark_session, request, readers, observe)
 
     @available.parse(lambda *_a, **_k: False)
     def has_arctic_origin(self, origin: BaseRelation) -> bool:

@@ -127,6 +127,11 @@ SETTINGS: Final = (
         "how [`arctic serve`](service.md#settings) works: `http` and `upkeep`",
     ),
     Setting(
+        "telemetry",
+        keep_value({"$ref": "#/$defs/telemetry"}),
+        "what commands write about their work, beside [what they send](telemetry.md): `metrics_file`",
+    ),
+    Setting(
         "target_type",
         keep_value({**_OPTIONAL_TEXT, "pattern": f"^{TARGET_TYPE_PATTERN}$"}),
         ("what [`target.type`](adopting.md#the-name-of-the-adapter) says in Jinja, for packages that compare it"),

@@ -22,6 +22,7 @@ EXTRAS: Mapping[str, str] = {
     "arctic_runtime/service/http": "serve",
     "arctic_runtime/service/telemetry/lineage": "lineage",
     "arctic_runtime/service/telemetry/metrics.py": "serve",
+    "arctic_runtime/service/telemetry/otlp_metrics.py": "otel",
     "arctic_runtime/service/telemetry/traces.py": "otel",
 }
 """A folder or a module → the extra without which it is not used."""

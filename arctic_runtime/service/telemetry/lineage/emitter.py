@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from queue import Full, Queue
@@ -93,7 +94,7 @@ def _build_job(identity: JobIdentity, report: Report) -> Job:
         )
     }
     if model.sql:
-        facets["sql"] = sql_job.SQLJobFacet(query=model.sql, dialect="spark", producer=PRODUCER)
+        facets["sql"] = sql_job.SQLJobFacet(query=mask_text(model.sql), dialect="spark", producer=PRODUCER)
     return Job(identity.namespace, identity.format_job_name(model.table), facets=facets)
 
 
@@ -228,12 +229,12 @@ class LineageEmitter:
     def close_emitter(self) -> None:
         """Sends the queued reports, for some seconds at most; drops the rest."""
         until = time.monotonic() + self._thresholds.close_seconds
-        try:
+        with suppress(Full):
             self._reports.put(None, timeout=self._thresholds.close_seconds)
-        except Full:
-            return
-        self._thread.join(max(0.0, until - time.monotonic()))
-        if not self._thread.is_alive():
+            self._thread.join(max(0.0, until - time.monotonic()))
+        if self._thread.is_alive():
+            self._warn_once(f"no answer within {self._thresholds.close_seconds:g} seconds at the end")
+        else:
             self._client.close(max(0.0, until - time.monotonic()))
 
     def _send_reports(self) -> None:
@@ -242,7 +243,7 @@ class LineageEmitter:
                 for event in build_refresh_events(self._identity, report, self._get_lineage(report)):
                     self._client.emit(event)
             except Exception as error:
-                self._warn_once(f"{type(error).__name__}: {error}")
+                self._warn_once(f"{type(error).__name__}: {mask_text(str(error))}")
             else:
                 self._is_failing = False
 

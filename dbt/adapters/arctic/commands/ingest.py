@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.ingest.source import IngestSource, TablesWait
 from arctic_runtime.operations.operation import Answer
+from arctic_runtime.service.telemetry.command_metrics import Command
+from arctic_runtime.service.telemetry.observation import Telemetry, open_telemetry
 from arctic_runtime.spark.engine.java.process import PROCESS
 from dbt.adapters.arctic.commands.ingest_progress import Say, format_counts, show_progress
 from dbt.adapters.arctic.commands.termination import stop_on_signals, stop_with_spark
@@ -23,6 +26,9 @@ from dbt.adapters.arctic.project.discovered_sources import build_source_at, writ
 if TYPE_CHECKING:
     from arctic_runtime.ingest.job.ingestion import Ingestion
     from arctic_runtime.ingest.job.reports import BatchReport
+    from arctic_runtime.thresholds import EngineThresholds
+    from dbt.adapters.arctic.commands.ingest_upkeep import IngestedUpkeep
+    from dbt.adapters.arctic.project.project_tables import CompiledProject
 
 NAME = "ingest"
 
@@ -80,24 +86,47 @@ def perform_command(options: argparse.Namespace) -> Answer:
     if options.replay_dead:
         return _replay_dead_letters(chosen, reader, session)
     upkeep = IngestedUpkeep(chosen, project.readers, reader, pool)
-    with show_progress([source.name for source in chosen], options.json) as show:
+    with _open_telemetry(options.once, project, reader) as telemetry:
+        with show_progress([source.name for source in chosen], options.json) as show:
 
-        def show_batch(source: str, batch: BatchReport) -> None:
-            upkeep.note_batch(source, batch)
-            show(source, batch)
+            def show_batch(source: str, batch: BatchReport) -> None:
+                upkeep.note_batch(source, batch)
+                show(source, batch)
+                telemetry.report_batch(source, batch)
 
-        jobs = [_build_job(source, reader, session, show_batch) for source in chosen]
-        with (
-            stop_with_spark(NAME, lambda _: _stop_jobs(jobs), reader.thresholds.engine),
-            stop_on_signals(NAME, partial(_stop_jobs, jobs), "ends after the batch under way"),
-        ):
-            with nullcontext() if options.once else upkeep.run_in_background():
-                waits = run_jobs(jobs, options.once, resync)
-            if options.once:
-                upkeep.run_once()
-    if waits:
-        raise waits[0]
+            jobs = [_build_job(source, reader, session, show_batch) for source in chosen]
+            waits = _ingest_sources(jobs, resync, upkeep, options.once, reader.thresholds.engine)
+        if waits:
+            raise waits[0]
     return Answer(None, ())
+
+
+def _ingest_sources(
+    jobs: Sequence[Ingestion], resync: Resync, upkeep: IngestedUpkeep, once: bool, limits: EngineThresholds
+) -> list[TablesWait]:
+    """Runs jobs until they end, or a signal or Spark ends them, with upkeep of their tables; returns as `run_jobs`."""
+    with (
+        stop_with_spark(NAME, lambda _: _stop_jobs(jobs), limits),
+        stop_on_signals(NAME, partial(_stop_jobs, jobs), "ends after the batch under way"),
+    ):
+        with nullcontext() if once else upkeep.run_in_background():
+            waits = run_jobs(jobs, once, resync)
+        if once:
+            upkeep.run_once()
+    return waits
+
+
+def _open_telemetry(once: bool, project: CompiledProject, reader: CatalogReader) -> Telemetry:
+    """Builds the observer of an ingestion, of which no lineage is sent."""
+    command = Command("arctic ingest --once" if once else "arctic ingest", project.name, project.target)
+    settings = replace(project.telemetry, has_lineage=False)
+    return open_telemetry(
+        command, settings, lambda: reader, _print_warning, reader.thresholds.telemetry, is_lasting=not once
+    )
+
+
+def _print_warning(text: str) -> None:
+    print(f"arctic ingest: {text}", file=sys.stderr, flush=True)
 
 
 def _to_discover(known: Sequence[IngestSource], names: Sequence[str]) -> Sequence[IngestSource]:

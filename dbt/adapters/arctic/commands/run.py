@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.operations.refreshing import format_upkeep_warning
 from arctic_runtime.service.refreshing.follower import Follower
 from arctic_runtime.service.refreshing.refresh_task import RefreshListeners, RefreshWorkers, Report
 from arctic_runtime.service.shared_state import SharedState
+from arctic_runtime.service.telemetry.command_metrics import Command
+from arctic_runtime.service.telemetry.configured import read_telemetry
+from arctic_runtime.service.telemetry.observation import Telemetry, open_telemetry
 from arctic_runtime.spark.engine.java.process import PROCESS
 from dbt.adapters.arctic.commands.termination import stop_on_signals, stop_with_spark
+
+if TYPE_CHECKING:
+    from dbt.adapters.arctic.project.live_project import LiveProject
 
 NAME = "run"
 
@@ -55,8 +63,11 @@ def perform_command(options: argparse.Namespace) -> Answer:
 
     reader, models = project.reader, project.list_followed()
     workers = RefreshWorkers(project.refresh_model, project.threads, project.prepare_thread)
-    follower = Follower(SharedState(reader), workers, RefreshListeners(_print_warning, report_refresh))
+    telemetry = _open_telemetry(options, project)
+    listeners = telemetry.add_to(RefreshListeners(_print_warning, report_refresh))
+    follower = Follower(SharedState(reader), workers, listeners)
     with (
+        telemetry,
         stop_with_spark(NAME, lambda _: follower.stop_following(), reader.thresholds.engine),
         follower,
         stop_on_signals(NAME, follower.stop_following, "ends after the refreshes under way"),
@@ -67,11 +78,31 @@ def perform_command(options: argparse.Namespace) -> Answer:
                 follower.run_once()
             finally:
                 write_results(results, project.loaded, project.compiled_nodes, began)
-            publish_results(results, project.loaded)
-            return Answer(None, (), differs=results.have_failed or len(results.reports) < len(models))
+            telemetry.release_reports(publish_results(results, project.loaded))
+            has_failed = results.have_failed or len(results.reports) < len(models)
+            if has_failed:
+                telemetry.fail_command(results.describe_failures())
+            return Answer(None, (), differs=has_failed)
         _print_warning(f"follows {len(models)} models")
         follower.run_until_stopped(project)
     return Answer(None, ())
+
+
+def _open_telemetry(options: argparse.Namespace, project: LiveProject) -> Telemetry:
+    config = project.loaded.config
+    command = Command(f"arctic run{' --once' * options.once}", project.name, str(config.target_name))
+    settings = read_telemetry(config.credentials.telemetry, Path(config.project_root), os.environ)
+    telemetry = open_telemetry(
+        command,
+        settings,
+        lambda: project.reader,
+        _print_warning,
+        project.reader.thresholds.telemetry,
+        is_lasting=not options.once,
+    )
+    if options.once and project.loaded.adapter.is_published_whole:
+        telemetry.hold_reports()
+    return telemetry
 
 
 def _print_warning(text: str) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,9 @@ from arctic_runtime.operations.operation import Answer
 from arctic_runtime.service.refreshing.refresh_task import RefreshListeners
 from arctic_runtime.service.settings import ServeSettings, read_http, read_settings
 from arctic_runtime.service.telemetry import logs
+from arctic_runtime.service.telemetry.configured import read_telemetry
 from arctic_runtime.service.telemetry.logs import JsonOutput
-from arctic_runtime.service.telemetry.tracing_config import build_traces
+from arctic_runtime.service.telemetry.observation import open_service_telemetry
 from arctic_runtime.spark.engine.java.process import PROCESS
 from dbt.adapters.arctic.__version__ import version
 from dbt.adapters.arctic.commands.ingest_progress import LineWriter, Say, format_line
@@ -61,7 +62,6 @@ def perform_command(options: argparse.Namespace) -> Answer:
     """Runs the service until a signal ends it; raises ConfigError for an unusable project or unusable settings."""
     from arctic_runtime.service.service import Service, ServiceWork
     from arctic_runtime.service.shared_state import ServiceWarehouse
-    from arctic_runtime.service.telemetry.lineage.configured import build_lineage_emitter
     from arctic_runtime.spark.engine.session_pool import get_pool
     from dbt.adapters.arctic.project.live_project import LiveProject
     from dbt.adapters.arctic.project.loaded_project import Location
@@ -78,7 +78,7 @@ def perform_command(options: argparse.Namespace) -> Answer:
     settings = read_settings(credentials.serve)
     reader, pool = project.reader, get_pool(project.loaded.profile)
     pool.environment.ensure_jars()
-    reporters: list[Callable[[Report], None]] = [] if is_json else [build_reporter(options.json, once=False)]
+    report: Callable[[Report], None] = _ignore_report if is_json else build_reporter(options.json, once=False)
     if output is not None:
         PROCESS.report = logs.log_message
         output.mask_secrets(_list_secrets(settings, project.sources))
@@ -92,17 +92,9 @@ def perform_command(options: argparse.Namespace) -> Answer:
         return [SourceIngestion(source, reader, pool, service, show) for source in sources]
 
     with ExitStack() as parts:
-        lineage, spans = build_lineage_emitter(reader, project.name, warn), build_traces(project.name)
-        if lineage is not None:
-            reporters.append(parts.enter_context(lineage))
-
-        def report_refresh(finished: Report) -> None:
-            for report in reporters:
-                report(finished)
-
-        listeners = RefreshListeners(warn, report_refresh)
-        if spans is not None:
-            listeners = replace(listeners, trace=parts.enter_context(spans).trace_refresh)
+        observed = read_telemetry({}, options.project_dir, os.environ)
+        telemetry = parts.enter_context(open_service_telemetry(observed, reader, project.name, warn))
+        listeners = telemetry.add_to(RefreshListeners(warn, report))
         warehouse = ServiceWarehouse(reader, pool, ServiceTable(str(credentials.schema), reader))
         work = ServiceWork(None if "upkeep" in options.without else settings.budget, list_ingestions)
         service = Service(project, warehouse, work, listeners, version)
@@ -238,6 +230,10 @@ def _print_line(text: str) -> None:
 
 def _show_nothing(source: str, batch: BatchReport) -> None:
     """Prints nothing for a batch: in JSON output, the events of jobs and batches report it."""
+
+
+def _ignore_report(report: Report) -> None:
+    """Prints nothing for a refresh: in JSON output, the events of jobs report it."""
 
 
 def _print_warning(text: str) -> None:

@@ -128,22 +128,35 @@ def _format_message(outcome: Outcome) -> str:
     return f"{outcome.mode} +{rows['insert']} ~{rows['update']} -{rows['delete']}{upserts}"
 
 
+ObserveRefresh = Callable[["Model", "Callable[[], Refreshed]"], "Refreshed"]
+"""Function that calls the one that refreshes a model, observes it, and returns its result or raises its error."""
+
+
+def perform_unobserved(_: Model, refresh: Callable[[], Refreshed]) -> Refreshed:
+    """Refreshes a model without observing it."""
+    return refresh()
+
+
 def run_model(
     model: Model,
     reader: CatalogReader,
     session: Callable[[], SparkSession],
     request: Request,
     readers: Callable[[TableName], Iterable[TableName]] = lambda _: (),
+    observe: ObserveRefresh = perform_unobserved,
 ) -> ArcticResponse:
     """Brings a model's table up to date, and before it its quarantine; starts Spark only if one has to be changed.
 
     `readers` returns the models that may read a table; versions that they have not read yet do not expire after the
-    run.
+    run. `observe` observes the refresh.
     """
     # Imported here, since it is much code, and most commands of dbt refresh nothing.
     from arctic_runtime.operations.refreshing import refresh_parts
 
-    done = refresh_parts(model, reader, lambda part: _run_part(part, reader, session, request, readers))
+    def refresh() -> Refreshed:
+        return refresh_parts(model, reader, lambda part: _run_part(part, reader, session, request, readers))
+
+    done = observe(model, refresh)
     return build_response(done.outcome, done.failures, done.quarantined)
 
 
@@ -178,6 +191,11 @@ def _get_pinned_snapshots(_invocation: str) -> PinnedSnapshots:
 
 
 _GIVEN_PINS: ContextVar[PinnedSnapshots | None] = ContextVar("given pins", default=None)
+
+
+def is_pinned() -> bool:
+    """Whether runs in this thread are parts of a refresh that reads given versions, as of `arctic run`."""
+    return _GIVEN_PINS.get() is not None
 
 
 @contextmanager

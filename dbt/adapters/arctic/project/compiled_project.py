@@ -15,6 +15,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.row_conditions import list_parts
 from arctic_runtime.profile import Profile
+from arctic_runtime.service.telemetry.configured import read_telemetry
 from dbt.adapters.arctic.materialize import maintain, python_models
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.materialize.row_conditions import RowConditions
@@ -70,8 +71,15 @@ def load_sources(project_dir: Path, profiles_dir: Path | None, target: str | Non
     """
     manifest = parse_manifest(project_dir, profiles_dir, target)
     readers = Readers(manifest.nodes.values(), manifest.sources.values())
+    loaded = _load_target(project_dir, target)
     return CompiledProject(
-        _load_credentials_profile(project_dir, target), (), ingest_sources(manifest), readers=readers.list_readers
+        loaded.credentials.to_profile(project_dir),
+        (),
+        ingest_sources(manifest),
+        readers=readers.list_readers,
+        name=str(manifest.metadata.project_name),
+        target=str(loaded.target_name),
+        telemetry=read_telemetry(loaded.credentials.telemetry, project_dir, os.environ),
     )
 
 
@@ -164,8 +172,12 @@ def build_compiled_model(node: Any, tests: RowConditions, sources: Collection[Ta
 
 
 def _load_credentials_profile(project_dir: Path, target: str | None) -> Profile:
+    profile: Profile = _load_target(project_dir, target).credentials.to_profile(project_dir)
+    return profile
+
+
+def _load_target(project_dir: Path, target: str | None) -> Any:
+    """Returns dbt's profile, which has the credentials and the name of its target."""
     from dbt.config.runtime import load_profile
 
-    credentials: Any = load_profile(str(project_dir), {}, None, target).credentials
-    profile: Profile = credentials.to_profile(project_dir)
-    return profile
+    return load_profile(str(project_dir), {}, None, target)

@@ -16,6 +16,7 @@ from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile
+from arctic_runtime.service.telemetry.configured import TelemetrySettings
 from dbt.adapters.arctic.project.environments import ProjectGraph
 from dbt.adapters.arctic.project.sources import list_ingested_models
 
@@ -35,6 +36,13 @@ class CompiledProject:
 
     graph: ProjectGraph = field(default_factory=ProjectGraph)
     """All nodes of the project that have a table; empty if its models are not compiled."""
+
+    name: str = ""
+    target: str = ""
+    """Name of the profile's target."""
+
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    """What a command sends and writes about its work; nothing if the models of the project are compiled."""
 
     def with_ingested(self, reader: CatalogReader) -> CompiledProject:
         """Returns the project with the existing tables of its ingested sources added to its models."""

@@ -32,14 +32,20 @@ class Results:
     def have_failed(self) -> bool:
         return any(report.status in ("failed", "conflict") for report in self.reports)
 
+    def describe_failures(self) -> str:
+        """Describes for people which models failed; without any, that some were not run."""
+        failed = [report.followed.table.name for report in self.reports if report.status in ("failed", "conflict")]
+        return f"failed: {', '.join(failed)}" if failed else "some models were not run"
 
-def publish_results(results: Results, project: LoadedProject) -> None:
+
+def publish_results(results: Results, project: LoadedProject) -> Mapping[str, str]:
     """Publishes what a command has refreshed, if the target has `publish: build`.
 
-    Raises dbt's errors if another writer has changed one of the tables meanwhile.
+    Returns why models were not published, by their names. Raises dbt's errors if another writer has changed one of the
+    tables meanwhile.
     """
     if not project.adapter.is_published_whole:
-        return
+        return {}
     build = project.adapter.begin_build()
     readers = Readers(project.manifest.nodes.values(), project.manifest.sources.values())
     for report in results.reports:
@@ -47,6 +53,8 @@ def publish_results(results: Results, project: LoadedProject) -> None:
         for part in report.followed.model.parts:
             build.note_refresh(part, readers.list_readers)
     project.adapter.end_build(project.nodes)
+    unpublished: Mapping[str, str] = build.unpublished
+    return unpublished
 
 
 def to_response(report: Report) -> ArcticResponse | None:

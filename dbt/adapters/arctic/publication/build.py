@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from arctic_runtime.model.refs import format_cut
 from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session_pool import get_pool, lend_session
+from dbt import selected_resources
 from dbt.adapters.arctic.materialize.maintain import get_node_table, is_arctic, read_declared_model
 from dbt.adapters.arctic.publication.blockers import (
     find_blockers,
@@ -69,7 +70,9 @@ class Build:
         self.branch = CatalogBranch(origin, folder / f"{os.getpid()}-{os.urandom(4).hex()}.db")
         self._statuses: dict[str, str] = {}
         self._failed_hook = ""
-        self._unpublished: dict[str, str] = {}
+        self.unpublished: dict[str, str] = {}
+        """Why nodes were not published, by their ids; known after `finish_build`."""
+
         self._refreshed: dict[TableName, tuple[Model, Callable[[TableName], Iterable[TableName]]]] = {}
         self._lock = threading.Lock()
 
@@ -120,7 +123,7 @@ class Build:
         if self._failed_hook:
             why = f"the hook {self._failed_hook} failed"
             logger.warning(f"Nothing of this build is published, since {why}")
-            self._unpublished = dict.fromkeys(selected, f"not published, since {why}")
+            self.unpublished = dict.fromkeys(selected, f"not published, since {why}")
             self._say_where(self.branch.list_changes())
             return
         blockers = find_blockers(graph, selected, self._statuses)
@@ -137,7 +140,7 @@ class Build:
         names = {owners.get(change.table, str(change.table)) for change in to_publish}
         published = self._publish_changes(to_publish, unchanged, names, properties)
         reasons = {node: _describe_cause(node, cause) for node, cause in list_blocked(blockers, selected)}
-        self._unpublished = {
+        self.unpublished = {
             node: f"not published, since {why}" for node, why in list_unpublished(graph, reasons.items())
         }
         for node, why in reasons.items():
@@ -191,8 +194,8 @@ class Build:
             self.note_status(message.data.node_info.unique_id, str(message.data.run_result.status))
         elif name == "LogHookEndLine" and str(message.data.status) != "success":
             self._failed_hook = self._failed_hook or str(message.data.statement)
-        elif name == "ArtifactWritten" and message.data.artifact_type == "RunExecutionResult" and self._unpublished:
-            mark_unpublished(Path(message.data.artifact_path), self._unpublished)
+        elif name == "ArtifactWritten" and message.data.artifact_type == "RunExecutionResult" and self.unpublished:
+            mark_unpublished(Path(message.data.artifact_path), self.unpublished)
 
     def _expire_versions(self, published: set[TableName], spark: Callable[[], SparkSession]) -> None:
         """Expires old versions of the published models, as their runs would have done."""
@@ -231,25 +234,29 @@ class CommandBuild:
         with lend_session(get_pool(build.branch.origin.profile)) as session:
             build.finish_build(manifest, frozenset(selected), session)
 
-    def end_command(self, manifest: Any, selected: Collection[str], handle_errors: ErrorHandler) -> None:
+    def end_command(self, manifest: Any, handle_errors: ErrorHandler) -> Mapping[str, str]:
         """Publishes the build of a command that ends, if there is one that was not interrupted.
 
-        What is not published has results by which `dbt retry` runs the whole build again.
+        What is not published has results by which `dbt retry` runs the whole build again. Returns why nodes were not
+        published, by their ids.
         """
-        if self.build is None:
-            return
+        if (build := self.build) is None:
+            return {}
+        selected = selected_resources.SELECTED_RESOURCES
         if sys.exc_info()[0] is not None:
-            build, self.build = self.build, None
+            self.build = None
             self._use_profile(build.branch.origin.profile)
             build.give_up()
-            self._write_unpublished(manifest, selected, "not published, since the build was interrupted")
-            return
+            reason = "not published, since the build was interrupted"
+            self._write_unpublished(manifest, selected, reason)
+            return dict.fromkeys(selected, reason)
         try:
             with handle_errors("publish the build"):
                 self.end_build(manifest, selected)
         except DbtRuntimeError as error:
             self._write_unpublished(manifest, selected, str(error.msg))
             raise
+        return build.unpublished
 
     def _write_unpublished(self, manifest: Any, selected: Collection[str], reason: str) -> None:
         flags = get_flags()

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from arctic_runtime.plan.config.value_reader import Schema
 from arctic_runtime.service.settings import UPKEEP_SETTINGS, describe_http
+from arctic_runtime.service.telemetry.configured import TELEMETRY_SETTINGS
 from dbt.adapters.arctic.profile_keys import DATABASE, SETTINGS
 from dbt.adapters.arctic.schemas.parts import NULL, allow_jinja_inside, build_document, close_keys, describe_keys
 
@@ -29,7 +30,15 @@ def build_schema() -> dict[str, Any]:
     outputs = {"type": "object", "additionalProperties": output}
     profile = {"type": "object", "properties": {"target": {"type": "string"}, "outputs": outputs}}
     files = {"properties": {"config": True}, "additionalProperties": profile}
-    return build_document("profiles.yml with targets of dbt-arctic", files, {"target": target, **_describe_serve()})
+    return build_document(
+        "profiles.yml with targets of dbt-arctic",
+        files,
+        {"target": target, **_describe_serve(), **_describe_telemetry()},
+    )
+
+
+def _describe_telemetry() -> dict[str, Schema]:
+    return {"telemetry": close_keys(describe_keys(TELEMETRY_SETTINGS))}
 
 
 def _describe_serve() -> dict[str, Schema]:

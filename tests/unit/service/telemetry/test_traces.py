@@ -22,8 +22,9 @@ from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
+from arctic_runtime.service.telemetry.configured import is_traced
 from arctic_runtime.service.telemetry.traces import Traces
-from arctic_runtime.service.telemetry.tracing_config import build_traces, is_traced
+from arctic_runtime.service.telemetry.tracing_config import build_traces
 from arctic_runtime.timings import Timings
 
 DONE = RefreshResult(Refreshed(Outcome("incremental", "CHANGES", rows={"insert": 3, "delete": 0})))
@@ -171,7 +172,6 @@ def test_spans_are_sent_where_the_environment_says(monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
         monkeypatch.setenv("OTEL_SERVICE_NAME", "our-warehouse")
         made = build_traces("shop")
-        assert made is not None
         with made:
             made.trace_refresh(works)(task("sales", PinnedSnapshots()))
         server.shutdown()

@@ -21,7 +21,8 @@ from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Report
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
-from arctic_runtime.service.telemetry.lineage.configured import build_lineage_emitter, is_configured
+from arctic_runtime.service.telemetry.configured import is_lineage_sent
+from arctic_runtime.service.telemetry.lineage.configured import build_lineage_emitter
 from arctic_runtime.service.telemetry.lineage.emitter import JobIdentity, LineageEmitter
 from arctic_runtime.service.telemetry.lineage.observed import ModelLineage, observe_lineage
 from arctic_runtime.thresholds import LineageThresholds
@@ -265,9 +266,9 @@ def test_a_model_is_looked_at_once_and_again_when_its_query_changes(shop: Any) -
 def test_lineage_is_sent_only_where_openlineage_is_configured(
     environment: dict[str, str], expected: bool, tmp_path: Path
 ) -> None:
-    assert is_configured(environment, (tmp_path,)) is expected
+    assert is_lineage_sent(environment, (tmp_path,)) is expected
     (tmp_path / "openlineage.yml").write_text("transport: {type: console}")
-    assert is_configured(environment, (tmp_path,)) is ("OPENLINEAGE_DISABLED" not in environment)
+    assert is_lineage_sent(environment, (tmp_path,)) is ("OPENLINEAGE_DISABLED" not in environment)
 
 
 def test_events_go_where_openlineages_configuration_says(
@@ -277,21 +278,12 @@ def test_events_go_where_openlineages_configuration_says(
     (tmp_path / "openlineage.yml").write_text("transport: {type: file, log_file_path: events.json, append: true}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENLINEAGE_NAMESPACE", "production")
-    emitter = build_lineage_emitter(warehouse.reader, "shop", pytest.fail)
-    assert emitter is not None
-    with emitter:
+    with build_lineage_emitter(warehouse.reader, "shop", pytest.fail) as emitter:
         emitter(report())
     events = [json.loads(line) for line in (tmp_path / "events.json").read_text().splitlines()]
 
     assert [event["eventType"] for event in events] == ["START", "COMPLETE"]
     assert events[1]["job"]["namespace"] == "production"
-
-
-def test_without_configuration_there_is_no_emitter(shop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    warehouse, _ = shop
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert build_lineage_emitter(warehouse.reader, "shop", pytest.fail) is None
 
 
 def test_a_configuration_that_can_not_be_used_is_refused(
