@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / "build" / "image"
 """The folder of images and their layers."""
-NAME = "dbt-arctic"
+NAME = "localhost/dbt-arctic"
 BASE = "python:3.11-slim-bookworm"
 _PACKAGES = "ca-certificates,python3,python3-venv"
 _CERTIFICATES = "/usr/local/share/ca-certificates"

@@ -32,8 +32,8 @@ from arctic_runtime.errors import CatalogError, CommitConflict, ConfigError
 from arctic_runtime.thresholds import CommitThresholds
 
 ROOT = Path(arctic_runtime.__file__).parents[1]
-EXEMPT = ("ivm/", "model/", "plan/", "spark/engine/", "spark/jars.py", "sql/")
-"""Packages of the runtime that can't write, or that start Spark with files of its own and a throw-away warehouse."""
+EXEMPT = ("ivm/", "model/", "plan/", "service/telemetry/metrics_file.py", "spark/engine/", "spark/jars.py", "sql/")
+"""Parts of the runtime that can't write to a warehouse: they are pure, write a file of their own, or start Spark."""
 
 GATEWAYS = ("perform_effect", "perform_change", "perform_statement", "set_properties", "delete_matching")
 """Functions that perform an effect; their first argument is its name."""
