@@ -10,7 +10,7 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -46,36 +46,48 @@ def arctic_models(context: dg.AssetExecutionContext, dbt: DbtCliResource) -> Ite
 
 
 def describe_events(invocation: DbtCliInvocation, context: dg.AssetExecutionContext) -> Iterator[Any]:
-    """Yields the events of Dagster, those of models with what their runs did."""
-    waiting: dict[str, list[Any]] = {}
+    """Yields the events of Dagster, those of models with what their runs did, soon after each has ended."""
+    waiting: dict[str, dg.Output] = {}
+    responses: dict[str, Any] = {}
+    log: TextIO | None = None
     for event in invocation.stream_raw_events():
         for made in event.to_default_asset_events(MANIFEST, TRANSLATOR, context, invocation.target_path):
             if isinstance(made, dg.Output):
-                waiting.setdefault(get_node(event.raw_event), []).append(made)
+                waiting[event.raw_event["data"]["node_info"]["unique_id"]] = made
             else:
                 yield made
-        # dbt tells what a run did right after it has told that it ended.
-        if event.raw_event["info"]["name"] == "NodeFinished":
-            response = event.raw_event["data"]["run_result"].get("adapter_response") or {}
-            for output in waiting.pop(get_node(event.raw_event), []):
-                yield output.with_metadata(
-                    {**output.metadata, **describe_run(response, output.metadata["unique_id"].value)}
-                )
-    for outputs in waiting.values():
-        yield from outputs
+        if waiting:
+            log = log or (invocation.target_path / "dbt.log").open()
+            responses |= read_responses(log)
+            for node in [node for node in waiting if node in responses]:
+                yield add_metadata(waiting.pop(node), node, responses[node])
+    for node, output in waiting.items():
+        yield add_metadata(output, node, find_response(invocation, node))
 
 
-def get_node(raw_event: Mapping[str, Any]) -> str:
-    return str(raw_event["data"]["node_info"]["unique_id"])
+def read_responses(log: TextIO) -> dict[str, Any]:
+    """Returns what dbt has written to its log since the last call about runs that ended, by node."""
+    ended = [json.loads(line) for line in log if '"NodeFinished"' in line and line.endswith("}\n")]
+    return {
+        event["data"]["node_info"]["unique_id"]: event["data"]["run_result"].get("adapter_response", {})
+        for event in ended
+    }
 
 
-def describe_run(response: Mapping[str, Any], unique_id: str) -> dict[str, Any]:
-    """Returns the metadata of a model's run: mode, reason and rows, seconds by step, and freshness."""
+def find_response(invocation: DbtCliInvocation, node: str) -> Mapping[str, Any]:
+    """Returns what `run_results.json` says of a run; empty if it says nothing."""
+    results = invocation.get_artifact("run_results.json")["results"]
+    return next((result["adapter_response"] for result in results if result["unique_id"] == node), {})
+
+
+def add_metadata(output: dg.Output, node: str, response: Mapping[str, Any]) -> dg.Output:
+    """Returns the output with mode, reason and rows of the run, seconds by step, and the table's freshness."""
     if not response.get("mode"):
-        return {}
+        return output
     described = {f"arctic/{name}": to_value(response[name]) for name in SHOWN if response.get(name) not in (None, "")}
-    described["arctic/seconds"] = dg.MetadataValue.json(response.get("timings", {}))
-    return described | read_freshness(MANIFEST["nodes"][unique_id]["name"])
+    described["arctic/seconds"] = dg.MetadataValue.json(dict(response.get("timings") or {}))
+    described |= read_freshness(MANIFEST["nodes"][node]["name"])
+    return output.with_metadata({**output.metadata, **described})
 
 
 def to_value(value: Any) -> Any:

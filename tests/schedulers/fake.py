@@ -22,16 +22,18 @@ REFUSED: Reply = (
 )
 
 
-def build_table(state: FreshnessState, reason: str = "", action: str = "", name: str = "dws_spend") -> Reply:
+def build_table(
+    state: FreshnessState,
+    reason: str = "",
+    action: str = "",
+    name: str = "dws_spend",
+    schema: str = "dws",
+    version: str = "1",
+) -> Reply:
     """An answer with one table, as the service writes it, as of a time that no run has reached or of long ago."""
     as_of = datetime(2100 if state == "fresh" else 2000, 1, 1, tzinfo=timezone.utc)
-    table = TableOverview(
-        TableName("lake", "dws", name),
-        "model",
-        state,
-        0,
-        freshness=Freshness(state, as_of, "shop" if reason else "", reason=reason, action=action),
-    )
+    freshness = Freshness(state, as_of, "shop" if reason else "", reason=reason, action=action)
+    table = TableOverview(TableName("lake", schema, name), "model", state, 0, version=version, freshness=freshness)
     return 200, json.loads(encode_json({"event": 1, "tables": [table]}))
 
 

@@ -34,6 +34,6 @@ arctic_cosmos = DbtDag(
         dbt_executable_path=DBT,
     ),
     render_config=RenderConfig(load_method=LoadMode.DBT_MANIFEST, test_behavior=TestBehavior.BUILD),
-    operator_args={"callback": show_cosmos_errors},
+    operator_args={"callback": show_cosmos_errors, "env": {"DBT_USE_COLORS": "false"}},
     default_args={"pool": "arctic", "retries": 2, "retry_delay": timedelta(minutes=1)},
 )
