@@ -41,8 +41,11 @@ select customer, count(*) as orders, sum(amount) as amount from {{ ref('ods_orde
 """,
     "tests/nobody_is_in_debt.sql": "select customer from {{ ref('dws_spend') }} where amount < 0\n",
 }
-BROKEN = FILES["models/ods_orders.sql"].replace("sequence_by='lsn'", "sequence_by='lsn', sort_keys='customer'")
-"""A model with a setting that does not exist."""
+BROKEN = {
+    "primary_key='customer'": ("primary key can't be changed in place", "what to do: restore the old key in the model"),
+    "primary_key='order_id', sort_keys='customer'": ("model.shop.ods_orders: invalid configuration", "did you mean"),
+}
+"""Settings in the place of the first model's key, with parts of the error: when it runs, and when it is read."""
 
 Event = tuple[int, int, int, str, int]
 
@@ -92,6 +95,16 @@ class Project:
             [self.bin / program, *arguments], cwd=self.folder, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+    @contextmanager
+    def broken(self, setting: str) -> Iterator[None]:
+        """Gives the first model another setting in the place of its key."""
+        name = "models/ods_orders.sql"
+        self.write(name, FILES[name].replace("primary_key='order_id'", setting))
+        try:
+            yield
+        finally:
+            self.write(name, FILES[name])
 
     @contextmanager
     def serve(self) -> Iterator[int]:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.schedulers.airflow import COSMOS, FRESHNESS, OPERATORS, TRACE, Airflow
 from tests.schedulers.processes import kill, read_command, wait_for
-from tests.schedulers.project import BROKEN, FILES, Project
+from tests.schedulers.project import BROKEN, Project
 
 pytestmark = pytest.mark.skipif(not os.environ.get("ARCTIC_SCHEDULER_TESTS"), reason="run by make test-schedulers")
 
@@ -48,52 +48,6 @@ def test_a_run_brings_the_tables_up_to_date(airflow: Airflow, project: Project, 
     assert project.read() == project.fold()
 
 
-def test_a_data_test_that_fails_fails_the_task_and_a_retry_continues_with_corrected_events(
-    airflow: Airflow, project: Project
-) -> None:
-    """Nothing has to be cleared or repaired."""
-    project.land((1000, 77, -5, "u"))
-    run = airflow.trigger(OPERATORS)
-    airflow.wait_for_states(OPERATORS, run, "build", "up_for_retry", "failed")
-    project.land((1000, 77, 5, "u"))
-    assert airflow.finish(OPERATORS, run) == "success", airflow.describe(OPERATORS, run)
-    log = airflow.read_log(OPERATORS, run, "build")
-    assert "nobody_is_in_debt: Got 1 result, configured to fail if != 0" in log
-    assert not TRACE.search(log), log
-
-
-def test_a_data_test_that_fails_fails_its_task_of_cosmos_and_the_run_continues_when_cleared(
-    airflow: Airflow, project: Project
-) -> None:
-    project.land((1000, 77, -5, "u"))
-    run = airflow.trigger(COSMOS)
-    assert airflow.finish(COSMOS, run) == "failed", airflow.describe(COSMOS, run)
-    log = airflow.read_log(COSMOS, run, "dws_spend_model_build")
-    assert "nobody_is_in_debt: Got 1 result, configured to fail if != 0" in log
-    assert not TRACE.search(log), log
-    project.land((1000, 77, 5, "u"))
-    airflow.clear(COSMOS, run)
-    assert airflow.finish(COSMOS, run) == "success", airflow.describe(COSMOS, run)
-
-
-@BUILDS
-def test_a_model_that_fails_shows_its_error_with_what_to_do(
-    airflow: Airflow, project: Project, building: Building
-) -> None:
-    model = project.write("models/ods_orders.sql", BROKEN)
-    try:
-        run = airflow.trigger(building.dag)
-        assert airflow.finish(building.dag, run) == "failed", airflow.describe(building.dag, run)
-    finally:
-        model.write_text(FILES["models/ods_orders.sql"])
-    log = airflow.read_log(building.dag, run, building.task)
-    assert "model.shop.ods_orders" in log
-    assert "did you mean `sort_key`?" in log
-    assert not TRACE.search(log), log
-    run = airflow.trigger(building.dag)
-    assert airflow.finish(building.dag, run) == "success", airflow.describe(building.dag, run)
-
-
 @BUILDS
 def test_a_task_that_is_killed_is_tried_again_and_the_tables_are_exact(
     airflow: Airflow, project: Project, building: Building, seed: int
@@ -124,6 +78,48 @@ def run_and_kill(airflow: Airflow, building: Building, chance: random.Random) ->
     assert airflow.finish(building.dag, run) == "success", airflow.describe(building.dag, run)
     attempts = airflow.find_task(building.dag, run, building.task)["try_number"]
     return f"{words} after {moment:.1f} s" if killed and attempts > 1 else ""
+
+
+def test_a_data_test_that_fails_fails_the_task_and_a_retry_continues_with_corrected_events(
+    airflow: Airflow, project: Project
+) -> None:
+    """Nothing has to be cleared or repaired."""
+    project.land((1000, 77, -5, "u"))
+    run = airflow.trigger(OPERATORS)
+    airflow.wait_for_states(OPERATORS, run, "build", "up_for_retry", "failed")
+    project.land((1000, 77, 5, "u"))
+    assert airflow.finish(OPERATORS, run) == "success", airflow.describe(OPERATORS, run)
+    log = airflow.read_log(OPERATORS, run, "build")
+    assert "nobody_is_in_debt: Got 1 result, configured to fail if != 0" in log
+    assert not TRACE.search(log), log
+
+
+def test_a_data_test_that_fails_fails_its_task_of_cosmos_and_the_run_continues_when_cleared(
+    airflow: Airflow, project: Project
+) -> None:
+    project.land((1000, 77, -5, "u"))
+    run = airflow.trigger(COSMOS)
+    assert airflow.finish(COSMOS, run) == "failed", airflow.describe(COSMOS, run)
+    log = airflow.read_log(COSMOS, run, "dws_spend_model_build")
+    assert "nobody_is_in_debt: Got 1 result, configured to fail if != 0" in log
+    assert not TRACE.search(log), log
+    project.land((1000, 77, 5, "u"))
+    airflow.clear(COSMOS, run)
+    assert airflow.finish(COSMOS, run) == "success", airflow.describe(COSMOS, run)
+
+
+@BUILDS
+@pytest.mark.parametrize("setting", BROKEN)
+def test_a_model_that_fails_shows_its_error_with_what_to_do(
+    airflow: Airflow, project: Project, building: Building, setting: str
+) -> None:
+    with project.broken(setting):
+        run = airflow.trigger(building.dag)
+        assert airflow.finish(building.dag, run) == "failed", airflow.describe(building.dag, run)
+    log = airflow.read_log(building.dag, run, building.task)
+    errors = "\n".join(line for line in log.splitlines() if '"level": "error"' in line)
+    assert [part for part in BROKEN[setting] if part not in errors] == [], log
+    assert not TRACE.search(log), log
 
 
 def test_the_sensor_follows_a_service_that_refreshes_the_tables(airflow: Airflow, project: Project) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.schedulers.dagster import Dagster
 from tests.schedulers.fake import REFUSED, FakeService, build_table
 from tests.schedulers.processes import kill, list_children, read_command
-from tests.schedulers.project import BROKEN, FILES, Project
+from tests.schedulers.project import BROKEN, Project
 
 pytestmark = pytest.mark.skipif(not os.environ.get("ARCTIC_SCHEDULER_TESTS"), reason="run by make test-schedulers")
 
@@ -57,14 +57,12 @@ def test_a_data_test_that_fails_fails_the_run_until_the_data_is_right(dagster: D
     assert project.read() == project.fold()
 
 
-def test_a_model_that_fails_shows_its_error_with_what_to_do(dagster: Dagster, project: Project) -> None:
-    model = project.write("models/ods_orders.sql", BROKEN)
-    try:
+@pytest.mark.parametrize("setting", BROKEN)
+def test_a_model_that_fails_shows_its_error_with_what_to_do(dagster: Dagster, project: Project, setting: str) -> None:
+    with project.broken(setting):
         assert dagster.finish(dagster.start()).code != 0
-    finally:
-        model.write_text(FILES["models/ods_orders.sql"])
     failure = dagster.read_failure()
-    assert "did you mean `sort_key`?" in failure
+    assert [part for part in BROKEN[setting] if part not in failure] == [], failure
     assert "Traceback" not in failure
 
 

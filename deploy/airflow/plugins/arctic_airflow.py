@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -75,8 +76,8 @@ class ArcticCommand(BaseOperator):
             lines.append(line.rstrip())
             self.log.info(lines[-1])
         if code := self._process.wait():
-            target = Path(self.project_folder, os.environ.get("DBT_TARGET_PATH", "target"))
-            text = read_errors(target, began) or "\n".join(lines)
+            target = Path(self.project_folder, self._environment.get("DBT_TARGET_PATH", "target"))
+            text = read_errors(target, began) or find_error("\n".join(lines))
             fail_task(self.log, f"{' '.join(self.command)} ended with {code}.\n{text}")
 
     def on_kill(self) -> None:
@@ -87,13 +88,17 @@ class ArcticCommand(BaseOperator):
                 self._process.wait(10)
             self._process.kill()
 
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "DBT_USE_COLORS": "false", **self.environment}
+
     def _start_process(self) -> subprocess.Popen[str]:
         program, *arguments = self.command
         prefix = _WITH_PARENT if shutil.which(_WITH_PARENT[0]) else ()
         return subprocess.Popen(
             [*prefix, str(Path(self.bin_folder, program)), *arguments],
             cwd=self.project_folder,
-            env={**os.environ, "DBT_USE_COLORS": "false", **self.environment},
+            env=self._environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -114,6 +119,20 @@ def read_errors(target: Path, began: datetime | None = None) -> str:
     return "\n".join(f"{result['unique_id']}: {(result['message'] or '').strip()}" for result in failed)
 
 
+def find_error(text: str) -> str:
+    """Returns the error with which dbt ended before it ran a model, from its lines; all of them if there is none."""
+    error = re.search(r"Encountered an error:\n(.+?)(?=^\S*\d\d:\d\d:\d\d|\Z)", text, re.DOTALL | re.MULTILINE)
+    return error[1].strip() if error else text
+
+
+def _read_end(file: Path) -> str:
+    """Returns the last lines of a log; a text that says so if there is none."""
+    try:
+        return "\n".join(file.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:])
+    except OSError:
+        return "dbt ended before it ran a model; its lines above say why."
+
+
 def fail_task(log: Any, text: str) -> None:
     """Logs the lines of an error and fails the task."""
     for line in text.splitlines():
@@ -129,7 +148,7 @@ def show_cosmos_errors(folder: str, **_: Any) -> None:
     log = logging.getLogger("airflow.task")
     target = Path(folder, "target")
     if not (target / "run_results.json").exists():
-        fail_task(log, "dbt ended before it ran a model; its lines above say why.")
+        fail_task(log, find_error(_read_end(Path(folder, "logs", "dbt.log"))))
     if errors := read_errors(target):
         fail_task(log, errors)
 
@@ -228,7 +247,10 @@ class FreshTablesTrigger(BaseTrigger):
         address = connection.host if "://" in (connection.host or "") else f"{kind}://{connection.host}"
         headers = {"Authorization": f"Bearer {connection.password}"} if connection.password else {}
         port = f":{connection.port}" if connection.port else ""
-        return httpx.AsyncClient(base_url=f"{address}{port}", headers=headers, timeout=REQUEST_SECONDS)
+        # In a thread, since it reads certificates, and other triggers must not wait for that.
+        return await asyncio.to_thread(
+            httpx.AsyncClient, base_url=f"{address}{port}", headers=headers, timeout=REQUEST_SECONDS
+        )
 
     async def _ask(self, client: httpx.AsyncClient, as_of: datetime | None) -> tuple[list[str], str]:
         """Returns the tables, and a text about those that are late or about a service that can't answer now.
