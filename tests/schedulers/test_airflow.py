@@ -116,7 +116,8 @@ def test_a_model_that_fails_shows_its_error_with_what_to_do(
     with project.broken(setting):
         run = airflow.trigger(building.dag)
         assert airflow.finish(building.dag, run) == "failed", airflow.describe(building.dag, run)
-    log = airflow.read_log(building.dag, run, building.task)
+    (failed,) = (task["task_id"] for task in airflow.list_tasks(building.dag, run) if task["state"] == "failed")
+    log = airflow.read_log(building.dag, run, failed)
     errors = "\n".join(line for line in log.splitlines() if '"level": "error"' in line)
     assert [part for part in BROKEN[setting] if part not in errors] == [], log
     assert not TRACE.search(log), log
