@@ -24,6 +24,9 @@ TRACE = re.compile("Traceback|error_detail")
 
 PARTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 SECONDS_TO_START = 180
+WITH_PARENT = ("setpriv", "--pdeathsig", "TERM")
+"""Ends a process with that of the tests, even if this is killed."""
+
 ENDED = ("success", "failed")
 
 
@@ -66,6 +69,7 @@ class Airflow:
             "DAG_PROCESSOR__REFRESH_INTERVAL": "5",
             "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
             "TRIGGERER__JOB_HEARTBEAT_SEC": "1",
+            "COSMOS__CACHE_DIR": str(self._home / "cosmos"),
             "COSMOS__ENABLE_TELEMETRY": "False",
         }
         variables = {f"AIRFLOW__{name}": value for name, value in settings.items()}
@@ -76,7 +80,11 @@ class Airflow:
         for part in PARTS:
             with (self._home / f"{part}.log").open("wb") as log:
                 self._processes[part] = subprocess.Popen(
-                    [self._bin / "airflow", part], env=self.environment, stdout=log, stderr=log, start_new_session=True
+                    [*WITH_PARENT, self._bin / "airflow", part],
+                    env=self.environment,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
                 )
         wait_for(self._is_answering, SECONDS_TO_START, self.read_logs)
 
