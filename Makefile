@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install databases browser containers demo live test test-unit test-turn test-slow test-all test-open test-image trust prove fuzz \
+.PHONY: help install databases browser containers demo live test test-unit test-turn test-slow test-all test-open test-image test-schedulers trust prove fuzz \
 	audit lint format docs wheel sbom bench clean
 
 VENV ?= .venv
@@ -18,6 +18,8 @@ LIVE_ARGS ?=
 # Minutes of a processor for each target of fuzzing.
 FUZZ_MINUTES ?= 1
 TRUST_SIZE ?= quick
+# Tasks of each scheduler that `make test-schedulers` kills.
+KILLS ?= 3
 # The part of their tests that `make test-turn` and `make test-slow` run: 3/24 is the third of 24, all of about the same time.
 PART ?= 1/1
 # Most of a test of Spark is waiting for single tasks, so two at a time take half the time. Tests of a class or a module
@@ -35,6 +37,7 @@ help:
 	@echo "make test-slow  the tests that take longest; PART=3/24 runs the third of 24 equal parts"
 	@echo "make test-open  object stores and catalogs, on servers of open source"
 	@echo "make test-image the image, built by its Dockerfile and run as deploy/docker/compose.yml says; needs root and Debian"
+	@echo "make test-schedulers Airflow and Dagster that run what deploy/ has for them, and are killed KILLS times for each"
 	@echo "make trust      all that proves the guarantees, of TRUST_SIZE quick, full or night (parts: make fuzz, make audit)"
 	@echo "make lint       style, types, import contracts and spelling (make format: put the style right)"
 	@echo "make docs       the pages in docs/: generated parts, then all as a site, in site/"
@@ -117,6 +120,22 @@ $(INSTALLED_OPEN): $(INSTALLED)
 test-image: install containers
 	@$(BIN)/python -m tests.image.image
 	@ARCTIC_IMAGE_TESTS=1 sh tests/image/alone.sh $(BIN)/python -m pytest tests/image $(PYTEST_ARGS)
+
+# Airflow has an environment of its own, since it needs other versions than dbt; Dagster stands beside the project's.
+test-schedulers: install build/airflow/.installed build/dagster/.installed
+	@ARCTIC_SCHEDULER_TESTS=1 ARCTIC_SCHEDULER_KILLS=$(KILLS) $(BIN)/python -m pytest tests/schedulers $(PYTEST_ARGS)
+
+build/airflow/.installed: tests/schedulers/airflow.txt
+	@echo "Installing Airflow into build/airflow"
+	@"$(PYTHON)" -m venv --clear build/airflow
+	@build/airflow/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+build/dagster/.installed: tests/schedulers/dagster.txt $(INSTALLED)
+	@echo "Installing Dagster into build/dagster"
+	@rm -rf build/dagster
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target build/dagster -r $<
+	@touch $@
 
 trust: install $(INSTALLED_TRUST)
 	@mkdir -p build
