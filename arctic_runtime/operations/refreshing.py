@@ -60,10 +60,11 @@ def perform_refresh(
     compaction and expiry are left to the caller, as in the service, which performs them at other times. Raises the
     errors of `Refresh.run_refresh`; errors of compaction and expiry are returned in `Refreshed.failures`.
     """
+    notes = _plan_read_notes(planner, planned, session)
     unchanged = planner.report_unchanged(planned)
     if unchanged is not None:
         use_note = {"note of its use": lambda: _note_use(planner, planned, session)}
-        return Refreshed(unchanged, _run_upkeep({**use_note, **_plan_read_notes(planner, planned, session)}))
+        return Refreshed(unchanged, _run_upkeep({**use_note, **notes}))
     from arctic_runtime.spark.maintenance.compaction import compact_if_due
     from arctic_runtime.spark.maintenance.expiry import expire_if_due
     from arctic_runtime.spark.refresh.run import Refresh
@@ -71,12 +72,11 @@ def perform_refresh(
     refresh = Refresh(planner, session)
     outcome = refresh.run_refresh(planned)
     if outcome.mode == "unchanged":
-        return Refreshed(outcome)
+        return Refreshed(outcome, _run_upkeep(notes))
     table = refresh.table
     if not with_upkeep:
-        failures = _run_upkeep(_plan_read_notes(planner, planned, session))
-        return Refreshed(replace(outcome, timings=table.timings.list_seconds()), failures)
-    upkeep = {**_plan_read_notes(planner, planned, session), "compaction": lambda: compact_if_due(table)}
+        return Refreshed(replace(outcome, timings=table.timings.list_seconds()), _run_upkeep(notes))
+    upkeep = {**notes, "compaction": lambda: compact_if_due(table)}
     if not planner.reader.profile.is_branch:
         upkeep["expiry"] = lambda: expire_if_due(table, readers(table.model.table))
     failures = _run_upkeep(upkeep)
