@@ -114,6 +114,8 @@ def _list_lines(text: str) -> list[str]:
 
 
 def mask_text(line: str) -> str:
+    """The line without what differs between two runs; the page shows the end of some lines alone, behind dots."""
+    line = line.removeprefix("…").lstrip()
     for pattern, name in _MASKED:
         line = re.sub(pattern, name, line)
     return line
