@@ -41,6 +41,7 @@ _MASKED = (
     (r"\b20\d\d-\d\d-\d\d\b", "DAY"),
     (r"[\d,.]+ ?s\b", "SECONDS"),
     (r"[\d,]+ bytes", "BYTES"),
+    (r"\d+ checks", "CHECKS"),
     (r"\d+ (snapshot|file)\(s\)", "NUMBER"),
     (r"\(\d+/s\)", "(RATE)"),
     (r"LSN [\dA-F]+/[\dA-F]+", "LSN"),
