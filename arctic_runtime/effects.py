@@ -111,6 +111,7 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "landing.delete": Effect("repeatable", "Deletes files of a landing table, whose rows were read by all."),
         "savepoint.tag": Effect("repeatable", "Tags one table of a savepoint."),
         "savepoint.drop_tag": Effect("repeatable", "Drops one tag of a savepoint."),
+        "reader.note": Effect("repeatable", "Notes that a model of another project reads a table."),
         # Clones.
         "clone.tag": Effect("repeatable", "Tags a snapshot of the origin that a clone needs."),
         "clone.write": Effect("repeatable", "Writes the metadata file of a table of a clone."),

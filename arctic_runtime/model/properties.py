@@ -75,6 +75,7 @@ LEASE: Final = "arctic.lease"
 LEASE_UNTIL: Final = "arctic.lease-until"
 PAUSED: Final = "arctic.paused"
 RUN_AT_PREFIX: Final = "arctic.run-at."
+READER_PREFIX: Final = "arctic.reader."
 KEEP: Final = "arctic.keep"
 CURRENT_VIEW: Final = "arctic.current-view"
 CHANGES_VIEW: Final = "arctic.changes-view"
@@ -207,6 +208,12 @@ STORED_NAMES: Final = (
         "of an [adopted](adopting.md#adopt-tables-in-place) table: the table and snapshot with the rows from "
         "before the first change row, the time of that snapshot, the sequence number up to which it has the "
         "changes, and the partition spec and properties before the adoption",
+    ),
+    StoredName(
+        READER_PREFIX,
+        ("property of the change table", "property of a table without a key"),
+        "followed by the name of a model of [another project](maintenance.md#two-projects-that-share-a-warehouse) that "
+        "reads the table: the time, to a day, of its last run",
     ),
     StoredName(
         FORGOTTEN,

@@ -290,6 +290,9 @@ class Model:
     tested_table: TableName | None = None
     """Table whose tests the rows of a quarantine fail; None for any other model."""
 
+    foreign_tables: frozenset[TableName] = frozenset()
+    """Tables that the project declares as sources and does not ingest: they may belong to another project."""
+
     key_origin: str = ""
     """Reason for which a primary key that nobody configured is one, such as a test; empty for other keys."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+from arctic_runtime.catalog.foreign_readers import list_foreign_offsets
 from arctic_runtime.catalog.observation.table_facts import observe_lineage
 from arctic_runtime.catalog.observation.table_size import UnmergedRows, count_table_rows
 from arctic_runtime.catalog.observation.tables import (
@@ -38,6 +39,8 @@ class Consumer:
     model: str
     behind_commits: int
     behind_rows: int
+    noted_at: str = ""
+    """For a model of another project, the time at which it has noted that it reads the table; else empty."""
 
 
 @dataclass(frozen=True)
@@ -294,6 +297,7 @@ def describe_status(
         *own,
         *(
             f"  read by {consumer.model}: {consumer.behind_commits} commits behind, {consumer.behind_rows:,} rows"
+            f"{f'; of another project, noted {consumer.noted_at}' if consumer.noted_at else ''}"
             for consumer in status.consumers
         ),
         *ingestion,
@@ -382,6 +386,12 @@ def _list_consumers(
         if offset is not None and offset.table == log.uuid:
             commits, rows = len(log.list_commits_after(offset)), log.count_rows_after(offset)
             consumers.append(Consumer(str(other.table), commits, rows))
+    known = {consumer.model for consumer in consumers}
+    now_ms = round(1000 * datetime.datetime.now(datetime.timezone.utc).timestamp())
+    for foreign, (offset, at_ms) in list_foreign_offsets(log, reader, now_ms).items():
+        if str(foreign) not in known:
+            commits, rows = len(log.list_commits_after(offset)), log.count_rows_after(offset)
+            consumers.append(Consumer(str(foreign), commits, rows, _format_iso(time_of(at_ms))))
     return consumers
 
 

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from arctic_runtime.catalog.foreign_readers import list_tables_to_note
 from arctic_runtime.catalog.observation.table_size import UnmergedRows, count_table_rows
-from arctic_runtime.catalog.observation.tables import observe_model
+from arctic_runtime.catalog.observation.tables import observe_model, read_last_offsets
 from arctic_runtime.model.clone import shares_files
-from arctic_runtime.model.names import TableName
+from arctic_runtime.model.foreign_readers import name_note
+from arctic_runtime.model.names import TableName, parse_full_name
 from arctic_runtime.refresh_planner import Outcome, PlannedRefresh, RefreshPlanner
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
     from arctic_runtime.catalog.reader import CatalogReader
     from arctic_runtime.model.table import Model
+
+READ_NOTE = "note of its reads"
 
 Readers = Callable[[TableName], Iterable[TableName]]
 """Function that returns the tables of the models that may read a table; versions that these need do not expire."""
@@ -56,9 +60,11 @@ def perform_refresh(
     compaction and expiry are left to the caller, as in the service, which performs them at other times. Raises the
     errors of `Refresh.run_refresh`; errors of compaction and expiry are returned in `Refreshed.failures`.
     """
+    notes = _plan_read_notes(planner, planned, session)
     unchanged = planner.report_unchanged(planned)
     if unchanged is not None:
-        return Refreshed(unchanged, _run_upkeep({"note of its use": lambda: _note_use(planner, planned, session)}))
+        use_note = {"note of its use": lambda: _note_use(planner, planned, session)}
+        return Refreshed(unchanged, _run_upkeep({**use_note, **notes}))
     from arctic_runtime.spark.maintenance.compaction import compact_if_due
     from arctic_runtime.spark.maintenance.expiry import expire_if_due
     from arctic_runtime.spark.refresh.run import Refresh
@@ -66,11 +72,11 @@ def perform_refresh(
     refresh = Refresh(planner, session)
     outcome = refresh.run_refresh(planned)
     if outcome.mode == "unchanged":
-        return Refreshed(outcome)
+        return Refreshed(outcome, _run_upkeep(notes))
     table = refresh.table
     if not with_upkeep:
-        return Refreshed(replace(outcome, timings=table.timings.list_seconds()))
-    upkeep = {"compaction": lambda: compact_if_due(table)}
+        return Refreshed(replace(outcome, timings=table.timings.list_seconds()), _run_upkeep(notes))
+    upkeep = {**notes, "compaction": lambda: compact_if_due(table)}
     if not planner.reader.profile.is_branch:
         upkeep["expiry"] = lambda: expire_if_due(table, readers(table.model.table))
     failures = _run_upkeep(upkeep)
@@ -95,13 +101,18 @@ def expire_after_publication(
 ) -> dict[str, str]:
     """Expires old versions of a model that a build has published; for on a branch nothing expires.
 
-    Returns the error message by the name of the upkeep, `expiry`, if it failed, and else nothing.
+    Notes its reads of tables of other projects too. Returns the error messages of the parts that failed, by name.
     """
     from arctic_runtime.spark.maintenance.expiry import expire_if_due
     from arctic_runtime.spark.tables.table_session import TableSession
 
     table = TableSession(model, reader, session)
-    return _run_upkeep({"expiry": lambda: expire_if_due(table, readers(model.table))})
+    parts = {"expiry": lambda: expire_if_due(table, readers(model.table))}
+    if model.foreign_tables:
+        read = [name for text in read_last_offsets(reader, model.table) if (name := parse_full_name(text)) is not None]
+        now_ms = round(1000 * table.now.timestamp())
+        parts[READ_NOTE] = lambda: _note_reads(model, read, reader, session, now_ms)
+    return _run_upkeep(parts)
 
 
 def _note_use(planner: RefreshPlanner, planned: PlannedRefresh, session: Callable[[], SparkSession]) -> None:
@@ -113,6 +124,34 @@ def _note_use(planner: RefreshPlanner, planned: PlannedRefresh, session: Callabl
     from arctic_runtime.spark.tables.table_session import TableSession
 
     note_use(TableSession(planner.model, planner.reader, session), planned.state)
+
+
+def _plan_read_notes(
+    planner: RefreshPlanner, planned: PlannedRefresh, session: Callable[[], SparkSession]
+) -> dict[str, Callable[[], None]]:
+    """Returns the part of the upkeep that notes, in tables of other projects, that the model reads them.
+
+    Empty if the model reads no such table, or if it notes that when its build is published.
+    """
+    names = {state.name for state in planned.upstreams.states.values() if state is not None}
+    tables = planner.model.foreign_tables & names
+    if not tables or planner.reader.profile.is_branch:
+        return {}
+    now_ms = round(1000 * planner.now.timestamp())
+    return {READ_NOTE: lambda: _note_reads(planner.model, tables, planner.reader, session, now_ms)}
+
+
+def _note_reads(
+    model: Model, tables: Iterable[TableName], reader: CatalogReader, session: Callable[[], SparkSession], now_ms: int
+) -> None:
+    """Notes in tables of other projects, once a day, that `model` reads them; starts Spark only to write a note."""
+    lacking = list_tables_to_note(model, tables, reader, now_ms)
+    if not lacking:
+        return
+    from arctic_runtime.spark.tables.commit import set_properties
+
+    for table in lacking:
+        set_properties("reader.note", session(), table, {name_note(model.table): str(now_ms)})
 
 
 def _run_upkeep(parts: Mapping[str, Callable[[], None]]) -> dict[str, str]:

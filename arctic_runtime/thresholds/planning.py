@@ -324,7 +324,10 @@ class ExpiryThresholds:
     """Maximum number of files of a landing table that one commit deletes; its statement names each of them."""
 
     noted_use_seconds: int = 86_400
-    """Time after its last use from which on a run without changes notes that a clone is in use."""
+    """Time after its last use from which on a run notes again that it uses a clone or reads another project's table."""
+
+    reader_seconds: int = 7 * 86_400
+    """Time after its last noted run for which expiry waits for a model of another project."""
 
     orphan_seconds: int = 86_400
     """Age below which files are never deleted as orphans, because they may belong to writes in progress."""

@@ -48,6 +48,7 @@ from arctic_runtime.model.forgetting import Forget
 from arctic_runtime.model.refs import format_cut
 from arctic_runtime.model.sources.ingestion import ChangeSource
 from arctic_runtime.model.table import Model, ModelConfig, Retention
+from arctic_runtime.operations.refreshing import perform_refresh
 from arctic_runtime.plan.cloning.clone_plan import CloneRequest
 from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.spark.forget.forgetting import Forgetting
@@ -442,6 +443,28 @@ def old_versions() -> Scenario:
         of(model),
         ("m",),
     )
+
+
+def read_by_another_project() -> Scenario:
+    """A model of another project reads a table and notes itself there; then old versions of the table expire."""
+
+    def reading(lake: Warehouse) -> Model:
+        model = lake.model("d", "select id, v from {m}", primary_key="id")
+        return replace(model, foreign_tables=frozenset({lake.table("m")}))
+
+    def build(lake: Warehouse) -> None:
+        for v in (1, 2):
+            load(lake, (1, "us", v))
+            lake.run(state_model(lake))
+
+    def act(lake: Warehouse) -> None:
+        planner = RefreshPlanner(reading(lake), lake.reader)
+        done = perform_refresh(planner, planner.plan_refresh(), lambda: lake.spark, lambda _: ())
+        if done.failures:
+            raise CatalogError("\n".join(done.failures.values()))
+        expire_versions(lake.session_of(state_model(lake), now=later()), [])
+
+    return Scenario(("reader.note",), build, act, of(state_model, reading), ("m", "d"))
 
 
 def landing_expiry() -> Scenario:
@@ -1022,6 +1045,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         base_rewrite,
         old_versions,
         orphans,
+        read_by_another_project,
         landing_expiry,
         savepoint,
         ingestion,

@@ -65,6 +65,8 @@ class MariaDBServer(DatabaseServer):
             "socket": str(self.folder / "socket"),
             "pid-file": str(self.folder / "pid"),
             "datadir": str(self.folder / "data"),
+            # A server that starts removes what it takes for the files of a dead one in a common folder.
+            "tmpdir": str(self.folder / "data"),
             "log-bin": "binlog",
             "binlog-format": "ROW",
             "binlog-row-image": "FULL",

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from arctic_runtime.catalog.foreign_readers import list_foreign_offsets
 from arctic_runtime.catalog.observation.clones import list_clones, observe_clone_tags
 from arctic_runtime.catalog.observation.plain_tables import observe_landing
 from arctic_runtime.catalog.observation.tables import observe_snapshots, read_last_offsets
@@ -54,8 +55,9 @@ _FILES = "arctic_files_of_view"
 def plan_expiry(session: TableSession, readers: Iterable[TableName]) -> ExpiryPlan:
     """Plans the expiry of a table's snapshots, without Spark.
 
-    `readers` are the tables of models that may read the table; snapshots that they still need are kept. Raises
-    ConfigError if there is no table yet, or if its model sets no age.
+    `readers` are the tables of models that may read the table; snapshots that they still need are kept, and those that
+    models of other projects need that have noted themselves in the table. Raises ConfigError if there is no table yet,
+    or if its model sets no age.
     """
     return _plan_with_readers(session, _require_built_state(session), readers)
 
@@ -128,6 +130,8 @@ def _plan_with_readers(session: TableSession, state: TableState, readers: Iterab
     observed = [observe_snapshots(session.reader, table) for table in _list_tables(session, state)]
     read = {str(reader): read_last_offsets(session.reader, reader).get(str(session.model.table)) for reader in readers}
     consumers = {reader: offset for reader, offset in read.items() if offset is not None}
+    for foreign, (offset, _) in list_foreign_offsets(state.log, session.reader, _get_millis(session)).items():
+        consumers.setdefault(str(foreign), offset)
     use = SnapshotUse([table for table in observed if table is not None], consumers)
     plan = plan_snapshot_expiry(session.model, state, use, _get_millis(session), session.reader.thresholds)
     return replace(plan, clones=_plan_clone_release(session))

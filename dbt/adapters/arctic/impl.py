@@ -47,7 +47,7 @@ from dbt.adapters.arctic.materialize.row_conditions import RowConditions
 from dbt.adapters.arctic.materialize.served_keys import check_served
 from dbt.adapters.arctic.project import package_macros
 from dbt.adapters.arctic.project.keys import missing_keys
-from dbt.adapters.arctic.project.sources import list_origins, list_source_tables
+from dbt.adapters.arctic.project.sources import list_origins, map_source_tables
 from dbt.adapters.arctic.publication import build as publication
 from dbt.adapters.arctic.relations import catalogs, constraints, freshness
 from dbt.adapters.arctic.relations.column import ArcticColumn
@@ -272,7 +272,7 @@ class ArcticAdapter(SparkAdapter):
             if getattr(asked, "sample", None) is not None:
                 stands = self.get_relation(str(relation.database), str(relation.schema), str(relation.identifier))
                 maintenance.check_sample(node, stands is not None and not full_refresh)
-            model = maintenance.to_model(relation, node, sql, list_source_tables(self._sources), self._row_conditions)
+            model = maintenance.to_model(relation, node, sql, map_source_tables(self._sources), self._row_conditions)
             request = Request(full_refresh, schema_only=bool(getattr(asked, "empty", False)))
             readers, observe = self._readers.list_readers, self._observed.observe_node(node, self.get_macro_resolver())
             if (build := self._command_build.build) is not None:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from arctic_runtime.catalog.observation.tables import read_last_offsets
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.files.expiry import ExpiryPlan
 from arctic_runtime.model.files.layout import KEPT_METADATA
 from arctic_runtime.model.table import Model
+from arctic_runtime.operations.refreshing import perform_refresh
+from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.spark.maintenance import expiry
 from arctic_runtime.spark.maintenance.compaction import compact_table
 from arctic_runtime.spark.maintenance.expiry import expire_if_due, expire_versions, plan_expiry
 from arctic_runtime.spark.refresh.overwrite import restore_version
 from tests.spark.tables.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 COLUMNS = "id int, region string, v int"
 CONFIG: dict[str, Any] = {"primary_key": "id", "partition_by": ["region"], "retention": {"versions": "1d"}}
@@ -248,4 +255,43 @@ def test_metadata_files_of_views_that_were_replaced_are_orphans_and_the_views_ow
     assert {Path(file).name for file in orphans} == files - {Path(current).name} != set()
     assert [file.name for file in folder.glob("*.metadata.json")] == [Path(current).name]
     assert lake.rows(model) == [(1, "eu", 3)]
+    assert lake.broken(model) == []
+
+
+@pytest.mark.in_turn
+def test_expiry_waits_for_a_model_of_another_project_until_it_no_longer_runs(lake: Warehouse) -> None:
+    """The project that expires knows the other one's model only by its note in the table."""
+    model = lake.model("m", SQL, **{**CONFIG, "partition_by": None, "retention": {"versions": "1d", "changes": "1d"}})
+    declared = lake.model("foreign", "select id, v from {changes(m)}", primary_key="id", input="changes")
+    foreign = replace(declared, foreign_tables=frozenset({model.table, lake.table("nowhere")}))
+    began = datetime.datetime.now(datetime.timezone.utc)
+
+    def refresh(days: int = 0, session: Callable[[], SparkSession] = lambda: lake.spark) -> str:
+        planner = RefreshPlanner(foreign, lake.reader, now=began + datetime.timedelta(days=days))
+        done = perform_refresh(planner, planner.plan_refresh(), session, lambda _: ())
+        assert done.failures == {}
+        return done.outcome.mode
+
+    def has_read_version() -> bool:
+        state = lake.state(model).changes
+        assert state is not None
+        return state.keeps_version(read_last_offsets(lake.reader, foreign.table)[str(model.table)])
+
+    put(lake, model, {1: (1, "eu", 0)})
+    assert refresh() == "create"
+    assert refresh(session=refuse) == "unchanged"
+    for v in (1, 2, 3):
+        put(lake, model, {1: (1, "eu", v)})
+    plan = expiring(lake, model)
+    assert f"{foreign.table} has read up to it" in {kept.reason for kept in plan.kept}
+    assert has_read_version()
+    assert (refresh(), lake.rows(foreign)) == ("incremental", [(1, 3)])
+    put(lake, model, {1: (1, "eu", 4)})
+    assert refresh(days=6) == "incremental"
+    for v in (5, 6):
+        put(lake, model, {1: (1, "eu", v)})
+    expiring(lake, model, later=datetime.timedelta(days=12))
+    assert has_read_version()
+    expiring(lake, model, later=datetime.timedelta(days=14))
+    assert not has_read_version()
     assert lake.broken(model) == []

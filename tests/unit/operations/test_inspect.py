@@ -14,6 +14,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from arctic_runtime.catalog.observation.tables import observe_model
 from arctic_runtime.ingest.connectors import get_position_parser
 from arctic_runtime.model.columns import Column, SchemaChange
+from arctic_runtime.model.foreign_readers import name_note
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.ingestion import ChangeSource, Failure, to_millis
 from arctic_runtime.model.table import Model, ModelConfig
@@ -66,6 +67,33 @@ def test_status_names_the_readers_and_how_far_behind_they_are(shop) -> None:
     project = [ODS, DWD, a_model("nothing")]
     assert read_status(warehouse.reader, ODS, project).consumers == (Consumer("lake.dwd.dwd", 1, 2),)
     assert read_status(warehouse.reader, DWD, project).consumers == ()
+
+
+def test_status_names_readers_of_other_projects_until_their_notes_are_old(writing: Any, tmp_path: Path) -> None:
+    warehouse, now_ms = writing.warehouse(tmp_path), to_millis(datetime.now(timezone.utc))
+    warehouse.create("t__changes", writing.changes, arctic_kind="changes", arctic_primary_key="id")
+    first = warehouse.append("t__changes", [(1, "a", "insert")], **writing.ran({}))
+    warehouse.append("t__changes", [(2, "b", "insert"), (3, "c", "insert")], **writing.ran({}))
+    warehouse.create("t", arctic_kind="base", arctic_primary_key="id")
+    warehouse.append("t", [(1, "a")], **writing.merged_to(first))
+    warehouse.create("down__changes", writing.changes, arctic_kind="changes", arctic_primary_key="id")
+    warehouse.append("down__changes", [(1, "a", "insert")], **writing.ran({"other.dwd.t": first}))
+    table, down = a_model("t"), a_model("down")
+
+    def note(days_ago: int) -> None:
+        names = map(name_note, (down.table, a_model("gone").table))
+        with warehouse.load("t__changes").transaction() as transaction:
+            transaction.set_properties(dict.fromkeys(names, str(now_ms - days_ago * 86_400_000)))
+
+    assert read_status(warehouse.reader, table, []).consumers == ()
+    note(days_ago=6)
+    status = read_status(warehouse.reader, table, [])
+    (consumer,) = status.consumers
+    assert (consumer.model, consumer.behind_commits, consumer.behind_rows) == ("lake.dwd.down", 1, 2)
+    line = f"  read by lake.dwd.down: 1 commits behind, 2 rows; of another project, noted {consumer.noted_at}"
+    assert line in describe_status(status)
+    note(days_ago=8)
+    assert read_status(warehouse.reader, table, []).consumers == ()
 
 
 def test_history_lists_runs_newest_first_with_what_they_read(shop) -> None:

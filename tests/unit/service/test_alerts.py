@@ -232,6 +232,21 @@ def test_alerts_fire_for_each_trouble_of_a_source_and_for_no_other(tmp_path: Pat
     run(tmp_path, tests)
 
 
+@pytest.mark.parametrize("name", rules())
+def test_an_alert_leads_to_a_heading_of_a_page(name: str) -> None:
+    address, anchor = rules()[name]["annotations"]["runbook_url"].split("#")
+    folder, page = address.rsplit("/", 1)
+    assert f'Documentation = "{folder.replace("/blob/", "/tree/")}"' in (DEPLOY.parent / "pyproject.toml").read_text()
+    headings = re.findall(r"^#+ (.+)$", (DEPLOY.parent / "docs" / page).read_text(), re.MULTILINE)
+    assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_an_alert_that_the_runbooks_name_leads_to_them() -> None:
+    text = (DEPLOY.parent / "docs" / "runbooks.md").read_text()
+    leading = {name for name, rule in rules().items() if "/runbooks.md#" in rule["annotations"]["runbook_url"]}
+    assert leading == set(re.findall(r"\bArctic[A-Z]\w+", text))
+
+
 def test_every_alert_has_a_case() -> None:
     assert {case.alert for case in CASES} == set(rules())
 

@@ -160,7 +160,7 @@ class Totals:
 
 
 def format_counts(rows: Mapping[str, int]) -> str:
-    return " ".join(f"{_SIGNS[action]}{count:,}" for action, count in rows.items() if count)
+    return " ".join(f"{sign}{rows[action]:,}" for action, sign in _SIGNS.items() if rows.get(action))
 
 
 def _format_lag(batch: BatchReport) -> list[str]:

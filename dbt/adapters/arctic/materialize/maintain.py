@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -215,13 +215,14 @@ def to_model(
     relation: BaseRelation,
     node: Mapping[str, Any],
     sql: str,
-    sources: Collection[TableName] | None = None,
+    sources: Mapping[TableName, bool] | None = None,
     tests: RowConditions | None = None,
 ) -> Model:
     """Converts a dbt model to a model of the runtime; raises ConfigError if its configuration is invalid.
 
-    `sources` are the tables that the project declares as sources. A table with the model's name that is not one of them
-    may be replaced by the model; without `sources`, the model replaces no table. `tests` are the tests that decide
+    `sources` are the tables that the project declares as sources, each with whether the project ingests it. A table
+    with the model's name that is not one of them may be replaced by the model; without `sources`, the model replaces no
+    table. `tests` are the tests that decide
     which rows are in its quarantine, needed if the queries of the model are used.
     """
     config = read_configuration(select_written_keys(node), str(node["unique_id"]), list_known_keys())
@@ -236,6 +237,7 @@ def to_model(
         comment=_get_comment(node),
         column_comments=_list_column_comments(node),
         may_replace=sources is not None and get_table_name(relation) not in sources,
+        foreign_tables=frozenset(table for table, is_ingested in (sources or {}).items() if not is_ingested),
     )
     if config.on_failed_row != "quarantine" or tests is None:
         return split_model(model, ())

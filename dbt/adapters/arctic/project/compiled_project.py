@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from dbt.adapters.arctic.materialize.row_conditions import RowConditions
 from dbt.adapters.arctic.project.environments import ProjectGraph, list_manifest_nodes
 from dbt.adapters.arctic.project.keys.missing_keys import check_keys, find_key_origins
 from dbt.adapters.arctic.project.project_tables import CompiledProject, get_target_folder
-from dbt.adapters.arctic.project.sources import ingest_sources, list_landing_tables, list_source_tables
+from dbt.adapters.arctic.project.sources import ingest_sources, list_landing_tables, map_source_tables
 from dbt.adapters.arctic.relations.relation import ArcticRelation
 
 
@@ -48,7 +48,7 @@ def load_project(
         raise _build_failure(f"dbt could not compile the project in {project_dir.absolute()}.", outcome)
     nodes = [result.node for result in outcome.result if maintain.is_arctic(result.node)]
     check_keys(nodes, manifest.nodes.values())
-    tables = list_source_tables(manifest.sources.values())
+    tables = map_source_tables(manifest.sources.values())
     origins = find_key_origins(nodes, manifest.nodes.values())
     tests = RowConditions(manifest)
     models = (
@@ -164,7 +164,7 @@ def _build_failure(what: str, outcome: Any) -> ConfigError:
     return ConfigError(what, actual="; ".join(f"{result.node.name}: {result.message}" for result in failed))
 
 
-def build_compiled_model(node: Any, tests: RowConditions, sources: Collection[TableName] | None = None) -> Model:
+def build_compiled_model(node: Any, tests: RowConditions, sources: Mapping[TableName, bool] | None = None) -> Model:
     """Converts a node that dbt has compiled to a model of the runtime; `tests` and `sources` are as in `to_model`."""
     is_python = node.language == "python"
     sql = python_models.write_view_query(python_models.name_view(node.alias)) if is_python else node.compiled_code

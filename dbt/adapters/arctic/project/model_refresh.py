@@ -25,7 +25,7 @@ from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.materialize.row_conditions import RowConditions
 from dbt.adapters.arctic.project.compiled_project import build_compiled_model, build_relation
 from dbt.adapters.arctic.project.loaded_project import LoadedProject
-from dbt.adapters.arctic.project.sources import list_source_tables
+from dbt.adapters.arctic.project.sources import map_source_tables
 
 _CHANGING = re.compile(
     r"\b(run_query|statement|load_result|is_incremental|run_started_at|invocation_id|modules)\b"
@@ -94,7 +94,7 @@ class DbtRefresher:
         """Returns the tables of the models that may read a table."""
 
         self._tests = RowConditions(manifest)
-        self._sources = list_source_tables(manifest.sources.values())
+        self._sources = map_source_tables(manifest.sources.values())
         self._volatile = {name for name, node in project.nodes.items() if is_volatile(node, manifest)}
         self.nodes: dict[str, Any] = dict(project.nodes)
         """Nodes of the models as of their last compilation, by unique id."""

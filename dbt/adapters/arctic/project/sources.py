@@ -53,9 +53,12 @@ def _read_ingest_settings(node: Any) -> Mapping[str, Any]:
     return settings if isinstance(settings, Mapping) else {}
 
 
-def list_source_tables(nodes: Iterable[Any]) -> frozenset[TableName]:
-    """Returns the tables of all sources of a project."""
-    return frozenset(TableName(str(node.database), str(node.schema), str(node.identifier)) for node in nodes)
+def map_source_tables(nodes: Iterable[Any]) -> dict[TableName, bool]:
+    """Maps the tables of all sources of a project to whether the project ingests them."""
+    return {
+        TableName(str(node.database), str(node.schema), str(node.identifier)): bool(_read_ingest_settings(node))
+        for node in nodes
+    }
 
 
 def group_tables_by_source(nodes: Iterable[Any]) -> dict[str, list[DeclaredTable]]:

@@ -20,6 +20,7 @@ from arctic_runtime.model.sources.ingestion import Failure, Progress
 from dbt.adapters.arctic.commands.ingest_progress import (
     LineWriter,
     Totals,
+    format_counts,
     format_json_line,
     format_line,
     show_in_place,
@@ -104,3 +105,7 @@ def test_a_terminal_has_one_line_per_source_that_is_overwritten(width: int, show
     first, second, _ = written[-1].splitlines()
     assert first.startswith("shop: 21 events")
     assert second == shown
+
+
+def test_counts_of_actions_come_in_one_order_whatever_was_counted_first() -> None:
+    assert format_counts({"delete": 1, "update": 2000, "upsert": 0, "insert": 3}) == "+3 ~2,000 -1"

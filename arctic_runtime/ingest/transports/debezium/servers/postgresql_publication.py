@@ -338,8 +338,8 @@ class ReplicationSlot:
             )
         if confirmed is not None and position.reached is not None and int(confirmed) > position.reached:
             raise self._build_lost_error(
-                f"replication slot {name} is at {confirmed}, behind the last commit at {position.reached}: it was "
-                "recreated, or another reader moved it"
+                f"replication slot {name} is at {confirmed}, ahead of the last commit at {position.reached}: it was "
+                "recreated, or another reader moved it, or the tables were restored from a backup"
             )
 
     def _build_lost_error(self, what: str) -> SourceError:

@@ -53,7 +53,7 @@ def at(reached: int) -> Position:
         (("wal2json", *FREE[1:]), at(100), "plugin wal2json"),
         (("pgoutput", "other", *FREE[2:]), at(100), "database other, expected pgoutput and shop"),
         ((*FREE[:4], "lost", None), at(100), "removed the log"),
-        (FREE, at(99), "is at 100, behind the last commit at 99"),
+        (FREE, at(99), "is at 100, ahead of the last commit at 99"),
     ],
 )
 def test_a_slot_that_would_lose_changes_is_refused(state: Slot | None, position: Position | None, error: str) -> None:
