@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 from sample_project.servers import (
     DatabaseServer,
@@ -58,6 +59,13 @@ class MariaDBServer(DatabaseServer):
         self.start()
         self.sql(f"create database {self.database}", database="mysql")
 
+    def _make_temporary_folder(self) -> Path:
+        folder = self.folder / "temporary"
+        folder.mkdir(exist_ok=True)
+        if self._user is not None:
+            shutil.chown(folder, self._user)
+        return folder
+
     def start(self) -> None:
         chosen = {
             "port": str(self.port),
@@ -66,7 +74,7 @@ class MariaDBServer(DatabaseServer):
             "pid-file": str(self.folder / "pid"),
             "datadir": str(self.folder / "data"),
             # A server that starts removes what it takes for the files of a dead one in a common folder.
-            "tmpdir": str(self.folder / "data"),
+            "tmpdir": str(self._make_temporary_folder()),
             "log-bin": "binlog",
             "binlog-format": "ROW",
             "binlog-row-image": "FULL",
