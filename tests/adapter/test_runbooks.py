@@ -182,6 +182,12 @@ class Terminal:
         table = self.reader.load_table(schema, name)
         return sorted(tuple(row.values()) for row in table.scan().to_arrow().to_pylist())
 
+    def fold_changes(self, name: str, schema: str) -> list[tuple[Any, ...]]:
+        """The keys and cities that the change rows of a table come to; the table may be a view, which Spark reads."""
+        changes = self.reader.load_table(schema, f"{name}__changes").scan().to_arrow().to_pylist()
+        newest = {row["id"]: row for row in sorted(changes, key=lambda row: (row["_ts"], row["_seq"]))}
+        return sorted((key, row["city"]) for key, row in newest.items() if row["_action"] != "delete")
+
     def check_fold(self, events: Events) -> None:
         """Compares the tables with what the events come to; the page has `arctic verify` compare the folded changes."""
         newest = {event[0]: event for event in sorted(events, key=lambda event: event[-1])}
@@ -422,7 +428,7 @@ def test_a_slot_that_was_dropped_costs_a_new_load(terminal: Terminal, server: Po
     terminal.follow(runbook["Look"], may_fail=True)
     terminal.follow(runbook["Do"])
     terminal.follow(runbook["Over"])
-    assert terminal.rows("customers", "ods") == [(11, "Bodø"), (12, "Oslo"), (13, "Bodø")]
+    assert terminal.fold_changes("customers", "ods") == [(11, "Bodø"), (12, "Oslo"), (13, "Bodø")]
     assert terminal.rows("cities") == [("Bodø", 2), ("Oslo", 1)]
 
 

@@ -19,6 +19,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from arctic_runtime.ingest.job.reports import BatchReport
+    from arctic_runtime.ingest.writing.records import TableResult
 
 Say = Callable[[str, "BatchReport"], None]
 """Shows a batch of the source with the given name; may be called by several threads."""
@@ -71,18 +72,22 @@ def format_dead_letters(count: int) -> list[str]:
 
 def format_line(source: str, batch: BatchReport) -> str:
     """Formats a batch for people: `shop: 20 events in 0.5 s (40/s), 3.2 s behind, at LSN 0/16B: orders +12 ~8`."""
-    tables = "; ".join(
-        ", ".join(
-            [
-                f"{table.table} {'waits' if table.wait else format_counts(table.rows) or 'no change'}",
-                *format_dead_letters(table.dead),
-            ]
-        )
-        for table in batch.tables
-    )
+    results: dict[str, list[TableResult]] = {}
+    for result in batch.tables:
+        results.setdefault(result.table, []).append(result)
+    tables = "; ".join(_format_table(name, parts) for name, parts in results.items())
     rate = batch.count / max(batch.seconds, 1e-3)
     where = ", ".join([f"({rate:,.0f}/s)", *_format_lag(batch), f"at {batch.position.describe_position()}"])
     return f"{source}: {batch.count:,} events in {batch.seconds:.1f} s {where}: {tables}"
+
+
+def _format_table(name: str, results: Sequence[TableResult]) -> str:
+    """Formats what a batch did to a table, as one, also if a load has published it in several steps."""
+    rows = Counter[str]()
+    for result in results:
+        rows.update(result.rows)
+    done = "waits" if any(result.wait for result in results) else format_counts(rows) or "no change"
+    return ", ".join([f"{name} {done}", *format_dead_letters(sum(result.dead for result in results))])
 
 
 def format_json_line(source: str, batch: BatchReport) -> str:

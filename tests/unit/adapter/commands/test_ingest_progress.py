@@ -109,3 +109,9 @@ def test_a_terminal_has_one_line_per_source_that_is_overwritten(width: int, show
 
 def test_counts_of_actions_come_in_one_order_whatever_was_counted_first() -> None:
     assert format_counts({"delete": 1, "update": 2000, "upsert": 0, "insert": 3}) == "+3 ~2,000 -1"
+
+
+def test_a_table_that_a_load_publishes_in_several_steps_stands_once_in_the_line() -> None:
+    batch = a_batch({"insert": 1, "delete": 2})
+    batch = replace(batch, tables=(*a_batch({}, 1).tables, *batch.tables, *batch.tables))
+    assert format_line("shop", batch).endswith(": orders +2 -4, 1 dead letter")
