@@ -33,7 +33,7 @@ help:
 	@echo "make demo       the sample project, day after day"
 	@echo "make live       flights that change in a database, followed through all layers within seconds"
 	@echo "make test       the tests (make test-unit: without Java; make test-all: slow ones and dbt 1.11 too)"
-	@echo "make test-turn  the tests that take turns in .ci/run; PART=2/3 runs the second of three equal parts"
+	@echo "make test-turn  the tests that take turns in .ci/run; PART=2/4 runs the second of four equal parts"
 	@echo "make test-slow  the tests that take longest; PART=3/24 runs the third of 24 equal parts"
 	@echo "make test-open  object stores and catalogs, on servers of open source"
 	@echo "make test-image the image, built by its Dockerfile and run as deploy/docker/compose.yml says; needs root and Debian"

@@ -17,8 +17,9 @@ SHOP = ROOT / "deploy" / "docker" / "shop"
 TOKEN = "a-token-of-thirty-two-letters-and-more"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def postgresql() -> Iterator[PostgreSQLServer]:
+    """A database with the table of the compose file, which nobody has read yet."""
     assert has_image(NAME), "make test-image builds it"
     server = PostgreSQLServer()
     server.sql((ROOT / "deploy" / "docker" / "postgres" / "shop.sql").read_text())

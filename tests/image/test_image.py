@@ -109,7 +109,6 @@ def test_the_other_replica_leads_once_the_first_is_dead(
     conditions: Conditions, start: Start, postgresql: PostgreSQLServer, tmp_path: Path
 ) -> None:
     """Over a catalog in PostgreSQL the first is killed, and a change that comes then is shown by the other."""
-    postgresql.sql("drop database if exists lake", database="postgres")
     postgresql.sql("create database lake", database="postgres")
     catalog = {
         "type": "jdbc",
@@ -135,10 +134,10 @@ def test_the_other_replica_leads_once_the_first_is_dead(
 
 
 def test_a_library_that_the_image_lacks_ends_the_start_with_its_name(conditions: Conditions, start: Start) -> None:
-    edit_profile(conditions, warehouse="s3://lake/warehouse")
+    edit_profile(conditions, server_side_parameters={"spark.arctic.jars": "kafka"})
     container = start(conditions, "serve")
     assert container.wait() != 0
     log = container.read_log()
-    assert "python -m arctic_runtime.spark.jars aws" in log
+    assert "python -m arctic_runtime.spark.jars kafka" in log
     assert "build argument" in log
     assert "Traceback" not in log
