@@ -175,7 +175,7 @@ def test_status_is_for_people_or_for_programs(arctic: Arctic, shop) -> None:
     code, out, _ = arctic("status", "ods", "--json")
     (document,) = json.loads(out)
     assert (code, document["model"], document["rows"], document["nodes"]) == (0, "lake.dwd.ods", 6, 4)
-    assert document["consumers"] == [{"model": "lake.dwd.dwd", "behind_commits": 1, "behind_rows": 2}]
+    assert document["consumers"] == [{"model": "lake.dwd.dwd", "behind_commits": 1, "behind_rows": 2, "noted_at": ""}]
 
 
 def test_status_draws_the_nodes_of_a_table_when_asked_to(arctic: Arctic, shop) -> None:

@@ -90,6 +90,10 @@ def _export(arguments: Arguments) -> None:
     assert all(re.fullmatch(r"[A-Z_]+=.+", word) for word in arguments)
 
 
+def _keep(_arguments: Arguments) -> None:
+    """A tool of the system; the tests that run a page run it."""
+
+
 COMMANDS: Mapping[str, Callable[[Arguments], None]] = {
     "arctic": _arctic,
     "curl": _curl,
@@ -99,6 +103,7 @@ COMMANDS: Mapping[str, Callable[[Arguments], None]] = {
     "pip": _pip,
     "psql": _psql,
     "python": _python,
+    **dict.fromkeys(("cd", "cp", "df", "du", "git", "mkdir", "rm"), _keep),
 }
 """First word → what has to hold of the others."""
 
@@ -118,9 +123,16 @@ def unbroken(text: str) -> list[str]:
     return without_input.replace("\\\n", " ").splitlines()
 
 
+def single_commands(line: str) -> list[str]:
+    """The commands of a line such as `! arctic verify` or `(cd other && dbt run)`."""
+    line = line.strip().removeprefix("! ")
+    return line[1:-1].split(" && ") if line.startswith("(") else [line]
+
+
 def lines() -> list[str]:
     """What shell blocks say to type, without what the shell leaves out."""
-    typed = [shlex.join(shlex.split(line, comments=True)) for block in blocks("sh") for line in unbroken(block.text)]
+    commands = [command for block in blocks("sh") for line in unbroken(block.text) for command in single_commands(line)]
+    typed = [shlex.join(shlex.split(command, comments=True)) for command in commands]
     return sorted({line for line in typed if line})
 
 

@@ -22,8 +22,13 @@ PLACES = (
 )
 """Code that threads of dbt and of a service run."""
 
-ALONE = {"pyiceberg.catalog.glue", "pyspark.java_gateway"}
-"""Modules that one thread imports: the catalog of Glue is opened once, and Java is started once."""
+ALONE = {
+    "arctic_runtime.service.telemetry.command_metrics",
+    "arctic_runtime.service.telemetry.observation",
+    "pyiceberg.catalog.glue",
+    "pyspark.java_gateway",
+}
+"""Modules that one thread imports: telemetry and the catalog of Glue are opened once, and Java is started once."""
 
 CODE = """
 import sys
