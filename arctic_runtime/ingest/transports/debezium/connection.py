@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from zlib import crc32
 
+from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.database_kinds import get_database_kind
 from arctic_runtime.profile import mask_secret
 from arctic_runtime.thresholds import DebeziumThresholds
@@ -58,6 +59,12 @@ class DebeziumConnection:
     def address(self) -> str:
         """The connector, server and database, as they are named in messages."""
         return f"{self.connector} {self.host}:{self.port}/{self.database}"
+
+    def build_error(
+        self, flaw: str, fix: str | None = None, expected: str | None = None, actual: str | None = None
+    ) -> SourceError:
+        """Builds the error for a flaw of the server or its tables; its text begins with the server's address."""
+        return SourceError(f"{self.address}: {flaw}.", expected=expected, actual=actual, fix=fix)
 
     @property
     def replica_id(self) -> int:

@@ -124,12 +124,11 @@ def get_account(database: SourceDatabase) -> str:
 def _check_kind(connection: DebeziumConnection, name: str, kind: str, engine: str) -> None:
     if kind != "BASE TABLE":
         what = "a view" if kind == "VIEW" else f"a {kind.lower()} table"
-        raise _build_error(
-            connection, f"{name} is {what}, of which the log has no rows", "ingest the tables below it instead"
+        raise connection.build_error(
+            f"{name} is {what}, of which the log has no rows", "ingest the tables below it instead"
         )
     if (why := _ENGINES.get(engine.upper())) is not None:
-        raise _build_error(
-            connection,
+        raise connection.build_error(
             f"{name} has the engine {engine}, whose tables {why}, and the log does not have that",
             f"`alter table {name} engine = InnoDB`, or take the table out",
         )
@@ -142,11 +141,10 @@ def _check_definition(connection: DebeziumConnection, database: SourceDatabase, 
         definition = str(database.fetch_rows(f"show create table {_quote_name(schema)}.{_quote_name(table)}")[0][1])
     except RightMissing as error:
         fix = f"`grant select on {name} to {get_account(database)}`"
-        raise _build_error(connection, f"user {connection.user} may not read {name}", fix) from error
+        raise connection.build_error(f"user {connection.user} may not read {name}", fix) from error
     keys = _CASCADE.findall(definition)
     if keys and connection.properties.get(CASCADES) != "ignore":
-        raise _build_error(
-            connection,
+        raise connection.build_error(
             f"foreign keys change rows of {name}, and the log does not have these changes: {', '.join(keys)}",
             f"make them `on delete restrict on update restrict`, and let the application change these rows; or set "
             f"`{CASCADES}: ignore` in `properties`, if no row that they refer to is ever deleted or gets another key",
@@ -155,10 +153,6 @@ def _check_definition(connection: DebeziumConnection, database: SourceDatabase, 
 
 def _quote_name(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
-
-
-def _build_error(connection: DebeziumConnection, what: str, fix: str) -> SourceError:
-    return SourceError(f"{connection.address}: {what}.", fix=fix)
 
 
 End = tuple[int, int]
@@ -300,7 +294,9 @@ class MySQL:
                 columns.setdefault(str(table), []).append(f"{table}.{column} ({kind})")
         return {
             table: str(
-                self._build_error(f"columns of types that only MariaDB has can't be read: {', '.join(own)}", _MAKE_TEXT)
+                self._connection.build_error(
+                    f"columns of types that only MariaDB has can't be read: {', '.join(own)}", _MAKE_TEXT
+                )
             )
             for table, own in columns.items()
         }
@@ -328,7 +324,9 @@ class MySQL:
         unread = [cause for cause in list_causes(error) if hasattr(cause, "getErrors")]
         if unread:
             what = describe_parser_error(unread[0])
-            return self._build_error("Debezium can't read a statement of the server's log", _UNREAD, what)
+            return self._connection.build_error(
+                "Debezium can't read a statement of the server's log", _UNREAD, actual=what
+            )
         return self._database.to_source_error(error)
 
     def build_properties(self) -> Mapping[str, str]:
@@ -355,14 +353,14 @@ class MySQL:
         setting_values = self._database.fetch_rows(f"select {names}")[0]
         for (name, (expected, advice)), value in zip(_SETTINGS.items(), setting_values, strict=True):
             if str(value).upper() != expected:
-                raise self._build_error(f"the server's {name} is {value}, expected {expected}", advice)
+                raise self._connection.build_error(f"the server's {name} is {value}, expected {expected}", advice)
 
     def _check_rights(self, expected: Sequence[str]) -> None:
         granted = " ".join(str(row[0]).upper() for row in self._database.fetch_rows("show grants"))
         missing = [right for right in expected if not _is_granted(right, granted)]
         if missing:
             rights = ", ".join(missing)
-            raise self._build_error(
+            raise self._connection.build_error(
                 f"user {self._connection.user} lacks the right {rights}",
                 f"`grant {rights} on *.* to {get_account(self._database)}`",
             )
@@ -371,12 +369,12 @@ class MySQL:
         """Raises SourceError if the server no longer has the log from `position` on, or has another log."""
         log, now = position.log, self.identify_log()
         if log is not None and now is not None and log != now:
-            raise SourceError(
-                f"{self._connection.address}: another server answers, whose binary log has other files and places than "
-                "the one that was read; changes would be left out.",
-                expected=_format_log(log),
-                actual=_format_log(now),
-                fix=RESYNC,
+            raise self._connection.build_error(
+                "another server answers, whose binary log has other files and places than the one that was read; "
+                "changes would be left out",
+                RESYNC,
+                _format_log(log),
+                _format_log(now),
             )
         if "gtids" in position.offset:
             known = (str(position.offset["gtids"]),)
@@ -396,10 +394,7 @@ class MySQL:
             )
 
     def _build_lost_error(self, what: str) -> SourceError:
-        return self._build_error(what, RESYNC)
-
-    def _build_error(self, what: str, fix: str, actual: str | None = None) -> SourceError:
-        return SourceError(f"{self._connection.address}: {what}.", actual=actual, fix=fix)
+        return self._connection.build_error(what, RESYNC)
 
 
 def _is_granted(right: str, granted: str) -> bool:

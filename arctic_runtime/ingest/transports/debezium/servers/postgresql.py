@@ -218,7 +218,7 @@ class PostgreSQL:
         """Raises SourceError if a column has become a generated column since ingestion began."""
         generated = [(table, column.name, None) for column in columns if column.is_generated]
         if rows := [row for row in generated if self._connection.is_column_read(table, str(row[1]))]:
-            raise self._build_error(*describe_generated(rows))
+            raise self._connection.build_error(*describe_generated(rows))
 
     def explain_failure(self, error: Any, reason: str) -> SourceError:
         """Builds the error that says why Debezium stopped.
@@ -229,10 +229,7 @@ class PostgreSQL:
 
     def _check_primary(self) -> None:
         if self._database.fetch_one("select pg_is_in_recovery()::text") == "true":
-            raise self._build_error(
+            raise self._connection.build_error(
                 "the server is a standby, where no place of the log can be marked",
                 "read the primary, or run without --once and with the tables of the first run",
             )
-
-    def _build_error(self, what: str, fix: str | None = None) -> SourceError:
-        return SourceError(f"{self._connection.address}: {what}.", fix=fix)

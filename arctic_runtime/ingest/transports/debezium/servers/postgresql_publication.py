@@ -243,7 +243,7 @@ class Publication:
         )
 
     def _build_error(self, what: str, fix: str, after: str) -> SourceError:
-        return SourceError(f"{self._connection.address}: {what}.", fix=f"{fix}{after}")
+        return self._connection.build_error(what, f"{fix}{after}")
 
 
 _SLOT = """
@@ -281,7 +281,9 @@ class ReplicationSlot:
         """
         slot = self._find_slot()
         if slot is None or slot[5] is None:
-            raise self._build_error(f"replication slot {self._connection.slot} was dropped during the snapshot")
+            raise self._connection.build_error(
+                f"replication slot {self._connection.slot} was dropped during the snapshot"
+            )
         return int(slot[5])
 
     def drop_slot(self) -> None:
@@ -300,7 +302,7 @@ class ReplicationSlot:
             if active == "f":
                 return True
             if time.monotonic() > until:
-                raise self._build_error(
+                raise self._connection.build_error(
                     f"replication slot {self._connection.slot} is in use by process {pid} of the server",
                     "end the other ingestion, or choose another `slot`",
                 )
@@ -313,7 +315,7 @@ class ReplicationSlot:
 
     def _check_absent(self, slot: Row | None) -> None:
         if slot is not None:
-            raise self._build_error(
+            raise self._connection.build_error(
                 f"replication slot {self._connection.slot} exists, but this source was never ingested: another "
                 "reader uses it, or the tables of an earlier ingestion were dropped",
                 f"drop it (`select pg_drop_replication_slot('{self._connection.slot}')`), or choose another `slot`",
@@ -327,7 +329,7 @@ class ReplicationSlot:
             )
         plugin, database, _, _, status, confirmed = slot
         if plugin != "pgoutput" or database != self._connection.database:
-            raise self._build_error(
+            raise self._connection.build_error(
                 f"replication slot {name} is of plugin {plugin} and database {database}, expected pgoutput and "
                 f"{self._connection.database}",
                 "choose another `slot`",
@@ -343,7 +345,4 @@ class ReplicationSlot:
             )
 
     def _build_lost_error(self, what: str) -> SourceError:
-        return self._build_error(what, RESYNC)
-
-    def _build_error(self, what: str, fix: str | None = None) -> SourceError:
-        return SourceError(f"{self._connection.address}: {what}.", fix=fix)
+        return self._connection.build_error(what, RESYNC)

@@ -164,7 +164,7 @@ def find_unreadable(connection: DebeziumConnection, database: SourceDatabase) ->
     for rule in _COLUMN_RULES:
         for table, own in _list_columns(connection, database, rule.sql).items():
             what, fix = rule.describe({table: own})
-            reasons.setdefault(table, str(_build_error(connection, what, f"{fix}; then {_RESYNC}")))
+            reasons.setdefault(table, str(connection.build_error(what, f"{fix}; then {_RESYNC}")))
     return reasons
 
 
@@ -177,16 +177,14 @@ def check_requirements(connection: DebeziumConnection, database: SourceDatabase)
 def _check_setup(connection: DebeziumConnection, database: SourceDatabase) -> None:
     version, wal_level, may_replicate, _ = database.fetch_rows(_SETUP)[0]
     if int(version or 0) < _OLDEST_VERSION:
-        raise _build_error(connection, f"this is PostgreSQL {version}, expected {_OLDEST_VERSION} or newer")
+        raise connection.build_error(f"this is PostgreSQL {version}, expected {_OLDEST_VERSION} or newer")
     if wal_level != "logical":
-        raise _build_error(
-            connection,
+        raise connection.build_error(
             f"the server's wal_level is {wal_level}, expected logical",
             "`alter system set wal_level = logical`, then restart the server",
         )
     if may_replicate != "t":
-        raise _build_error(
-            connection,
+        raise connection.build_error(
             f"user {connection.user} has no right to replicate",
             f"`alter role {connection.user} replication`, or where roles can't have it, as on RDS and Aurora, "
             f"`grant rds_replication to {connection.user}`",
@@ -197,7 +195,7 @@ def _check_columns(connection: DebeziumConnection, database: SourceDatabase) -> 
     """Raises SourceError for columns whose values Debezium does not read exactly."""
     for rule in _COLUMN_RULES:
         if columns := _list_columns(connection, database, rule.sql):
-            raise _build_error(connection, *rule.describe(columns))
+            raise connection.build_error(*rule.describe(columns))
 
 
 def _check_partitions(connection: DebeziumConnection, database: SourceDatabase) -> None:
@@ -212,8 +210,7 @@ def _check_partitions(connection: DebeziumConnection, database: SourceDatabase) 
     published_tables = [str(row[0]) for row in database.fetch_rows(_PARTITIONED, (publication,))]
     partitioned = [table for table in published_tables if connection.is_read(table)]
     if partitioned:
-        raise _build_error(
-            connection,
+        raise connection.build_error(
             f"changes of partitioned tables come under the names of their partitions: {', '.join(partitioned)}",
             f"`alter publication {publication} set (publish_via_partition_root = true)`"
             if is_there
@@ -232,8 +229,7 @@ def _check_inheritance(connection: DebeziumConnection, database: SourceDatabase)
     for parent, children in database.fetch_rows(_INHERITED):
         if connection.is_read(str(parent)) and f"{SNAPSHOT_SELECTS}.{parent}" not in own:
             apart = f"{others},{parent}" if others else parent
-            raise _build_error(
-                connection,
+            raise connection.build_error(
                 f"a snapshot of {parent} has the rows of {children} too, which inherit from it, and their changes "
                 "would be left out",
                 f"set the Debezium properties `{SNAPSHOT_SELECTS}: {apart}` "
