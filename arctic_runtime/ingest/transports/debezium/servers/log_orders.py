@@ -142,7 +142,12 @@ class WalOrder:
 
     def describe_log_position(self, position: Position) -> str:
         lsn = int(position.offset["lsn"] if position.reached is None else position.reached)
-        return f"LSN {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+        return f"LSN {format_lsn(lsn)}"
+
+
+def format_lsn(lsn: int) -> str:
+    """Formats an LSN as PostgreSQL shows it, such as `0/16B3748`."""
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def _get_commit(position: Position) -> int:

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.position import Position
+from arctic_runtime.ingest.transports.debezium.servers.log_orders import format_lsn
 from arctic_runtime.ingest.transports.debezium.servers.source_database import RESYNC, SourceDatabase
 
 _END = """
 select case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end - '0/0'::pg_lsn
 """
-_SYSTEM = "select system_identifier::text from pg_control_system()"
-_IS_STANDBY = "select pg_is_in_recovery()::text"
-_TIMELINE = "select ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int::text"
+_IDENTITY = """
+select system_identifier::text, case when not pg_is_in_recovery()
+  then ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int::text end
+from pg_control_system()
+"""
 
 
 def get_log_end(database: SourceDatabase) -> int:
@@ -27,44 +29,41 @@ def get_log_end(database: SourceDatabase) -> int:
     return int(database.fetch_one(_END) or 0)
 
 
-def identify_log(database: SourceDatabase) -> Mapping[str, str] | None:
+def identify_log(database: SourceDatabase) -> Mapping[str, str]:
     """Returns the `system` that wrote the log, and its `timeline`, which a standby does not tell."""
-    system = database.fetch_one(_SYSTEM)
-    if system is None:
-        return None
-    if database.fetch_one(_IS_STANDBY) == "true":
-        return {"system": system}
-    return {"system": system, "timeline": str(database.fetch_one(_TIMELINE))}
+    ((system, timeline),) = database.fetch_rows(_IDENTITY)
+    parts = {"system": system, "timeline": timeline}
+    return {name: value for name, value in parts.items() if value is not None}
 
 
 def check_same_log(connection: DebeziumConnection, database: SourceDatabase, position: Position) -> None:
     """Raises SourceError if the position lies in another log than the server's, or after the end of that."""
-    known, now = position.log or {}, identify_log(database) or {}
+    known, now = position.log or {}, identify_log(database)
     if known.get("system", now.get("system")) != now.get("system"):
-        raise _build_error(
-            connection,
+        raise connection.build_error(
             "another server answers, whose log has nothing to do with the one that was read",
+            RESYNC,
             f"system identifier {known['system']}",
             str(now.get("system")),
         )
     reached = int(position.reached or position.offset["lsn"])
     begin = _find_begin(database, known.get("timeline"), now.get("timeline"))
     if begin is not None and begin < reached:
-        raise _build_error(
-            connection,
+        raise connection.build_error(
             "a standby was promoted that had not received all that was read; its later changes have the places of "
             "changes that it lost",
-            f"timeline {now['timeline']} begins at {_format_lsn(reached)} or later",
-            f"at {_format_lsn(begin)}",
+            RESYNC,
+            f"timeline {now['timeline']} begins at {format_lsn(reached)} or later",
+            f"at {format_lsn(begin)}",
         )
     end = get_log_end(database)
     # A standby that was started again replays once more what it had replayed.
     if "timeline" in now and end < reached:
-        raise _build_error(
-            connection,
+        raise connection.build_error(
             "the server's log ends before what was read: it is another server, or was set back to an earlier state",
-            f"a log up to {_format_lsn(reached)}",
-            f"its end at {_format_lsn(end)}",
+            RESYNC,
+            f"a log up to {format_lsn(reached)}",
+            f"its end at {format_lsn(end)}",
         )
 
 
@@ -93,11 +92,3 @@ def parse_timelines(history: str) -> list[tuple[int, int]]:
 def _parse_lsn(text: str) -> int:
     high, low = text.split("/")
     return (int(high, 16) << 32) + int(low, 16)
-
-
-def _format_lsn(lsn: int) -> str:
-    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
-
-
-def _build_error(connection: DebeziumConnection, what: str, expected: str, actual: str) -> SourceError:
-    return SourceError(f"{connection.address}: {what}.", expected=expected, actual=actual, fix=RESYNC)
