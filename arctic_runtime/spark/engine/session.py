@@ -65,7 +65,7 @@ class SparkEnvironment:
         ConfigError if they can't be downloaded.
         """
         if self._joined is None and self.profile.method == "session":
-            find_jars(self.profile)
+            find_jars(self.profile.jar_groups)
 
     def new_session(self) -> SparkSession:
         """Creates a session with its own settings, temporary views and current namespace; starts Spark if needed.

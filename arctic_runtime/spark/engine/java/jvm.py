@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -130,24 +130,19 @@ def launch_jvm(settings: Mapping[str, str], thresholds: EngineThresholds) -> Jav
             gateway = launch_gateway()
         finally:
             del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
-    if not _is_user_known():
+    if (user := _name_unknown_user()) is not None:
         users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
-        users.setLoginUser(users.createRemoteUser(_build_user_environment()["SPARK_USER"]))
+        users.setLoginUser(users.createRemoteUser(user))
     return gateway
 
 
-def _is_user_known() -> bool:
-    """Whether the system has a name for the user of this process; a container may run as any number."""
+def _name_unknown_user() -> str | None:
+    """Returns a name for the user of this process if the system has none; a container may run as any number."""
     try:
         pwd.getpwuid(os.getuid())
     except KeyError:
-        return False
-    return True
-
-
-def _build_user_environment() -> dict[str, str]:
-    """Builds the environment variables that name a user whom the system does not know, for Spark and Hadoop."""
-    return {} if _is_user_known() else {"SPARK_USER": f"user-{os.getuid()}"}
+        return f"user-{os.getuid()}"
+    return None
 
 
 def submit_driver(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGateway:
@@ -228,7 +223,7 @@ def spawn_jvm(
 
     It ends when this process ends, in whatever way, because its standard input is closed then.
     """
-    java = jars.find_java()
+    java, user = jars.find_java(), _name_unknown_user()
     classes = list_class_path(settings)
     archive = jars.find_archive(java, classes)
     command = [
@@ -250,7 +245,7 @@ def spawn_jvm(
     environment = {
         **(_LASTING_ENVIRONMENT if PROCESS.is_lasting else {}),
         **(jars.LOOPBACK_ENVIRONMENT if settings.get("spark.driver.host") == "127.0.0.1" else {}),
-        **_build_user_environment(),
+        **({} if user is None else {"SPARK_USER": user}),
         **os.environ,
         "SPARK_HOME": str(find_spark_home()),
         "SPARK_CONNECT_MODE": "0",
@@ -307,18 +302,17 @@ def build_jar_settings(profile: Profile) -> dict[str, str]:
     An embedded Spark starts faster with a class path. Its setting does not include groups of further JARs: `spawn_jvm`
     puts these last on the class path, so that the class-data archive is valid with and without them.
     """
-    groups = {} if profile.is_local else {JARS_SETTING: ",".join(profile.jar_groups)}
-    paths = [str(path) for path in (*jars.resolve_jar_paths(), *jars.group_paths(groups))]
+    paths = map(str, find_jars(() if profile.is_local else profile.jar_groups))
     name, separator = ("spark.driver.extraClassPath", os.pathsep) if profile.is_local else ("spark.jars", ",")
     return {name: separator.join([*paths, *filter(None, [profile.settings.get(name)])])}
 
 
-def find_jars(profile: Profile) -> tuple[Path, ...]:
-    """Finds all JARs with which the Spark of a profile is started, and downloads missing ones.
+def find_jars(groups: Iterable[str]) -> tuple[Path, ...]:
+    """Finds the JARs that every Spark needs, and those of `groups`; downloads missing ones.
 
     Raises ConfigError if one can't be downloaded.
     """
-    return *jars.resolve_jar_paths(), *jars.group_paths({JARS_SETTING: ",".join(profile.jar_groups)})
+    return *jars.resolve_jar_paths(), *jars.group_paths({JARS_SETTING: ",".join(groups)})
 
 
 def _select_early_settings(settings: Mapping[str, str]) -> dict[str, str]:
