@@ -193,7 +193,7 @@ class Telemetry:
         """Yields for each outlet the function that sends or writes the rest, and the outlet's name in warnings."""
         outlets = self._outlets
         if outlets.traces is not None:
-            yield _OTEL, lambda traces=outlets.traces: traces.__exit__()  # type: ignore[misc]
+            yield _OTEL, outlets.traces.__exit__
         if outlets.otlp is not None:
             yield _OTEL, outlets.otlp.close
         if outlets.metrics_file is not None:

@@ -163,6 +163,9 @@ def restrict_planned_test(
 
     None if the test had another definition then. Raises NotMaintained if not all changes since can be read.
     """
+    # Imported here, since dbt starts without pyspark.
+    from arctic_runtime.spark.refresh.query_inputs import select_tested_rows
+
     passed, test, states = planned.passed, planned.test, planned.states
     if last is None or last.definition != passed.definition or last.versions.keys() != passed.versions.keys():
         return None
@@ -174,8 +177,6 @@ def restrict_planned_test(
     restricted = sql
     for table, view in views.items():
         restricted = replace_relation(restricted, quote_name(*table.parts), view)
-    from arctic_runtime.spark.refresh.query_inputs import select_tested_rows
-
     for table, rows in select_tested_rows(spark, test, states, windows, reader.thresholds.pruning).items():
         rows.createOrReplaceTempView(views[table])
     state = states[test.table]
