@@ -147,6 +147,23 @@ class EngineThresholds:
     In a Spark that has just started, compiling takes a sixth of the time of such runs; later it makes no difference.
     """
 
+    first_compiler_rows: int = 2_000_000
+    """Maximum rows for which Java has its first compiler only, counted once for each node that reads or writes them.
+
+    For 300,000 rows through three models that takes three fifths of the processor time of both compilers, with three
+    million a sixth more.
+    """
+
+    optimizer_delay: int = 50
+    """How many times as many calls as by default Java counts before it uses its optimizing compiler.
+
+    Loops over rows still reach it within a second; the code of Spark that plans and commits, most of which runs for a
+    minute at most, does not.
+    """
+
+    counted_relations: int = 50
+    """Maximum number of relations whose rows a command counts before Spark starts; with more they are not known."""
+
     jvm_start_seconds: float = 120.0
     """Longest wait for a JVM to start."""
 

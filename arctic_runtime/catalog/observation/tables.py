@@ -26,7 +26,7 @@ from arctic_runtime.catalog.observation.views import (
 )
 from arctic_runtime.catalog.reader import CatalogReader, find_table
 from arctic_runtime.catalog.table_refs import read_table_refs
-from arctic_runtime.errors import CorruptState
+from arctic_runtime.errors import ArcticError, CorruptState
 from arctic_runtime.model.baseline import read_baseline
 from arctic_runtime.model.clone import shares_files
 from arctic_runtime.model.columns import BEFORE, Column, parse_key
@@ -197,6 +197,17 @@ def observe_readable(reader: CatalogReader, name: TableName) -> SourceState | No
     """
     source, shown = _observe_upstream(reader, name)
     return replace(source, version=shown) if source is not None and shown is not None else source
+
+
+def count_table_rows(reader: CatalogReader, name: TableName) -> int | None:
+    """Returns the rows of a table at its newest version; None if they can't be known from the catalog."""
+    if name.catalog != reader.profile.catalog:
+        return None
+    try:
+        state = observe_source(reader, name)
+    except ArcticError:
+        return None
+    return state.rows if state is not None else None
 
 
 def _observe_upstream(reader: CatalogReader, name: TableName) -> tuple[SourceState | None, Version | None]:

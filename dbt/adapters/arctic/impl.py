@@ -40,6 +40,7 @@ from dbt.adapters.arctic.connections.manager import ArcticConnectionManager
 from dbt.adapters.arctic.connections.thread_reader import get_thread_reader
 from dbt.adapters.arctic.materialize import clones, history, python_models, seeds, table_operations
 from dbt.adapters.arctic.materialize import maintain as maintenance
+from dbt.adapters.arctic.materialize.command_rows import prepare_start
 from dbt.adapters.arctic.materialize.foreign_config import warn_of_ignored_grants
 from dbt.adapters.arctic.materialize.observed_command import ObservedCommand
 from dbt.adapters.arctic.materialize.readers import Readers
@@ -176,6 +177,7 @@ class ArcticAdapter(SparkAdapter):
         missing_keys.check_selected_keys(self.config, self._nodes, self._keyless_tables)
         if self.is_published_whole and getattr(get_flags(), "WHICH", None) in publication.BRANCH_COMMANDS:
             self.prepare_build(selected_resources.SELECTED_RESOURCES)
+        prepare_start(self.get_macro_resolver(), lambda: self.catalog_reader, selected_resources.SELECTED_RESOURCES)
         super().set_relations_cache(*arguments, **options)
 
     @property

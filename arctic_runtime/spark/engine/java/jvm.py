@@ -85,6 +85,16 @@ the young generation is full. The survivor space stays an eighth of the young ge
 garbage of the next busy moment to the old generation.
 """
 
+_OPTIMIZED_CALLS = {
+    "Tier4InvocationThreshold": 5_000,
+    "Tier4MinInvocationThreshold": 600,
+    "Tier4CompileThreshold": 15_000,
+    "Tier4BackEdgeThreshold": 40_000,
+}
+"""Java's default numbers of calls and of iterations after which its optimizing compiler compiles a method."""
+
+_COMPILER_OPTION = re.compile(r"-XX:[+-]?(?:Tiered|Tier\d|Compilation)|-X(?:int|comp|mixed)\b")
+
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 """Exponents of two by the units of memory sizes in Spark's settings, such as 20 for `m`."""
 
@@ -204,6 +214,20 @@ def choose_collector_options(settings: Mapping[str, str], lasting: EngineThresho
     return ["-XX:+UseParallelGC", *(_choose_heap_options(settings, lasting) if lasting else ())]
 
 
+def choose_compiler_options(settings: Mapping[str, str], rows: int | None, thresholds: EngineThresholds) -> list[str]:
+    """Returns Java options by which the optimizing compiler does not compile code that runs for a minute only.
+
+    A command that reads few `rows` is over before the compiled code has gained the time that the compiler takes, so it
+    has the first compiler only; without them (None: not known) the optimizing compiler starts later than by default.
+    None if the settings have options of the compilers.
+    """
+    if _COMPILER_OPTION.search(" ".join(settings.get(key, "") for key in _JAVA_OPTIONS)):
+        return []
+    if rows is not None and rows <= thresholds.first_compiler_rows:
+        return ["-XX:TieredStopAtLevel=1"]
+    return [f"-XX:{name}={calls * thresholds.optimizer_delay}" for name, calls in _OPTIMIZED_CALLS.items()]
+
+
 def _choose_heap_options(settings: Mapping[str, str], thresholds: EngineThresholds) -> list[str]:
     """Returns Java options that keep the heap small, and the young generation a fixed share of it.
 
@@ -237,6 +261,7 @@ def spawn_jvm(
         f"-Duser.home={Path.home()}",
         *(_AVRO_LIMITS if "avro" in settings.get(JARS_SETTING, "") else ()),
         *choose_collector_options(settings, thresholds if PROCESS.is_lasting else None),
+        *choose_compiler_options(settings, PROCESS.count_rows(), thresholds),
         *_write_option_files(settings, connection.parent).values(),
         "org.apache.spark.deploy.SparkSubmit",
         *_write_properties_file(_select_early_settings(settings), connection.parent),

@@ -73,6 +73,9 @@ class SparkProcess:
     is_lasting: bool = False
     """True if Spark, once started, runs for days."""
 
+    count_rows: Callable[[], int | None] = field(default=lambda: None)
+    """Counts the rows that this command will read, which is called when Spark starts; None if that is not known."""
+
     lent: weakref.WeakSet[SparkSession] = field(default_factory=weakref.WeakSet)
     """This process's sessions on the Spark Connect server."""
 

@@ -23,6 +23,7 @@ from arctic_runtime.spark.engine.java.process import PROCESS
 from dbt.adapters.arctic.commands.termination import stop_on_signals, stop_with_spark
 
 if TYPE_CHECKING:
+    from dbt.adapters.arctic.materialize.command_rows import prepare_start
     from dbt.adapters.arctic.project.live_project import LiveProject
 
 NAME = "run"
@@ -54,6 +55,9 @@ def perform_command(options: argparse.Namespace) -> Answer:
         is_built=options.once,
     )
     project = LiveProject(location, _print_warning)
+    if options.once:
+        manifest = project.loaded.adapter.get_macro_resolver()
+        prepare_start(manifest, lambda: project.reader, project.compiled_nodes)
     say = build_reporter(options.json, options.once)
 
     def report_refresh(finished: Report) -> None:
