@@ -147,8 +147,8 @@ class EngineThresholds:
     In a Spark that has just started, compiling takes a sixth of the time of such runs; later it makes no difference.
     """
 
-    first_compiler_rows: int = 2_000_000
-    """Maximum rows for which Java has its first compiler only, counted once for each node that reads or writes them.
+    few_rows: int = 2_000_000
+    """Maximum rows for which Java has its first compiler and one thread for garbage, by each node that reads or writes.
 
     For 300,000 rows through three models that takes three fifths of the processor time of both compilers, with three
     million a sixth more.

@@ -14,7 +14,9 @@ LASTING = EngineThresholds()
 def test_a_collector_that_the_profile_chooses_is_the_only_one(option: str) -> None:
     for lasting in (None, LASTING):
         assert choose_collector_options({option: "-Xss4m -XX:+UseG1GC"}, lasting) == []
+    assert choose_collector_options({option: "-Xss4m -XX:+UseG1GC"}, few_rows=True) == []
     assert choose_collector_options({option: "-Xss4m"}) == ["-XX:+UseParallelGC"]
+    assert choose_collector_options({option: "-Xss4m"}, few_rows=True) == ["-XX:+UseSerialGC"]
 
 
 @pytest.mark.parametrize(("memory", "new"), [("4g", 512 << 20), ("2048m", 256 << 20), ("1G", 128 << 20)])

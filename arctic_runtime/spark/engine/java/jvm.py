@@ -200,10 +200,13 @@ def _write_properties_file(settings: Mapping[str, str], scratch: Path) -> list[s
     return ["--load-spark-defaults", "--properties-file", str(file)]
 
 
-def choose_collector_options(settings: Mapping[str, str], lasting: EngineThresholds | None = None) -> list[str]:
+def choose_collector_options(
+    settings: Mapping[str, str], lasting: EngineThresholds | None = None, few_rows: bool = False
+) -> list[str]:
     """Returns Java options that choose the garbage collector with the best throughput; none if the settings choose one.
 
-    `lasting` has the thresholds of a Spark that runs for days, whose heap is kept small; None for any other Spark.
+    `lasting` has the thresholds of a Spark that runs for days, whose heap is kept small; None for any other Spark. With
+    `few_rows` there is little garbage, and it costs less without further threads.
     """
     chosen = re.search(
         r"-XX:\+Use(?:Serial|Parallel|G1|Z|Shenandoah|Epsilon)GC\b",
@@ -211,19 +214,21 @@ def choose_collector_options(settings: Mapping[str, str], lasting: EngineThresho
     )
     if chosen:
         return []
+    if few_rows:
+        return ["-XX:+UseSerialGC"]
     return ["-XX:+UseParallelGC", *(_choose_heap_options(settings, lasting) if lasting else ())]
 
 
-def choose_compiler_options(settings: Mapping[str, str], rows: int | None, thresholds: EngineThresholds) -> list[str]:
+def choose_compiler_options(settings: Mapping[str, str], few_rows: bool, thresholds: EngineThresholds) -> list[str]:
     """Returns Java options by which the optimizing compiler does not compile code that runs for a minute only.
 
-    A command that reads few `rows` is over before the compiled code has gained the time that the compiler takes, so it
-    has the first compiler only; without them (None: not known) the optimizing compiler starts later than by default.
-    None if the settings have options of the compilers.
+    A command that reads `few_rows` is over before the compiled code has gained the time that the compiler takes, so it
+    has the first compiler only; for others the optimizing compiler starts later than by default. None if the settings
+    have options of the compilers.
     """
     if _COMPILER_OPTION.search(" ".join(settings.get(key, "") for key in _JAVA_OPTIONS)):
         return []
-    if rows is not None and rows <= thresholds.first_compiler_rows:
+    if few_rows:
         return ["-XX:TieredStopAtLevel=1"]
     return [f"-XX:{name}={calls * thresholds.optimizer_delay}" for name, calls in _OPTIMIZED_CALLS.items()]
 
@@ -250,6 +255,8 @@ def spawn_jvm(
     java, user = jars.find_java(), _name_unknown_user()
     classes = list_class_path(settings)
     archive = jars.find_archive(java, classes)
+    rows = PROCESS.count_rows()
+    few_rows = rows is not None and rows <= thresholds.few_rows
     command = [
         str(java.executable),
         "-cp",
@@ -260,8 +267,8 @@ def spawn_jvm(
         # Java asks the system for it, which knows no home of a user without a name.
         f"-Duser.home={Path.home()}",
         *(_AVRO_LIMITS if "avro" in settings.get(JARS_SETTING, "") else ()),
-        *choose_collector_options(settings, thresholds if PROCESS.is_lasting else None),
-        *choose_compiler_options(settings, PROCESS.count_rows(), thresholds),
+        *choose_collector_options(settings, thresholds if PROCESS.is_lasting else None, few_rows),
+        *choose_compiler_options(settings, few_rows, thresholds),
         *_write_option_files(settings, connection.parent).values(),
         "org.apache.spark.deploy.SparkSubmit",
         *_write_properties_file(_select_early_settings(settings), connection.parent),
