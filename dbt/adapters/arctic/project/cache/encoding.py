@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
@@ -27,6 +27,7 @@ _CLASSES: Mapping[str, type[Any]] = {
         Transform,
     )
 }
+_SEQUENCES: Mapping[str, Callable[[Iterable[Any]], Any]] = {"tuple": tuple, "list": list, "frozenset": frozenset}
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -40,6 +41,8 @@ def encode_value(value: Any) -> Any:
         return value
     if kind in (tuple, list):
         return [kind.__name__, *map(encode_value, value)]
+    if kind is frozenset:
+        return ["frozenset", *map(encode_value, sorted(value))]
     if kind is dict:
         return ["dict", *([encode_value(key), encode_value(part)] for key, part in value.items())]
     if _CLASSES.get(kind.__name__) is kind:
@@ -66,8 +69,8 @@ def decode_value(encoded: Any) -> Any:
     if not isinstance(encoded, list):
         return encoded
     name, *parts = encoded
-    if name in ("tuple", "list"):
-        return (tuple if name == "tuple" else list)(map(decode_value, parts))
+    if name in _SEQUENCES:
+        return _SEQUENCES[name](map(decode_value, parts))
     if name == "dict":
         return {decode_value(key): decode_value(part) for key, part in parts}
     (known,) = parts

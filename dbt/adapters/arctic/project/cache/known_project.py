@@ -209,9 +209,10 @@ def keep_project(
 
 
 def strip_texts(model: Model) -> Model:
-    """Returns a model without its query, checks and comments, which only its runs need."""
+    """Returns a model without its query, checks, comments and foreign tables, which only its runs need."""
     quarantine = None if model.quarantine is None else strip_texts(model.quarantine)
-    return replace(model, sql="", checks=(), comment=None, column_comments={}, quarantine=quarantine)
+    texts: dict[str, Any] = {"sql": "", "checks": (), "comment": None, "column_comments": {}}
+    return replace(model, **texts, foreign_tables=frozenset(), quarantine=quarantine)
 
 
 def _is_same_profile(own: Profile, compiled: Profile) -> bool:

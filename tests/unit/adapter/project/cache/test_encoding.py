@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Compaction, Model, ModelConfig, Retention, Transform
-from dbt.adapters.arctic.project.cache.encoding import decode_value, encode_value
+from dbt.adapters.arctic.project.cache.encoding import _CLASSES, decode_value, encode_value
 
 CONFIG = ModelConfig(
     ("id", "day"),
@@ -30,6 +33,7 @@ MODEL = Model(
     [
         MODEL,
         replace(MODEL, quarantine=replace(MODEL, tested_table=MODEL.table)),
+        replace(MODEL, foreign_tables=frozenset({MODEL.table})),
         ([1, (2, [3])], {"a": [(), []], 1: None}, "tuple", ["tuple", 1], {"x": 0.5, "y": True}),
     ],
 )
@@ -41,3 +45,29 @@ def test_a_value_comes_back_with_all_its_types(value: object) -> None:
 def test_a_value_of_another_type_is_refused(value: object) -> None:
     with pytest.raises(TypeError, match="can't be written"):
         encode_value(value)
+
+
+def list_types(hint: Any) -> Iterator[Any]:
+    """Lists a type and those of its parts, without its unions and literals."""
+    origin = get_origin(hint)
+    if origin not in (Union, UnionType, Literal, None):
+        yield origin
+    if origin is None:
+        yield hint
+    if origin is not Literal:
+        for part in get_args(hint):
+            yield from list_types(part)
+
+
+@pytest.mark.parametrize("name", _CLASSES)
+def test_every_field_of_a_kept_class_can_be_written(name: str) -> None:
+    """A field of another type would make every command compile the project, with no word about it.
+
+    The source of a model is not kept: it is added to the tables that the catalog has.
+    """
+    written = {str, int, float, bool, NoneType, tuple, list, dict, frozenset, Mapping, Sequence, Any, ...}
+    hints = {
+        field: hint for field, hint in get_type_hints(_CLASSES[name]).items() if (name, field) != ("Model", "source")
+    }
+    types = {kind for hint in hints.values() for kind in list_types(hint)}
+    assert types - written - {*_CLASSES.values()} == set()

@@ -55,6 +55,7 @@ sources:
         ingest:
           {connector: postgresql, host: db, database: shop, user: me, password: "{{ env_var('SHOP_PASSWORD') }}"}
     tables: [{name: a}]
+  - {name: theirs, tables: [{name: b}]}
 models:
   - name: orders
     description: orders
