@@ -238,10 +238,34 @@ def _create_catalog(profile: Profile, file: Path) -> None:
             raise PermissionError(13, "Permission denied")
         with closing(sqlite3.connect(file, timeout=profile.thresholds.commits.lock_wait_seconds)) as connection:
             connection.execute("pragma journal_mode=wal")
+            _check_new_catalog(profile, file, connection)
             for statement in CATALOG_TABLES:
                 connection.execute(statement)
     except (OSError, sqlite3.Error) as error:
         raise _build_unusable_error(file, error) from error
+
+
+def _check_new_catalog(profile: Profile, file: Path, connection: sqlite3.Connection) -> None:
+    """Raises CatalogError if a catalog without its own tables, which it is to get, is in a folder with Iceberg tables.
+
+    A copy of an SQLite file lacks what is in the file beside it that ends with `-wal`, so it may be empty.
+    """
+    if profile.is_branch or find_store(profile.catalog_properties) is not None:
+        return
+    if connection.execute("select 1 from sqlite_master where name = 'iceberg_tables'").fetchone():
+        return
+    folder = Path(profile.catalog_properties["warehouse"].removeprefix("file:"))
+    table = next((found.parent.parent for found in folder.glob("*/*/metadata/*.metadata.json")), None)
+    if table is None:
+        return
+    raise CatalogError(
+        "The catalog of the warehouse is empty, and its folder has tables that the catalog does not know.",
+        where=str(file),
+        expected=f"the catalog with the table in {table}",
+        actual="a new SQLite file",
+        fix=f"put {file.name} back together with {file.name}-wal, since a copy needs both, or a copy that "
+        f"`sqlite3 {file.name} '.backup COPY'` has made; a new warehouse needs another folder",
+    )
 
 
 def _build_unusable_error(file: Path, error: Exception) -> CatalogError:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from arctic_runtime.catalog.storage.embedded_warehouse import check_store
+from arctic_runtime.catalog.storage.embedded_warehouse import check_store, prepare_warehouse
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.profile import Profile
 
@@ -82,3 +82,23 @@ def test_a_store_that_can_not_be_reached_is_an_error_with_every_catalog(kind: st
 
 def test_a_folder_is_asked_for_nothing(tmp_path: Path) -> None:
     check_store(Profile.for_embedded(tmp_path / "warehouse"))
+
+
+def test_a_catalog_that_was_copied_without_its_log_is_no_empty_warehouse(tmp_path: Path) -> None:
+    """The file alone may have nothing of what is in the log beside it."""
+    profile = Profile.for_embedded(tmp_path)
+    prepare_warehouse(profile)
+    (tmp_path / "ods" / "orders" / "metadata").mkdir(parents=True)
+    (tmp_path / "ods" / "orders" / "metadata" / "1.metadata.json").write_text("{}")
+    prepare_warehouse(profile)
+    (tmp_path / "catalog.db").write_bytes(b"")
+    for _ in range(2):
+        with pytest.raises(CatalogError, match="does not know") as caught:
+            prepare_warehouse(profile)
+        assert "ods/orders" in str(caught.value)
+        assert "catalog.db-wal" in str(caught.value)
+
+
+def test_an_empty_folder_gets_a_catalog(tmp_path: Path) -> None:
+    prepare_warehouse(Profile.for_embedded(tmp_path / "new"))
+    prepare_warehouse(Profile.for_embedded(tmp_path / "new"))
