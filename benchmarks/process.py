@@ -39,6 +39,12 @@ class Process:
         """The most memory that it held at any time, its heap and all else."""
         return self._value("status", "VmHWM") * 1024
 
+    @property
+    def processor_seconds(self) -> float:
+        """The time that it has had on processors so far."""
+        fields = (self.folder / "stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def _value(self, file: str, key: str) -> int:
         lines = (self.folder / file).read_text().splitlines()
         return int(next(line for line in lines if line.startswith(f"{key}:")).split()[1])
