@@ -113,6 +113,12 @@ def release_sessions() -> None:
             end_session(PROCESS.lent.pop())
 
 
+def drop_connections() -> None:
+    """Ends all requests of this process's sessions on a server with an error, and all later ones of these sessions."""
+    for session in list(PROCESS.lent):
+        cast(Any, session).client._channel.close()
+
+
 def disable_collector_close(session: SparkSession) -> None:
     """Prevents that the garbage collector closes a session: only `end_session` does it from now on.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from arctic_runtime.errors import ConfigError, SparkEnded
-from arctic_runtime.spark.engine.connection import CONNECT_PORT, check_reachable
+from arctic_runtime.spark.engine.connection import CONNECT_PORT, check_reachable, drop_connections
 from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.thresholds import EngineThresholds
 
@@ -24,7 +24,8 @@ _SESSION_LOST = ("NO_ACTIVE_SESSION", "RESPONSE_ALREADY_RECEIVED", "INVALID_HAND
 """Error conditions of Spark Connect, the last one with subconditions, for a session that its server does not have.
 
 A server that was started again has none of the sessions from before."""
-_OTHER_SERVER = "Received incorrect server side session identifier"
+_LOST_ANSWERS = ("Received incorrect server side session identifier", "closed channel", "Channel closed")
+"""Texts of errors without a condition: of an answer by another server, and of a channel that `watch_spark` closed."""
 _STOPPED = "Cannot call methods on a stopped SparkContext"
 _MEMORY = ": somebody did, or the machine had no memory left"
 
@@ -110,17 +111,21 @@ def _find_end_behind(causes: Sequence[BaseException]) -> End | None:
 def watch_spark(thresholds: EngineThresholds, on_end: Callable[[SparkEnded], None]) -> Iterator[None]:
     """Calls `on_end` once, from a thread of its own, if Spark ends before the block does, even if nobody uses Spark.
 
-    Two checks in a row must fail, since a server may miss one. An end that was noticed before the block is ignored, and
-    so is that of a server of others: it may answer again at its address, and later sessions find it there.
+    Two checks in a row must fail, since a server may miss one. An end that was noticed before the block is ignored. A
+    server of others may answer again at its address: if it ends, only the requests under way are ended, which would
+    wait for ever for a machine that is gone.
     """
     leaving, earlier = threading.Event(), PROCESS.ended
 
     def watch_until_end() -> None:
         was_gone = False
         while not leaving.wait(thresholds.spark_watch_seconds):
-            if PROCESS.can_reconnect:
-                continue
             end = find_spark_end()
+            if PROCESS.can_reconnect:
+                if end is not None and was_gone:
+                    drop_connections()
+                was_gone = end is not None
+                continue
             error = _build_error(end) if end is not None and was_gone else PROCESS.ended
             if error is not None and error is not earlier:
                 on_end(error)
@@ -165,10 +170,10 @@ def _is_lost_connection(error: BaseException) -> bool:
 
 def _is_lost_session(error: BaseException) -> bool:
     """Whether Spark Connect says that a session, or the answer to a request of it, is not on the server."""
-    if not (PROCESS.server and is_of_spark(error)):
+    if not PROCESS.server or not (is_of_spark(error) or isinstance(error, ValueError)):
         return False
     condition = getattr(error, "getCondition", lambda: None)() or ""
-    return condition.split(".")[0] in _SESSION_LOST or str(error).startswith(_OTHER_SERVER)
+    return condition.split(".")[0] in _SESSION_LOST or any(text in str(error) for text in _LOST_ANSWERS)
 
 
 def _is_stopped_context(error: BaseException) -> bool:

@@ -113,6 +113,30 @@ def test_a_server_of_others_may_come_back_so_that_nobody_ends_with_it(java: subp
     assert "run again when it answers" in str(ended)
 
 
+class Held:
+    """A session on a server, whose requests wait until its channel is closed."""
+
+    def __init__(self) -> None:
+        self.client, self._channel, self.closed = self, self, threading.Event()
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def test_requests_to_a_server_whose_machine_is_gone_do_not_wait_for_ever(
+    java: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard, held = Heard(), Held()
+    monkeypatch.setattr(PROCESS, "lent", {held})
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        PROCESS.server = f"sc://127.0.0.1:{server.getsockname()[1]}"
+        with watch_spark(LIMITS, heard):
+            assert not held.closed.wait(0.2)
+            server.close()
+            assert held.closed.wait(60)
+    assert not heard
+
+
 LOST = {
     "a request of an ended session": SparkConnectException(errorClass="NO_ACTIVE_SESSION", messageParameters={}),
     "an answer that was cut off": PySparkRuntimeError(
@@ -121,6 +145,8 @@ LOST = {
     "a session that is not there": SparkConnectGrpcException(
         "[INVALID_HANDLE.SESSION_CLOSED] The handle is invalid.", errorClass="INVALID_HANDLE.SESSION_CLOSED"
     ),
+    "a request under way when its channel was closed": SparkConnectGrpcException("Channel closed!"),
+    "a later request": ValueError("Cannot invoke RPC on closed channel!"),
     "an answer of another server": PySparkAssertionError(
         "Received incorrect server side session identifier for request. Please create a new Spark Session."
     ),

@@ -72,3 +72,16 @@ def test_an_error_of_ours_has_its_own_advice_about_a_right() -> None:
     ours = to_rights_error(refusal, "write a file")
     assert ours is not None
     assert get_message(ours) == str(ours)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "An error occurred while calling o1.append.\n: org.apache.spark.SparkException: Writing job aborted\n"
+        "Caused by: org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 7 cancelled. SQLSTATE: XXKDA",
+        "(org.apache.spark.SparkSQLException) [OPERATION_CANCELED] Operation has been canceled. SQLSTATE: HY008",
+    ],
+)
+def test_work_that_somebody_cancelled_may_be_done_again(raw: str) -> None:
+    assert "what to do: run again: what was committed stays" in get_message(RuntimeError(raw))
+    assert "run again" not in get_message(RuntimeError("no row has [OPERATION_CANCELED]"))
