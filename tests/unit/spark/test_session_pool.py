@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors.exceptions.connect import SparkConnectException
 
+from arctic_runtime.api.table import Connection
 from arctic_runtime.errors import SparkEnded
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import session_pool
@@ -82,6 +84,19 @@ def test_no_session_is_lent_while_no_server_answers(pool: SessionPool, monkeypat
     with socket.create_server(("127.0.0.1", 0)) as closed:
         monkeypatch.setattr(PROCESS, "server", f"sc://127.0.0.1:{closed.getsockname()[1]}")
     assert pool.take_session() is not session
+
+
+def test_a_program_gets_another_session_after_its_server_was_started_again(pool: SessionPool, tmp_path: Path) -> None:
+    profile = Profile.for_embedded(tmp_path / "warehouse")
+    pool.environment.profile = profile
+    session_pool.get_pool(profile).environment = pool.environment
+    connection = Connection(profile)
+    first = connection.get_session()
+    assert connection.get_session() is first
+    first.is_lost = True  # type: ignore[attr-defined]
+    second = connection.get_session()
+    assert (second is not first, connection.get_session() is second) == (True, True)
+    connection.close_sessions()
 
 
 def test_a_new_session_on_a_server_that_ended_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
