@@ -8,8 +8,8 @@ from arctic_runtime.catalog_kinds.missing_rights import find_missing_right
 from arctic_runtime.errors import ArcticError, ConfigError
 
 _CALL = re.compile(r"^An error occurred while calling [^\n]*\n: ")
-# The class is in parentheses if the error comes from a server.
-_JAVA_CLASS = re.compile(r"^(?:(?:[a-z_][\w$]*\.)+[A-Z][\w$]*(?:: |$)|\((?:[a-z_][\w$]*\.)+[A-Z][\w$]*\) )")
+# The class is in parentheses if the error comes from a server, and there are two if a thread passed the error on.
+_JAVA_CLASS = re.compile(r"^(?:(?:[a-z_][\w$]*\.)+[A-Z][\w$]*(?:: |$)|\((?:[a-z_][\w$]*\.)+[A-Z][\w$]*\) )+")
 _PLAN = re.compile(r"(; line \d+ pos \d+)?;\n'?[A-Z][^\n]*(\n[ :+'].*|$)", re.DOTALL)
 _TRACE_LINE = re.compile(r"^\s*(at |\.\.\. \d+ more|Suppressed: )")
 _CAUSE = re.compile(r"^\s*Caused by: (.*)$", re.MULTILINE)
