@@ -28,6 +28,7 @@ from arctic_runtime.operations.refreshing import Refreshed, format_upkeep_warnin
 from arctic_runtime.operations.registry import get_operation
 from arctic_runtime.profile import Profile
 from arctic_runtime.refresh_planner import Outcome
+from arctic_runtime.spark.engine.connection import is_on_server
 from arctic_runtime.spark.engine.messages import to_query_error
 from arctic_runtime.spark.engine.session import find_session
 from arctic_runtime.spark.engine.session_pool import LentSession, get_pool, lend_session, register_pool, unregister_pool
@@ -63,10 +64,14 @@ class Connection:
     def get_session(self) -> SparkSession:
         """Returns the session of all DataFrames that users get; the first call creates it.
 
+        It is another one after a Spark Connect server was started again, where DataFrames from before can't be read.
         Raises ConfigError if the connection is closed.
         """
         with self._lock:
             self.check_open()
+            if self._session is not None and not is_on_server(self._session):
+                self._pool.discard_session(self._session)
+                self._session = None
             if self._session is None:
                 self._session = self._pool.take_session()
             return self._session

@@ -31,6 +31,7 @@ from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.service.user_requests import UserRequests
 from arctic_runtime.service.view.live_warehouse import LiveWarehouse
 from arctic_runtime.service.view.overviews import to_part_name
+from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.spark.engine.messages import get_error_details, get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
@@ -235,7 +236,10 @@ class Service:
     # Parts of the service
 
     def _ingest_source(self, leadership: Leadership, ingestion: Ingesting) -> None:
-        """Ingests a source until leadership or Spark ends; after any other failure, tries again after a pause."""
+        """Ingests a source until leadership or Spark ends; after any other failure, tries again after a pause.
+
+        The end of a server that may answer again is such a failure.
+        """
         failures, name = 0, ingestion.name
         while not leadership.ended.is_set():
             self.activity.begin_ingestion(name)
@@ -246,8 +250,10 @@ class Service:
                 if leadership.ended.is_set():
                     break
                 raise IngestionEnded(f"source {name}: its ingestion ended without being stopped.")
-            except Exception as error:
-                if (end := to_spark_ended(error)) is not None:
+            except Exception as failure:
+                end = to_spark_ended(failure)
+                error = end or failure
+                if end is not None and not PROCESS.can_reconnect:
                     self.activity.fail_ingestion(name, str(end), is_running=False, details=end.details)
                     self.end_without_spark(end)
                     return

@@ -28,8 +28,17 @@ class Cluster:
 
     def executors(self) -> list[int]:
         """The processes that the workers have started and that run."""
-        ours = {process.pid for process in self.processes}
-        return [pid for pid, parent, command in _running() if parent in ours and EXECUTOR in command]
+        return [child for process in self.processes for child in _children(process.pid) if EXECUTOR in _command(child)]
+
+    def find_writer(self, prefix: str) -> int | None:
+        """An executor that has a file open whose path begins so; None if there is none."""
+        for executor in self.executors():
+            with contextlib.suppress(OSError):
+                for handle in os.scandir(f"/proc/{executor}/fd"):
+                    with contextlib.suppress(OSError):
+                        if str(Path(handle.path).readlink()).startswith(prefix):
+                            return executor
+        return None
 
     def kill_executors(self, count: int, during: subprocess.Popen[str]) -> int:
         """Kills one executor after the other as they come, while a process runs; returns how many it got."""
@@ -41,7 +50,7 @@ class Cluster:
             time.sleep(0.1)
         return len(killed)
 
-    def start(self, main: str, *arguments: str) -> None:
+    def start(self, main: str, *arguments: str, host: str = "127.0.0.1") -> None:
         java = jars.find_java().executable
         home = find_spark_home()
         log = (self.folder / f"{len(self.processes)}.log").open("wb")
@@ -52,7 +61,7 @@ class Cluster:
                 env={
                     **os.environ,
                     "SPARK_HOME": str(home),
-                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    "SPARK_LOCAL_IP": host,
                     "SPARK_SCALA_VERSION": "2.13",
                     "JAVA_HOME": str(java.parent.parent),
                 },
@@ -76,8 +85,10 @@ def standalone(folder: Path, workers: int) -> Iterator[Cluster]:
         cluster.start("master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
         wait_for(lambda: "I have been elected leader" in cluster.said(0), "the master")
         for number in range(1, workers + 1):
-            place = ("--host", "127.0.0.1", "--webui-port", "0", "--work-dir", str(folder / f"work-{number}"))
-            cluster.start("worker.Worker", *place, "--cores", "1", "--memory", "1g", cluster.url)
+            # Spark repeats a slow task on another host only.
+            host = f"127.0.0.{number}"
+            place = ("--host", host, "--webui-port", "0", "--work-dir", str(folder / f"work-{number}"))
+            cluster.start("worker.Worker", *place, "--cores", "1", "--memory", "1g", cluster.url, host=host)
             wait_for(lambda number=number: "Successfully registered" in cluster.said(number), "a worker")
         yield cluster
     finally:
@@ -87,19 +98,24 @@ def standalone(folder: Path, workers: int) -> Iterator[Cluster]:
             process.wait(30)
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 120, poll: float = 0.05) -> None:
     """Raises TimeoutError, with what was waited for, where it does not come."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what} did not come within {seconds:.0f} s")
-        time.sleep(0.05)
+        time.sleep(poll)
 
 
-def _running() -> Iterator[tuple[int, int, str]]:
-    """Process, parent and command of everything that runs."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
+def _children(parent: int) -> Iterator[int]:
+    """The processes that the threads of a process have started."""
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{parent}/task").iterdir():
             with contextlib.suppress(OSError):
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                yield int(entry.name), parent, (entry / "cmdline").read_text().replace("\0", " ")
+                yield from map(int, (thread / "children").read_text().split())
+
+
+def _command(process: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/cmdline").read_text().replace("\0", " ")
+    return ""

@@ -49,6 +49,7 @@ from arctic_runtime.service.refreshing.refresh_task import (
 )
 from arctic_runtime.service.refreshing.source_relations import FollowedModel, Readings, list_relations
 from arctic_runtime.service.shared_state import Repeats, SharedState
+from arctic_runtime.spark.engine.java.process import PROCESS
 
 
 class FollowedModels:
@@ -426,7 +427,7 @@ class Follower:
         report = end.report
         if report.done is not None:
             self._records[model] = self._record_after(end, report.done, begun.progress.is_complete(model))
-        elif isinstance(end.error, SparkEnded):
+        elif isinstance(end.error, SparkEnded) and not PROCESS.can_reconnect:
             self._fatal = end.error
         elif report.status == "failed":
             self._records[model] = self._records[model].record_failure(self._clock(), self._thresholds)

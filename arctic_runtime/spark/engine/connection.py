@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_CONNECT_PORT = 15002
+CONNECT_PORT = 15002
 
 
 def is_remote(session: SparkSession) -> bool:
@@ -72,12 +72,12 @@ def check_reachable(url: str, thresholds: EngineThresholds) -> None:
     """
     parts = urlsplit(url)
     try:
-        address = (parts.hostname or "", parts.port or _CONNECT_PORT)
+        address = (parts.hostname or "", parts.port or CONNECT_PORT)
         socket.create_connection(address, thresholds.connect_seconds).close()
     except OSError as error:
         raise ConfigError(
             "No Spark Connect server answers.",
-            where=f"{parts.hostname}:{parts.port or _CONNECT_PORT}",
+            where=f"{parts.hostname}:{parts.port or CONNECT_PORT}",
             expected="a server that listens",
             actual=str(error),
             fix="check that the server runs and that `url` in the profile is right",
@@ -113,6 +113,12 @@ def release_sessions() -> None:
             end_session(PROCESS.lent.pop())
 
 
+def drop_connections() -> None:
+    """Ends all requests of this process's sessions on a server with an error, and all later ones of these sessions."""
+    for session in list(PROCESS.lent):
+        cast(Any, session).client._channel.close()
+
+
 def disable_collector_close(session: SparkSession) -> None:
     """Prevents that the garbage collector closes a session: only `end_session` does it from now on.
 
@@ -132,8 +138,36 @@ def end_session(session: SparkSession) -> None:
     client = cast(Any, session).client
     vars(client).pop("close", None)
     with suppress(Exception):
+        if not _is_reachable():
+            client.close()  # Spark does not ask the server then, which it would retry.
         session.stop()
     client.close = _do_nothing
+
+
+def is_on_server(session: SparkSession) -> bool:
+    """Whether the server of a session still has it, which it has not after it was started again.
+
+    True for a session that is on no server. If no server answers, raises no error, and returns False.
+    """
+    if not is_remote(session):
+        return True
+    from pyspark.errors import PySparkException
+
+    try:
+        return _is_reachable() and session.conf.get("spark.sql.session.timeZone") is not None
+    except (PySparkException, AssertionError):
+        return False
+
+
+def _is_reachable() -> bool:
+    """Whether something listens at the address of this process's server; True if it uses none."""
+    if not PROCESS.server or PROCESS.thresholds is None:
+        return True
+    try:
+        check_reachable(PROCESS.server, PROCESS.thresholds)
+    except ConfigError:
+        return False
+    return True
 
 
 def _do_nothing() -> None:

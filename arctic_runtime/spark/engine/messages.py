@@ -8,8 +8,8 @@ from arctic_runtime.catalog_kinds.missing_rights import find_missing_right
 from arctic_runtime.errors import ArcticError, ConfigError
 
 _CALL = re.compile(r"^An error occurred while calling [^\n]*\n: ")
-# The class is in parentheses if the error comes from a server.
-_JAVA_CLASS = re.compile(r"^(?:(?:[a-z_][\w$]*\.)+[A-Z][\w$]*(?:: |$)|\((?:[a-z_][\w$]*\.)+[A-Z][\w$]*\) )")
+# The class is in parentheses if the error comes from a server, and there are two if a thread passed the error on.
+_JAVA_CLASS = re.compile(r"^(?:(?:[a-z_][\w$]*\.)+[A-Z][\w$]*(?:: |$)|\((?:[a-z_][\w$]*\.)+[A-Z][\w$]*\) )+")
 _PLAN = re.compile(r"(; line \d+ pos \d+)?;\n'?[A-Z][^\n]*(\n[ :+'].*|$)", re.DOTALL)
 _TRACE_LINE = re.compile(r"^\s*(at |\.\.\. \d+ more|Suppressed: )")
 _CAUSE = re.compile(r"^\s*Caused by: (.*)$", re.MULTILINE)
@@ -26,19 +26,27 @@ _QUALIFY_ADVICE = (
     "\n  what to do: select from the query in parentheses, and compare the column of the window function in WHERE"
 )
 
+_CANCELLED = re.compile(r"^\[(?:SPARK_JOB_CANCELLED|OPERATION_CANCELED)\]", re.MULTILINE)
+_CANCELLED_ADVICE = (
+    "\n  found: somebody has cancelled the work: on Spark's page, at its server, or by a limit on queries"
+    "\n  what to do: run again: what was committed stays, and nothing is applied twice"
+)
+
 
 def get_message(error: BaseException) -> str:
     """Returns the message of an error of Spark or Iceberg; adds the innermost cause if its message is not included.
 
     If Iceberg says only that commit times are out of order, adds an explanation and advice; if a right is missing, adds
     its name and advice, unless the error is of ours and has them. A syntax error in a query with QUALIFY says that
-    Spark has none.
+    Spark has none, and an error about work that was cancelled says that it may be done again.
     """
     message = _extract_message(error)
     if _CLOCK.search(message):
         return f"{message}{_CLOCK_ADVICE}"
     if "[PARSE_SYNTAX_ERROR]" in message and _QUALIFY.search(message):
         return f"{message}{_QUALIFY_ADVICE}"
+    if _CANCELLED.search(message) and not isinstance(error, ArcticError):
+        return f"{message}{_CANCELLED_ADVICE}"
     right = None if isinstance(error, ArcticError) else find_missing_right(message)
     return message if right is None else f"{message}\n  expected: the right {right.name}\n  what to do: {right.fix}"
 

@@ -30,6 +30,7 @@ from arctic_runtime.spark.engine.java.jvm import (
 )
 from arctic_runtime.spark.engine.java.process import METHOD, PROCESS, Spark
 from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.spark_loss import check_spark_answers
 from arctic_runtime.spark.engine.warm_server import leave_warm_server
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class SparkEnvironment:
         """Creates a session with its own settings, temporary views and current namespace; starts Spark if needed.
 
         Raises ConfigError if Java or the JARs are missing, if no server answers, or if Spark runs for another profile,
-        and CatalogError if the warehouse can't be used.
+        SparkEnded if a server answers no more, and CatalogError if the warehouse can't be used.
         """
         if self._joined is not None:
             return fork_session(self._joined, self.profile)
@@ -135,6 +136,7 @@ class SparkEnvironment:
         return PROCESS.root
 
     def _connect_session(self) -> SparkSession:
+        check_spark_answers()
         thresholds = self.profile.thresholds.engine
         if self.profile.method == "connect":
             return connect_session(PROCESS.server, self.profile.build_session_settings(), thresholds)

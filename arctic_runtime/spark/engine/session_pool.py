@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine.connection import is_on_server
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name
 from arctic_runtime.spark.engine.thread_imports import preload_modules
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 class SessionPool:
     """Sessions of one Spark, each of which is lent to one borrower at a time; the first one starts Spark.
 
-    A session that was idle for long is not lent again, since a server may have dropped it.
+    A session that was idle for long is not lent again, and neither is one that its server does not have any more.
     """
 
     def __init__(self, profile: Profile, joined: SparkSession | None = None) -> None:
@@ -32,15 +33,19 @@ class SessionPool:
     def take_session(self) -> SparkSession:
         preload_modules(self.environment.profile)
         oldest = time.monotonic() - self.environment.profile.thresholds.engine.session_idle_seconds
+        while (idle := self._pop_idle()) is not None:
+            session, since = idle
+            if since >= oldest and is_on_server(session):
+                return session
+            self.discard_session(session)
+        return self.environment.new_session()
+
+    def _pop_idle(self) -> tuple[SparkSession, float] | None:
+        """Takes the session that was used last, and the time of its return; None if none is idle."""
         with self._lock:
             if not self.environment.is_started:
                 self._idle.clear()
-            while self._idle:
-                session, since = self._idle.pop()
-                if since >= oldest:
-                    return session
-                self.discard_session(session)
-        return self.environment.new_session()
+            return self._idle.pop() if self._idle else None
 
     def give_back(self, session: SparkSession) -> None:
         """Makes a session available again; it must have no temporary views and no changed settings left."""

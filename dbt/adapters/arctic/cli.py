@@ -20,7 +20,8 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext
 from arctic_runtime.operations.registry import get_operation
-from arctic_runtime.spark.engine.spark_loss import to_spark_ended
+from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.spark_loss import is_of_spark, to_spark_ended
 from dbt.adapters.arctic.command_line import COMMANDS, create_parser
 from dbt.adapters.arctic.commands import exported_rows
 
@@ -49,9 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"arctic {options.command}: {error}", file=sys.stderr)
         return DIFFERENT
     except Exception as error:
-        if (ended := to_spark_ended(error)) is None:
+        ended = to_spark_ended(error)
+        if ended is None and not is_of_spark(error):
             raise
-        print(f"arctic {options.command}: {ended}", file=sys.stderr)
+        print(f"arctic {options.command}: {ended or get_message(error)}", file=sys.stderr)
         return DIFFERENT
     if answer.data is not None:
         print(json.dumps(answer.data, indent=2, default=str) if options.json else "\n".join(answer.lines))

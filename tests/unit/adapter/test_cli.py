@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from arctic_runtime.catalog.change_rows.log_files import LogReader
 from arctic_runtime.errors import CommitConflict, ConfigError, CorruptState
@@ -26,6 +27,7 @@ from arctic_runtime.spark.engine.server import Server
 from arctic_runtime.spark.maintenance import compaction
 from arctic_runtime.spark.maintenance.compaction import Compacted
 from dbt.adapters.arctic import cli
+from dbt.adapters.arctic.commands import audit
 from dbt.adapters.arctic.project.environments import ProjectGraph
 
 Arctic = Callable[..., tuple[int, str, str]]
@@ -120,6 +122,25 @@ def test_wrong_use_exits_with_2_and_loads_nothing(
     assert raised.value.code == 2
     assert "usage: arctic" in capsys.readouterr().err
     assert loaded == []
+
+
+def test_an_error_of_spark_is_its_message_and_one_of_ours_in_the_code_is_a_trace(
+    arctic: Arctic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[Exception] = [
+        SparkConnectGrpcException("[OPERATION_CANCELED] Operation has been canceled."),
+        KeyError("a fault of the code"),
+    ]
+
+    def fail(*_: object) -> None:
+        raise raised.pop(0)
+
+    monkeypatch.setattr(audit, "perform_command", fail)
+    code, _, error = arctic("audit")
+    assert (code, error.splitlines()[0]) == (1, "arctic audit: [OPERATION_CANCELED] Operation has been canceled.")
+    assert "what to do: run again" in error
+    with pytest.raises(KeyError):
+        arctic("audit")
 
 
 @pytest.mark.parametrize("command", cli.list_command_names())

@@ -68,7 +68,7 @@ FACTS = {
     "spark/tables/merge.py: _OLDEST_WITHOUT_PARTITIONS": "a version of Spark",
     "service/http_settings.py: SHORTEST_TOKEN": "a bound of a setting of users",
     "service/telemetry/declared_metrics.py: SECONDS_BUCKETS": "the bounds of histograms, which queries of users name",
-    "spark/engine/connection.py: _CONNECT_PORT": "Spark's default",
+    "spark/engine/connection.py: CONNECT_PORT": "Spark's default",
     "spark/engine/serve.py: _PORTS": "ports below those that systems give to connections",
     "spark/engine/java/jars.py: JAVA_OLDEST": "a version of Java",
     "spark/engine/java/jars.py: JAVA_NEWEST": "a version of Java",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -383,7 +384,7 @@ def test_no_more_refreshes_run_than_threads_while_the_follower_is_busy(shop: Sho
 class Reader:
     """An ingestion that loses its connection to Spark."""
 
-    name = "shop"
+    name, settings = "shop", ""
 
     def __init__(self) -> None:
         self.attempts = 0
@@ -410,6 +411,20 @@ def test_a_service_ends_if_ingestion_alone_sees_that_spark_is_gone(shop: Shop, m
     assert ingestion.attempts == 1
     assert service.live.get_state().role == "ending"
     assert "Spark is gone" in service.live.get_state().errors["spark"]
+
+
+def test_a_service_outlives_a_server_that_may_come_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"sc://127.0.0.1:{server.getsockname()[1]}"
+    state = {"server": url, "is_server_kept": False, "thresholds": EngineThresholds(), "ended": None}
+    for name, value in state.items():
+        monkeypatch.setattr(PROCESS, name, value)
+    ingestion = Reader()
+    shop.sources.append(ingestion)  # type: ignore[arg-type]
+    with shop.serving("only") as service:
+        shop.wait(lambda: ingestion.attempts > 1)
+        assert service.live.get_state().role == "leads"
+        assert "it does not answer any more" in service.live.get_state().errors["ingest shop"]
 
 
 def test_a_service_whose_spark_is_gone_is_not_ready_while_it_ends(shop: Shop) -> None:

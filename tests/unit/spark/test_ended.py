@@ -8,8 +8,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from pyspark.errors import PySparkAssertionError, PySparkRuntimeError
+from pyspark.errors.exceptions.connect import SparkConnectException, SparkConnectGrpcException
 
 from arctic_runtime.errors import SparkEnded
 from arctic_runtime.spark.engine.java.process import PROCESS
@@ -51,7 +54,15 @@ except SparkEnded:
 def java(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
     """A process in the place of Java's."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    state = {"server": "", "settings": {}, "thresholds": LIMITS, "jvm": process, "ended": None, "log": Path()}
+    state = {
+        "server": "",
+        "is_server_kept": False,
+        "settings": {},
+        "thresholds": LIMITS,
+        "jvm": process,
+        "ended": None,
+        "log": Path(),
+    }
     for name, value in state.items():
         monkeypatch.setattr(PROCESS, name, value)
     yield process
@@ -79,8 +90,9 @@ def test_java_that_is_killed_while_nobody_uses_it_is_noticed_once(java: subproce
     assert [f"process {java.pid}" in str(error) and "signal 9" in str(error) for error in heard] == [True]
 
 
-def test_a_server_that_stops_listening_is_noticed(java: subprocess.Popen[bytes]) -> None:
+def test_a_kept_server_that_stops_listening_is_noticed(java: subprocess.Popen[bytes]) -> None:
     heard = Heard()
+    PROCESS.is_server_kept = True
     with socket.create_server(("127.0.0.1", 0)) as server:
         PROCESS.server = f"sc://127.0.0.1:{server.getsockname()[1]}"
         with watch_spark(LIMITS, heard):
@@ -88,6 +100,80 @@ def test_a_server_that_stops_listening_is_noticed(java: subprocess.Popen[bytes])
             server.close()
             assert heard.came.wait(60)
     assert "it does not answer any more" in str(heard[0])
+
+
+def test_a_server_of_others_may_come_back_so_that_nobody_ends_with_it(java: subprocess.Popen[bytes]) -> None:
+    heard = Heard()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        PROCESS.server = f"sc://127.0.0.1:{server.getsockname()[1]}"
+    with watch_spark(LIMITS, heard):
+        ended = to_spark_ended(ConnectionRefusedError())
+        assert not heard.came.wait(0.2)
+    assert "it does not answer any more" in str(ended)
+    assert "run again when it answers" in str(ended)
+
+
+class Held:
+    """A session on a server, whose requests wait until its channel is closed."""
+
+    def __init__(self) -> None:
+        self.client, self._channel, self.closed = self, self, threading.Event()
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def test_requests_to_a_server_whose_machine_is_gone_do_not_wait_for_ever(
+    java: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard, held = Heard(), Held()
+    monkeypatch.setattr(PROCESS, "lent", {held})
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        PROCESS.server = f"sc://127.0.0.1:{server.getsockname()[1]}"
+        with watch_spark(LIMITS, heard):
+            assert not held.closed.wait(0.2)
+            server.close()
+            assert held.closed.wait(60)
+    assert not heard
+
+
+LOST = {
+    "a request of an ended session": SparkConnectException(errorClass="NO_ACTIVE_SESSION", messageParameters={}),
+    "an answer that was cut off": PySparkRuntimeError(
+        errorClass="RESPONSE_ALREADY_RECEIVED", messageParameters={"error_type": "INVALID_HANDLE.SESSION_NOT_FOUND"}
+    ),
+    "a session that is not there": SparkConnectGrpcException(
+        "[INVALID_HANDLE.SESSION_CLOSED] The handle is invalid.", errorClass="INVALID_HANDLE.SESSION_CLOSED"
+    ),
+    "a request under way when its channel was closed": SparkConnectGrpcException("Channel closed!"),
+    "a later request": ValueError("Cannot invoke RPC on closed channel!"),
+    "an answer of another server": PySparkAssertionError(
+        "Received incorrect server side session identifier for request. Please create a new Spark Session."
+    ),
+}
+
+
+@pytest.mark.parametrize("error", LOST.values(), ids=LOST.keys())
+def test_a_session_that_its_server_lost_is_an_error_with_the_server_and_what_to_do(
+    java: subprocess.Popen[bytes], error: Exception
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        PROCESS.server = f"sc://127.0.0.1:{server.getsockname()[1]}/;token=secret"
+        ended = str(to_spark_ended(error))
+    assert f"where: the server at 127.0.0.1:{server_port(PROCESS.server)}\n" in ended
+    assert "found: it was started again, or has ended this session\n" in ended
+    assert "run again when it answers: nothing is lost, and nothing is applied twice" in ended
+    assert to_spark_ended(RuntimeError(str(error))) is None
+
+
+def server_port(url: str) -> int | None:
+    return urlsplit(url).port
+
+
+def test_an_end_that_is_known_is_not_looked_for_another_time(java: subprocess.Popen[bytes]) -> None:
+    known, error = SparkEnded("Spark is gone."), RuntimeError("a refresh failed")
+    error.__cause__ = known
+    assert to_spark_ended(error) is known
 
 
 def test_what_a_part_notices_everybody_learns(java: subprocess.Popen[bytes]) -> None:
@@ -98,7 +184,8 @@ def test_what_a_part_notices_everybody_learns(java: subprocess.Popen[bytes]) -> 
         stopped = to_spark_ended(RuntimeError("IllegalStateException: Cannot call methods on a stopped SparkContext."))
         assert heard.came.wait(60)
     assert heard == [stopped]
-    assert "it was stopped, or lost its cluster" in str(stopped)
+    assert "where: Spark in this process\n" in str(stopped)
+    assert "found: its Spark context was stopped, or lost its cluster" in str(stopped)
 
 
 def test_a_command_that_ends_as_asked_fails_with_the_end_of_spark(java: subprocess.Popen[bytes]) -> None:

@@ -72,3 +72,20 @@ def test_an_error_of_ours_has_its_own_advice_about_a_right() -> None:
     ours = to_rights_error(refusal, "write a file")
     assert ours is not None
     assert get_message(ours) == str(ours)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "An error occurred while calling o1.append.\n: org.apache.spark.SparkException: Writing job aborted\n"
+        "Caused by: org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 7 cancelled. SQLSTATE: XXKDA",
+        "An error occurred while calling o1.sql.\n: java.util.concurrent.ExecutionException: "
+        "org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 0 cancelled killed via Web UI SQLSTATE: XXKDA",
+        "(org.apache.spark.SparkSQLException) [OPERATION_CANCELED] Operation has been canceled. SQLSTATE: HY008",
+    ],
+)
+def test_work_that_somebody_cancelled_may_be_done_again(raw: str) -> None:
+    message = get_message(RuntimeError(raw))
+    assert "what to do: run again: what was committed stays" in message
+    assert "org.apache" not in message
+    assert "run again" not in get_message(RuntimeError("no row has [OPERATION_CANCELED]"))

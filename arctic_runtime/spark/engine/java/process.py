@@ -79,6 +79,11 @@ class SparkProcess:
     lent: weakref.WeakSet[SparkSession] = field(default_factory=weakref.WeakSet)
     """This process's sessions on the Spark Connect server."""
 
+    @property
+    def can_reconnect(self) -> bool:
+        """Whether Spark is a server of others, at an address where it may answer again after it ended."""
+        return bool(self.server) and not self.is_server_kept
+
 
 PROCESS = SparkProcess()
 

@@ -19,6 +19,7 @@ from arctic_runtime.operations.operation import Answer
 from arctic_runtime.service.telemetry.command_metrics import Command
 from arctic_runtime.service.telemetry.observation import Telemetry, open_telemetry
 from arctic_runtime.spark.engine.java.process import PROCESS
+from dbt.adapters.arctic.commands.ingest_job import IngestJob
 from dbt.adapters.arctic.commands.ingest_progress import Say, format_counts, show_progress
 from dbt.adapters.arctic.commands.termination import stop_on_signals, stop_with_spark
 from dbt.adapters.arctic.project.discovered_sources import build_source_at, write_source_yaml
@@ -102,7 +103,7 @@ def perform_command(options: argparse.Namespace) -> Answer:
 
 
 def _ingest_sources(
-    jobs: Sequence[Ingestion], resync: Resync, upkeep: IngestedUpkeep, once: bool, limits: EngineThresholds
+    jobs: Sequence[IngestJob], resync: Resync, upkeep: IngestedUpkeep, once: bool, limits: EngineThresholds
 ) -> list[TablesWait]:
     """Runs jobs until they end, or a signal or Spark ends them, with upkeep of their tables; returns as `run_jobs`."""
     with (
@@ -237,20 +238,19 @@ def _replay_dead_letters(sources: Sequence[IngestSource], reader: CatalogReader,
     return Answer(data, tuple(lines) or ("no dead letters",))
 
 
-def _build_job(source: IngestSource, reader: CatalogReader, session: Callable[[], Any], say: Say) -> Ingestion:
+def _build_job(source: IngestSource, reader: CatalogReader, session: Callable[[], Any], say: Say) -> IngestJob:
     from arctic_runtime.ingest.connectors import connect
     from arctic_runtime.ingest.job.ingestion import Ingestion
     from arctic_runtime.ingest.job.reports import JobListeners
 
-    connection = connect(source, reader, session)
+    def build_ingestion(report: Callable[[BatchReport], None]) -> Ingestion:
+        return Ingestion(source, connect(source, reader, session), reader, session, JobListeners(report))
 
-    def report_batch(batch: BatchReport) -> None:
-        say(source.name, batch)
-
-    return Ingestion(source, connection, reader, session, JobListeners(report_batch))
+    report = partial(say, source.name)
+    return IngestJob(source, build_ingestion, report, _print_warning, reader.thresholds.service)
 
 
-def run_jobs(jobs: Sequence[Ingestion], once: bool, resync: Resync) -> list[TablesWait]:
+def run_jobs(jobs: Sequence[IngestJob], once: bool, resync: Resync) -> list[TablesWait]:
     """Ingests in parallel, one thread per job; if one fails, the others stop after their current batches.
 
     With `once` a job ends when no events are left. `resync` has the tables that get a new snapshot. Returns the
@@ -273,7 +273,7 @@ def run_jobs(jobs: Sequence[Ingestion], once: bool, resync: Resync) -> list[Tabl
     return [error for error in errors if isinstance(error, TablesWait)]
 
 
-def _stop_jobs(jobs: Sequence[Ingestion]) -> None:
+def _stop_jobs(jobs: Sequence[IngestJob]) -> None:
     """Requests in new threads that all jobs stop, as that may take a while and signal handlers must not wait."""
     for job in jobs:
         threading.Thread(target=job.stop, daemon=True).start()

@@ -14,7 +14,7 @@ import pytest
 
 from arctic_runtime.catalog.heads import observe_heads
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.errors import CommitConflict, ConfigError, DataError
+from arctic_runtime.errors import CommitConflict, ConfigError, DataError, SparkEnded
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import Refreshed
@@ -30,6 +30,7 @@ from arctic_runtime.service.refreshing.refresh_task import (
 )
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.shared_state import SharedState
+from arctic_runtime.spark.engine.java.process import PROCESS
 from tests.thresholds import changed
 
 
@@ -364,6 +365,25 @@ def test_a_failure_is_tried_again_when_its_pause_is_over_and_not_before(shop: Sh
         shop.fails.clear()
         shop.let_pass(120.0, follower)
         shop.wait(lambda: "refreshed" in shop.list_statuses("left"))
+
+
+@pytest.mark.parametrize("url", ["", "sc://spark.internal"])
+def test_a_refresh_is_tried_again_if_a_server_of_others_ended_and_else_ends_the_follower(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setattr(PROCESS, "server", url)
+    monkeypatch.setattr(PROCESS, "is_server_kept", False)
+    shop.fails = {"left": SparkEnded("Spark is gone.")}
+    with shop.follower(LEFT, poll_seconds=0.02, retry_seconds=60.0) as follower:
+        if not url:
+            with pytest.raises(SparkEnded):
+                follower.run_until_stopped()
+            return
+        with running(follower):
+            shop.wait(lambda: shop.list_statuses("left") == ["failed"])
+            shop.fails.clear()
+            shop.let_pass(60.0, follower)
+            shop.wait(lambda: "refreshed" in shop.list_statuses("left"))
 
 
 def test_a_catalog_that_does_not_answer_is_reported_and_asked_again(shop: Shop) -> None:
