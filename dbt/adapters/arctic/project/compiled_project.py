@@ -156,7 +156,12 @@ def _find_advice(message: str) -> str | None:
 
 
 def _build_failure(what: str, outcome: Any) -> ConfigError:
-    """Builds the error for a dbt command that failed; `what` is its first line, `outcome` dbt's result."""
+    """Builds the error for a dbt command that failed; `what` is its first line, `outcome` dbt's result.
+
+    Raises KeyboardInterrupt if dbt was interrupted, which it returns like an error.
+    """
+    if isinstance(outcome.exception, KeyboardInterrupt):
+        raise outcome.exception
     if outcome.exception is not None:
         message = str(outcome.exception)
         return ConfigError(what, actual=message, fix=_find_advice(message))

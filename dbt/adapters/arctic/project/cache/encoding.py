@@ -12,7 +12,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Compaction, Model, ModelConfig, Retention, Transform
 from dbt.adapters.arctic.project.environments import ProjectNode
 
-_CLASSES: Mapping[str, type[Any]] = {
+KEPT_CLASSES: Mapping[str, type[Any]] = {
     known.__name__: known
     for known in (
         Column,
@@ -45,7 +45,7 @@ def encode_value(value: Any) -> Any:
         return ["frozenset", *map(encode_value, sorted(value))]
     if kind is dict:
         return ["dict", *([encode_value(key), encode_value(part)] for key, part in value.items())]
-    if _CLASSES.get(kind.__name__) is kind:
+    if KEPT_CLASSES.get(kind.__name__) is kind:
         return [kind.__name__, {name: encode_value(part) for name, part in _list_set_fields(value)}]
     raise TypeError(f"{kind.__name__} can't be written")
 
@@ -74,4 +74,4 @@ def decode_value(encoded: Any) -> Any:
     if name == "dict":
         return {decode_value(key): decode_value(part) for key, part in parts}
     (known,) = parts
-    return _CLASSES[name](**{key: decode_value(part) for key, part in known.items()})
+    return KEPT_CLASSES[name](**{key: decode_value(part) for key, part in known.items()})
