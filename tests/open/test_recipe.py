@@ -13,20 +13,38 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import yaml
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.profile import Profile
+from arctic_runtime.profile import JARS_SETTING, Profile
+from sample_project.servers import PostgreSQLServer
 from tests.documented_rights import read_policy
+from tests.ingest.conftest import running
+from tests.java import INTERPRETED
 from tests.open.guarded_moto import GuardedMoto, run_guarded_moto
 from tests.open.iam_rules import Policy
 from tests.open.moto_server import KEY_ID, SECRET
-from tests.recipe_aws import EXEC, read_blocks, read_values
+from tests.recipe_aws import CHART, EXEC, HELM, NAMESPACE, read_blocks, read_values
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = {"dbt": "dbt.cli.main", "arctic": "dbt.adapters.arctic.command_line"}
 REGION, BUCKET, SCHEMAS = "eu-central-1", "lake", ("ods", "dws")
 
 KEPT = ("Name", "Description", "TableType", "Parameters", "StorageDescriptor")
+
+SOURCES = {
+    "name": "shop",
+    "schema": "ods",
+    "tables": [{"name": "orders", "config": {"meta": {"arctic": {"merge": "on_write"}}}}],
+}
+ORDERS = """
+{{ config(materialized='arctic', primary_key='id') }}
+select id, city, amount from {{ source('shop', 'orders') }} where amount > 0
+"""
+SALES = """
+{{ config(materialized='arctic', primary_key='city') }}
+select city, count(*) as orders, sum(amount) as amount from {{ ref('dws_orders') }} group by city
+"""
 
 Rows = list[tuple[Any, ...]]
 
@@ -107,6 +125,34 @@ class Account:
             s3.delete_object(Bucket=BUCKET, Key=name)
 
 
+@dataclass(frozen=True)
+class Shop:
+    """The project of the page and its database."""
+
+    account: Account
+    server: PostgreSQLServer
+
+    def follow(self) -> None:
+        """Brings changes of the database into all tables, and looks whether the tables are right."""
+        self.account.type("arctic ingest shop --once && dbt run")
+        self.check_tables()
+
+    def check_tables(self) -> None:
+        orders = self._query("select id, city, amount from orders where amount > 0")
+        assert self.account.read_table("dws", "dws_orders") == orders
+        assert self.read_sales() == self.compute_sales()
+
+    def read_sales(self) -> Rows:
+        return self.account.read_table("dws", "dws_sales")
+
+    def compute_sales(self) -> Rows:
+        return self._query("select city, count(*), sum(amount) from orders where amount > 0 group by city")
+
+    def _query(self, statement: str) -> Rows:
+        text = self.server.sql(f"select coalesce(json_agg(to_json(q)), '[]') from ({statement}) q")
+        return sorted(tuple(row.values()) for row in json.loads(text))
+
+
 @pytest.fixture
 def account(tmp_path: Path) -> Iterator[Account]:
     """The account before the bucket is there; the pods have the role that the page makes, and `aws` is the owner's."""
@@ -141,6 +187,35 @@ def write_programs(folder: Path, moto: GuardedMoto) -> None:
         (folder / name).chmod(0o755)
 
 
+@pytest.fixture
+def shop(account: Account, spark_settings: dict[str, str]) -> Iterator[Shop]:
+    server = running(lambda: PostgreSQLServer("shop"))
+    write_project(account.folder, server, spark_settings)
+    yield Shop(account, server)
+    account.type("arctic spark stop || true")
+    server.remove()
+
+
+def write_project(folder: Path, server: PostgreSQLServer, settings: dict[str, str]) -> None:
+    """Writes the project with the profile that the chart makes of the page's values, but for a Spark of this size."""
+    values, models = folder / "my-values.yaml", folder / "models"
+    models.mkdir()
+    values.write_text(yaml.safe_dump(read_values()))
+    command = [HELM, "template", "shop", CHART, "--namespace", NAMESPACE, "--values", values]
+    documents = list(yaml.safe_load_all(subprocess.check_output(command, text=True)))
+    (config,) = (document for document in documents if document["kind"] == "ConfigMap")
+    profile = yaml.safe_load(config["data"]["profiles.yml"])
+    (target,) = profile["shop"]["outputs"].values()
+    target |= {"keep_alive": "15m", "server_side_parameters": {**settings, **INTERPRETED, JARS_SETTING: "aws"}}
+    (folder / "profiles.yml").write_text(yaml.safe_dump(profile))
+    (folder / "dbt_project.yml").write_text(yaml.safe_dump({"name": "shop", "version": "1.0.0", "profile": "shop"}))
+    settings = {"connector": "postgresql", "host": "127.0.0.1", "port": server.port, "database": server.database}
+    source = {**SOURCES, "config": {"meta": {"arctic": {"ingest": {**settings, "user": "postgres"}}}}}
+    (models / "sources.yml").write_text(yaml.safe_dump({"sources": [source]}))
+    (models / "dws_orders.sql").write_text(ORDERS)
+    (models / "dws_sales.sql").write_text(SALES)
+
+
 def write_policies(folder: Path) -> None:
     """Writes the policies of the page on stores, as the recipe says that they are changed."""
     store, glue = (read_policy("stores.md", f"A user who writes {what}") for what in ("files in S3", "tables in Glue"))
@@ -151,6 +226,56 @@ def write_policies(folder: Path) -> None:
     (trust,) = read_blocks("1. Bucket and rights", "json")
     for name, policy in (("s3", store), ("glue", glue), ("trust", json.loads(trust))):
         (folder / f"{name}.json").write_text(json.dumps(policy))
+
+
+def test_a_lake_that_was_lost_is_restored_from_its_backup(account: Account, shop: Shop) -> None:
+    """Files, a table and a whole schema are lost after changes that the backup does not have, and others stay."""
+    shop.server.sql(
+        "create table orders (id int primary key, city text, amount int)",
+        "insert into orders values (1, 'Oslo', 10), (2, 'Bergen', 20), (3, 'Oslo', 30), (4, 'Bodø', 0)",
+    )
+    shop.follow()
+    shop.server.sql("update orders set amount = 11 where id = 1", "delete from orders where id = 2")
+    shop.follow()
+    backup, versions = read_blocks("7. Backup")
+    account.type(backup)
+    kept, sales, files = account.list_tables(), shop.compute_sales(), account.list_files()
+    take_back_a_mistake(shop, *versions.splitlines())
+    lose_the_lake(account, files)
+    later = account.list_files()
+    restore, settle, _ = read_blocks("8. Restore")
+    account.type(restore)
+    assert account.list_tables() == kept
+    assert account.list_files() == files | later
+    assert shop.read_sales() == sales
+    assert "ahead of" in account.type("arctic ingest shop --once", fails=True)
+    account.type(settle)
+    account.type("arctic verify && dbt run && arctic verify")
+    shop.check_tables()
+    shop.server.sql("insert into orders values (6, 'Oslo', 60)", "delete from orders where id = 1")
+    shop.follow()
+
+
+def take_back_a_mistake(shop: Shop, keep: str, go_back: str) -> None:
+    """Goes back to a savepoint after a change, which the next run computes again."""
+    before = shop.compute_sales()
+    shop.account.type(keep)
+    shop.server.sql("insert into orders values (5, 'Bodø', 50)", "update orders set city = 'Bodø' where id = 3")
+    shop.follow()
+    assert shop.read_sales() != before
+    shop.account.type(go_back)
+    assert shop.read_sales() == before
+    shop.follow()
+
+
+def lose_the_lake(account: Account, files: set[str]) -> None:
+    """Deletes the files that the backup has, a schema and a table; what was written later stays."""
+    glue = account.build_client("glue")
+    account.delete_files(files)
+    glue.delete_database(Name="ods")
+    glue.delete_table(DatabaseName="dws", Name="dws_orders")
+    account.type("arctic spark stop")
+    account.type("arctic verify", fails=True)
 
 
 def write_rows(account: Account, number: int) -> dict[tuple[str, str], Rows]:
