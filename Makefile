@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install databases browser containers demo live test test-unit test-turn test-slow test-all test-open test-image test-schedulers trust prove fuzz \
+.PHONY: help install databases browser containers jq demo live test test-unit test-turn test-slow test-all test-open test-image test-schedulers trust prove fuzz \
 	audit lint format docs wheel sbom bench clean
 
 VENV ?= .venv
@@ -58,6 +58,12 @@ databases:
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
 			postgresql mariadb-server prometheus bubblewrap >/dev/null; fi
 
+# The page on AWS calls it.
+jq:
+	@if ! command -v jq >/dev/null; then \
+		echo "Installing jq"; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends jq >/dev/null; fi
+
 # What builds the image by its Dockerfile and runs it, without a service that does.
 containers:
 	@if ! command -v buildah >/dev/null || ! command -v podman >/dev/null || ! command -v mmdebstrap >/dev/null; then \
@@ -105,7 +111,7 @@ test-slow: install
 test-all: test test-turn test-slow
 	@$(BIN)/python -m nox -s dbt-1.11 -- $(WORKERS) $(PYTEST_ARGS)
 
-test-open: install $(INSTALLED_OPEN)
+test-open: install $(INSTALLED_OPEN) jq
 	@$(BIN)/python -m pytest tests/open $(PYTEST_ARGS)
 
 # The servers need many packages, which nothing else here does.

@@ -15,8 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote
 
 ACCOUNT = "123456789012"
-_GLUE = f"arn:aws:glue:us-east-1:{ACCOUNT}"
-_KEY_ID = re.compile(r"Credential=([^/]+)/")
+_CREDENTIAL = re.compile(r"Credential=([^/]+)/\d+/([^/]+)/")
 _KEY_IN_DELETION = re.compile(r"<Key>([^<]*)</Key>")
 
 
@@ -41,8 +40,17 @@ class Request:
     @property
     def key_id(self) -> str:
         """Id of the access key that has signed the request; empty if none has."""
-        match = _KEY_ID.search(self.headers.get("Authorization", ""))
-        return match[1] if match else ""
+        return self._credential[0]
+
+    @property
+    def region(self) -> str:
+        """Region that the request was signed for; empty if nobody has signed it."""
+        return self._credential[1]
+
+    @property
+    def _credential(self) -> tuple[str, str]:
+        match = _CREDENTIAL.search(self.headers.get("Authorization", ""))
+        return (match[1], match[2]) if match else ("", "")
 
     @property
     def bucket(self) -> str:
@@ -57,7 +65,8 @@ def list_needs(request: Request) -> list[Need]:
     """Lists the rights that a request needs."""
     target = request.headers.get("X-Amz-Target", "")
     if target.startswith("AWSGlue."):
-        return list(_list_glue_needs(target.removeprefix("AWSGlue."), json.loads(request.body)))
+        catalog = f"arn:aws:glue:{request.region}:{ACCOUNT}"
+        return list(_list_glue_needs(catalog, target.removeprefix("AWSGlue."), json.loads(request.body)))
     return list(_list_store_needs(request))
 
 
@@ -89,7 +98,7 @@ def _name_bucket_action(method: str, asked: Mapping[str, Any]) -> str:
     return {"PUT": "s3:CreateBucket", "DELETE": "s3:DeleteBucket"}.get(method, f"s3:{method}")
 
 
-def _list_glue_needs(action: str, asked: Mapping[str, Any]) -> Iterator[Need]:
+def _list_glue_needs(catalog: str, action: str, asked: Mapping[str, Any]) -> Iterator[Need]:
     """Yields the needed rights: a resource of Glue is reached through the catalog and its database.
 
     Who deletes a database needs the right on all that it has.
@@ -97,17 +106,17 @@ def _list_glue_needs(action: str, asked: Mapping[str, Any]) -> Iterator[Need]:
     database = asked.get("DatabaseName") or (asked.get("Name") if "Database" in action else None)
     database = database or asked.get("DatabaseInput", {}).get("Name")
     table = asked.get("TableInput", {}).get("Name") or (asked.get("Name") if "Database" not in action else None)
-    resources = [f"{_GLUE}:catalog"]
+    resources = [f"{catalog}:catalog"]
     if database:
-        resources.append(f"{_GLUE}:database/{database}")
+        resources.append(f"{catalog}:database/{database}")
     if action == "GetDatabases":
-        resources.append(f"{_GLUE}:database/*")
+        resources.append(f"{catalog}:database/*")
     if table:
-        resources.append(f"{_GLUE}:table/{database}/{table}")
+        resources.append(f"{catalog}:table/{database}/{table}")
     if action == "GetTables":
-        resources.append(f"{_GLUE}:table/{database}/*")
+        resources.append(f"{catalog}:table/{database}/*")
     if action == "DeleteDatabase":
-        resources += [f"{_GLUE}:{kind}/{database}/*" for kind in ("table", "userDefinedFunction")]
+        resources += [f"{catalog}:{kind}/{database}/*" for kind in ("table", "userDefinedFunction")]
     for resource in resources:
         yield Need(f"glue:{action}", resource)
 

@@ -354,16 +354,6 @@ def test_a_catalog_of_an_example_has_nothing_of_the_default_one(values: Path) ->
 
 
 @needs_helm
-def test_the_chart_takes_the_values_of_the_recipe(tmp_path: Path) -> None:
-    (text,) = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs/recipe-aws.md").read_text(), re.MULTILINE | re.DOTALL)
-    values = tmp_path / "values.yaml"
-    values.write_text(text)
-    assert chart_profile(values)["catalog_config"] == {"type": "glue", "warehouse": "s3://lake/shop"}
-    (container,) = rendered("Deployment", values)["spec"]["template"]["spec"]["containers"]
-    assert container["image"].endswith("/shop-arctic:1.0.0")
-
-
-@needs_helm
 @pytest.mark.parametrize("value", ["replica=1", "replicas=3", "image.repository=", "profile.target=null"])
 def test_values_that_mean_nothing_are_refused(value: str) -> None:
     assert "values don't meet the specifications" in render(value, expected=1)
