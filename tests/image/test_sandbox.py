@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from arctic_runtime.spark.engine.java.jars import get_cache_directory
 from tests.image.sandbox import run_command
 
 PROFILE = """\
@@ -58,7 +59,11 @@ def test_a_project_is_built_and_looked_at(project: Path, warehouse: Path) -> Non
 
 def test_a_library_that_the_image_lacks_is_named_before_anything_is_done(project: Path, warehouse: Path) -> None:
     (project / "profiles.yml").write_text(PROFILE % ", spark.arctic.jars: aws")
-    code, output = run_command(project, warehouse, "dbt", "run")
+    (project / "cache" / "jars").mkdir(parents=True)
+    for file in (get_cache_directory() / "jars").iterdir():
+        if "aws" not in file.name:
+            (project / "cache" / "jars" / file.name).symlink_to(file)
+    code, output = run_command(project, warehouse, "env", "DBT_ARCTIC_HOME=/project/cache", "dbt", "run")
     assert code == 1, output
     assert "The JARs that Spark needs could not be resolved." in output
     assert "python -m arctic_runtime.spark.jars aws" in output

@@ -58,6 +58,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[SessionPool]:
         for name, value in {"server": url, "is_server_kept": False, "thresholds": EngineThresholds()}.items():
             monkeypatch.setattr(PROCESS, name, value)
         monkeypatch.setattr(session_pool, "preload_modules", lambda _: None)
+        monkeypatch.setattr(session_pool, "_pools", [])
         made = SessionPool(Profile.for_embedded("warehouse"))
         made.environment = Environment()  # type: ignore[assignment]
         yield made

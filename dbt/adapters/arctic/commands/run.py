@@ -23,7 +23,6 @@ from arctic_runtime.spark.engine.java.process import PROCESS
 from dbt.adapters.arctic.commands.termination import stop_on_signals, stop_with_spark
 
 if TYPE_CHECKING:
-    from dbt.adapters.arctic.materialize.command_rows import prepare_start
     from dbt.adapters.arctic.project.live_project import LiveProject
 
 NAME = "run"
@@ -40,6 +39,7 @@ def perform_command(options: argparse.Namespace) -> Answer:
 
     Raises ConfigError if no model is selected.
     """
+    from dbt.adapters.arctic.materialize.command_rows import prepare_start
     from dbt.adapters.arctic.project.live_project import LiveProject
     from dbt.adapters.arctic.project.loaded_project import Location
     from dbt.adapters.arctic.project.run_results import Results, publish_results, write_results
