@@ -207,7 +207,7 @@ class Shop:
         return False
 
     def find_leftovers(self) -> set[str]:
-        """Removes orphan files of any age, and returns the files that are still there and in no metadata.
+        """Removes orphan files of any age, and returns the models' files that are still there and in no metadata.
 
         The tables have to pass `arctic verify` after it.
         """
@@ -217,12 +217,10 @@ class Shop:
         there = {file for file in self.warehouse.glob(f"{self.schema}/*/*/**/*") if file.is_file()}
         known = {Path(path.removeprefix("file://").removeprefix("file:")) for path in self._list_known()}
         beside = {file.with_name(f".{file.name}.crc") for file in known}
-        # A REST catalog looks after views, and after what a table leaves that is dropped.
+        # A REST catalog looks after views.
         views = {view for schema, view in self.catalog.views if schema == self.schema}
         own = {file.relative_to(self.warehouse) for file in there - known - beside}
-        return {
-            str(file) for file in own if file.parts[1] not in views and not file.parts[1].startswith("arctic_probe")
-        }
+        return {str(file) for file in own if file.parts[1].startswith(tuple(MODELS)) and file.parts[1] not in views}
 
     def _sweep(self) -> None:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -215,6 +215,8 @@ def replace_interrupt_handler(context: SparkContext, earlier: Any) -> None:
         return
 
     def cancel_jobs(*_: object) -> None:
+        # It would log the interrupt of its request as an exception, with a stack trace.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
         threading.Thread(target=context.cancelAllJobs, daemon=True, name="arctic-cancel").start()
         raise KeyboardInterrupt
 
