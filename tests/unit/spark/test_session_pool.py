@@ -58,7 +58,6 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[SessionPool]:
         for name, value in {"server": url, "is_server_kept": False, "thresholds": EngineThresholds()}.items():
             monkeypatch.setattr(PROCESS, name, value)
         monkeypatch.setattr(session_pool, "preload_modules", lambda _: None)
-        monkeypatch.setattr(session_pool, "_pools", [])
         made = SessionPool(Profile.for_embedded("warehouse"))
         made.environment = Environment()  # type: ignore[assignment]
         yield made
@@ -90,14 +89,18 @@ def test_no_session_is_lent_while_no_server_answers(pool: SessionPool, monkeypat
 def test_a_program_gets_another_session_after_its_server_was_started_again(pool: SessionPool, tmp_path: Path) -> None:
     profile = Profile.for_embedded(tmp_path / "warehouse")
     pool.environment.profile = profile
-    session_pool.get_pool(profile).environment = pool.environment
+    registered = session_pool.get_pool(profile)
+    registered.environment = pool.environment
     connection = Connection(profile)
-    first = connection.get_session()
-    assert connection.get_session() is first
-    first.is_lost = True  # type: ignore[attr-defined]
-    second = connection.get_session()
-    assert (second is not first, connection.get_session() is second) == (True, True)
-    connection.close_sessions()
+    try:
+        first = connection.get_session()
+        assert connection.get_session() is first
+        first.is_lost = True  # type: ignore[attr-defined]
+        second = connection.get_session()
+        assert (second is not first, connection.get_session() is second) == (True, True)
+        connection.close_sessions()
+    finally:
+        session_pool.unregister_pool(registered)
 
 
 def test_a_new_session_on_a_server_that_ended_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
