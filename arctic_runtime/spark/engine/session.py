@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -29,6 +30,7 @@ from arctic_runtime.spark.engine.java.jvm import (
     submit_driver,
 )
 from arctic_runtime.spark.engine.java.process import METHOD, PROCESS, Spark
+from arctic_runtime.spark.engine.jobs import handle_interrupts
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.spark_loss import check_spark_answers
 from arctic_runtime.spark.engine.warm_server import leave_warm_server
@@ -191,11 +193,13 @@ def _start_root(profile: Profile, wanted: Mapping[str, str] | None = None) -> Sp
 
     # It is set by a connection to a server, of this process or of its parent; pyspark starts no Spark if it is set.
     os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
+    handler = signal.getsignal(signal.SIGINT)
     try:
-        SparkContext(conf=SparkConf().setAll(list(settings.items())), gateway=PROCESS.gateway)
+        context = SparkContext(conf=SparkConf().setAll(list(settings.items())), gateway=PROCESS.gateway)
     except Py4JJavaError as error:
         reason = str(error.java_exception).splitlines()[0]
         raise build_start_error(reason, PROCESS.log) from None
+    handle_interrupts(context.cancelAllJobs, handler, thresholds)
     return SparkSession.builder.getOrCreate()
 
 
