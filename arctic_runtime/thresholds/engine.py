@@ -176,6 +176,9 @@ class EngineThresholds:
     jvm_exit_code_seconds: float = 5.0
     """Longest wait for the exit code of a JVM whose connection broke."""
 
+    cancel_seconds: float = 5.0
+    """Longest wait after Ctrl-C until Spark has taken the request to cancel its jobs."""
+
     spark_watch_seconds: float = 1.0
     """Pause between two checks if Spark still runs, in a process that runs without end, such as `arctic serve`."""
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from arctic_runtime.spark.engine.connection import is_remote
 from arctic_runtime.thresholds import EngineThresholds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_INTERRUPTS_OF_PY4J = ("KeyboardInterrupt while sending command", "Exception occurred while shutting down connection")
 
 
 @contextmanager
@@ -51,6 +57,33 @@ def make_cancellable(session: SparkSession, tag: str) -> Iterator[Callable[[], N
         yield lambda: _ignore_result(session.interruptTag(tag))
     finally:
         session.removeTag(tag)
+
+
+def handle_interrupts(cancel_jobs: Callable[[], object], before: object, thresholds: EngineThresholds) -> None:
+    """Makes Ctrl-C call `cancel_jobs` and raise KeyboardInterrupt; keeps `before` if it is a handler of the program.
+
+    It takes the place of pyspark's handler, which calls Java in the interrupted thread, in the middle of another call:
+    that fails, and cancels nothing. Does nothing outside of the main thread, which alone can handle signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def cancel_and_raise(*_: object) -> None:
+        for name in (None, "py4j.clientserver"):
+            logging.getLogger(name).addFilter(_is_no_interrupt_of_py4j)
+        cancelling = threading.Thread(target=cancel_jobs, daemon=True)
+        cancelling.start()
+        cancelling.join(thresholds.cancel_seconds)
+        raise KeyboardInterrupt
+
+    is_own = before is not None and before is not signal.default_int_handler
+    signal.signal(signal.SIGINT, cast(Any, before) if is_own else cancel_and_raise)
+
+
+def _is_no_interrupt_of_py4j(record: logging.LogRecord) -> bool:
+    """Leaves out the stack traces that py4j logs of each call that Ctrl-C interrupts, and of its connection."""
+    message = record.getMessage()
+    return not any(text in message for text in _INTERRUPTS_OF_PY4J)
 
 
 def _ignore_result(_: object) -> None:

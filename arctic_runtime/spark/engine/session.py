@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import platform
 import signal
 import sys
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
@@ -32,12 +30,12 @@ from arctic_runtime.spark.engine.java.jvm import (
     submit_driver,
 )
 from arctic_runtime.spark.engine.java.process import METHOD, PROCESS, Spark
+from arctic_runtime.spark.engine.jobs import handle_interrupts
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.spark_loss import check_spark_answers
 from arctic_runtime.spark.engine.warm_server import leave_warm_server
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 
@@ -201,32 +199,8 @@ def _start_root(profile: Profile, wanted: Mapping[str, str] | None = None) -> Sp
     except Py4JJavaError as error:
         reason = str(error.java_exception).splitlines()[0]
         raise build_start_error(reason, PROCESS.log) from None
-    replace_interrupt_handler(context, earlier)
+    handle_interrupts(context.cancelAllJobs, earlier, thresholds)
     return SparkSession.builder.getOrCreate()
-
-
-def replace_interrupt_handler(context: SparkContext, earlier: Any) -> None:
-    """Sets the handler of Ctrl-C to `earlier`, or to one that also cancels all jobs if `earlier` is that of Python.
-
-    pyspark has set another one if this is the main thread. It asks Java in the thread that waits for Java's answer, so
-    it shows stack traces. Another thread asks here.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return
-
-    def cancel_jobs(*_: object) -> None:
-        # It would log the interrupt of its request as an exception, with a stack trace.
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)
-        threading.Thread(target=context.cancelAllJobs, daemon=True, name="arctic-cancel").start()
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, cancel_jobs if earlier is signal.default_int_handler else earlier)
-    logging.getLogger().addFilter(_is_no_interrupt)
-
-
-def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Whether a record is another than that of py4j about Ctrl-C, which has a stack trace."""
-    return not record.getMessage().startswith("KeyboardInterrupt while sending command")
 
 
 def _configure_session(session: SparkSession, has: Mapping[str, str], wanted: Mapping[str, str]) -> SparkSession:
