@@ -141,6 +141,12 @@ class IncrementalThresholds:
     Above it, the reducer reads all rows of the source that meet its condition.
     """
 
+    star_join_changes: int = 3
+    """Number of changed tables of a star join from which one plan reads its facts once for all of their changes.
+
+    The general rule of joins adds a term, which joins all tables, for each changed one.
+    """
+
     plan_scans: int = 500
     """Number of table scans in an incremental plan above which the plan is refused as too complex."""
 

@@ -34,6 +34,7 @@ from arctic_runtime.ivm.algebra.tree import (
     map_children,
 )
 from arctic_runtime.ivm.rewrite.semi_join_reducers import RowLookup, SemiJoinReducer
+from arctic_runtime.ivm.rules.star_joins import find_membership
 from arctic_runtime.model.names import TableName
 from arctic_runtime.thresholds import SHIPPED, JoinThresholds
 
@@ -118,6 +119,10 @@ class _Estimates:
                 return rows, self.estimate_counts(part)[1] if part else rows
             case OneRow() | Aggregate(keys=()):
                 return 1, 1
+            case Filter() if (membership := find_membership(node)) is not None:
+                counts = [self.estimate_counts(one) for one in membership.semi_joins]
+                rows, whole = self.estimate_counts(membership.rows)
+                return min(rows, sum(matching for matching, _ in counts)), whole
             case Projection() | Filter() | Distinct() | Aggregate() | WindowColumns():
                 return self.estimate_counts(node.child)
             case Explode() | Join(kind="full"):

@@ -26,16 +26,17 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Known:
-    """Facts about a tree's columns that rules use, and a limit.
+    """Facts about a tree's columns that rules use, and limits.
 
     `types` are the types of columns, as far as they are certain. `chosen` are the columns whose values may differ if
     they are recomputed, as `first(x)` may, so that their old values are not known. A tree with more scans than
-    `most_scans` is refused.
+    `most_scans` is refused. A star join with at least `star_changes` changed tables has a rule of its own.
     """
 
     types: Mapping[str, str] = field(default_factory=dict)
     chosen: frozenset[str] = frozenset()
     most_scans: int = SHIPPED.incremental.plan_scans
+    star_changes: int = SHIPPED.incremental.star_join_changes
 
 
 NOTHING_KNOWN = Known()

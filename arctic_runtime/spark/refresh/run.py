@@ -97,6 +97,12 @@ _OF_THE_MOMENT = (
 )
 _FOR_OTHERS = (ArcticError, MemoryError, OSError)
 
+_WITHOUT_DYNAMIC_PRUNING = {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}
+"""Spark would plan each join of changed rows again below every scan that the join could prune, and those joins again.
+
+With six joined tables that is a plan of thousands of scans, and bounds of the changed rows prune the files already.
+"""
+
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
@@ -192,6 +198,7 @@ class Refresh:
             perform_step(step, context)
         attempt = self._add_repairs(_drop_refused_state(attempt))
         settings = build_compiler_settings(state, attempt.decision, attempt.upstreams, context.thresholds.engine)
+        settings |= _WITHOUT_DYNAMIC_PRUNING if attempt.is_incremental else {}
         with override_settings(context.spark, settings):
             try:
                 appended = self._publish_rows(attempt)

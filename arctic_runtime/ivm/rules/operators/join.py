@@ -20,12 +20,16 @@ from arctic_runtime.ivm.rules.partners import (
     select_either_rows,
     select_pairs_of_either,
 )
+from arctic_runtime.ivm.rules.star_joins import derive_star_delta
 from arctic_runtime.ivm.rules.terms import project_columns, require_term, select_columns, union_terms
 
 
 def derive_delta(node: Join, inputs: Inputs) -> Node:
     if node.kind == "full":
         return require_term(inputs.derive_delta(split_full_join(node)))
+    star = derive_star_delta(node, inputs) if node.kind == "inner" else None
+    if star is not None:
+        return star
     return derive_delta_by_sides(node, inputs, lambda: _derive_by_right(node, inputs))
 
 
