@@ -24,6 +24,8 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.refresh.event_rules import find_changed_rules, hash_event_rules
 from arctic_runtime.plan.refresh.increment import Upstreams
+from arctic_runtime.plan.refresh.session_changes import describe_changed_settings, describe_settings
+from arctic_runtime.plan.refresh.spark_settings import select_counted_before
 from arctic_runtime.sql.spark_sql import WRITTEN_VERSION
 
 RULES = 2
@@ -36,50 +38,21 @@ repairs them. Fingerprints of version 1 are a single hash.
 _EVENTS = "events"
 """Part of the fingerprint with a hash of each event rule (see `event_rules`); null for `input: state`."""
 
+_SETTINGS = "settings"
+"""Part of the fingerprint with a hash of the profile's settings, which releases before `_PROFILE` compare."""
+
+_PROFILE = "profile"
+"""Part of the fingerprint with the settings of the profile that may change results and are not Spark's defaults."""
+
 _CHANGED = {
     "query": "the model's query, or a view that it reads, changed",
     "configuration": "the model's key, contract, checks, `keep_deleted` or `on_schema_change` changed",
     "columns": "columns of its upstreams were renamed, made again or given other types",
-    "settings": "SQL settings of the profile changed",
+    _SETTINGS: "SQL settings of the profile changed",
+    _PROFILE: "SQL settings of the profile changed",
     _EVENTS: "`input` changed",
     "rules": "another version of dbt-arctic made the table, and this one follows changes by other rules",
 }
-
-# Prefixes of the settings that are known not to change results; any other setting may.
-_WITHOUT_EFFECT = (
-    "spark.sql.adaptive.",
-    "spark.sql.artifact.",
-    "spark.sql.autoBroadcastJoinThreshold",
-    "spark.sql.broadcast",
-    "spark.sql.cache.",
-    "spark.sql.catalog.",
-    "spark.sql.cbo.",
-    "spark.sql.codegen.",
-    "spark.sql.debug.",
-    "spark.sql.event",
-    "spark.sql.execution.",
-    "spark.sql.extensions",
-    "spark.sql.files.",
-    "spark.sql.hive.",
-    "spark.sql.iceberg.",
-    "spark.sql.inMemoryColumnarStorage.",
-    "spark.sql.join.",
-    "spark.sql.maxBroadcastTableSize",
-    "spark.sql.maxPlanStringLength",
-    "spark.sql.optimizer.",
-    "spark.sql.orc.",
-    "spark.sql.parquet.",
-    "spark.sql.planChangeLog.",
-    "spark.sql.redaction.",
-    "spark.sql.requireAllClusterKeysForCoPartition",
-    "spark.sql.shuffle.",
-    "spark.sql.sources.",
-    "spark.sql.statistics.",
-    "spark.sql.streaming.",
-    "spark.sql.thriftServer.",
-    "spark.sql.ui.",
-    "spark.sql.warehouse.",
-)
 
 
 def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
@@ -97,11 +70,12 @@ def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
             *(() if config.keep_deleted else ("keep_deleted: false",)),
         ),
         "columns": upstreams.reassigned_columns,
-        "settings": sorted(upstreams.settings.items()),
+        _SETTINGS: sorted(select_counted_before(upstreams.settings).items()),
         "rules": RULES,
     }
     hashes: dict[str, object] = {part: _hash_value(value) for part, value in parts.items()}
     hashes[_EVENTS] = hash_event_rules(config) if config.input == "changes" else None
+    hashes[_PROFILE] = describe_settings(upstreams.settings)
     return json.dumps(hashes)
 
 
@@ -113,20 +87,27 @@ def is_same_query(model: Model, upstreams: Upstreams, earlier: str | None) -> bo
 
 def hash_query_reading(model: Model, upstreams: Upstreams) -> str:
     """Hashes everything that determines how Spark and sqlglot parse the query and the views that it reads."""
-    views, settings = sorted(upstreams.views.items()), sorted(upstreams.settings.items())
+    views, settings = sorted(upstreams.views.items()), sorted(select_counted_before(upstreams.settings).items())
     return _hash_value((sqlglot.__version__, WRITTEN_VERSION, str(model.table), model.sql, views, settings))
 
 
-def describe_fingerprint_change(earlier: str | None, now: str) -> str:
+def describe_fingerprint_change(earlier: str | None, now: str, keeps_settings: bool = False) -> str:
     """Describes in one line for users the parts of the fingerprint `now` that differ from the earlier one `earlier`.
 
-    "" if no part differs.
+    "" if no part differs. With `keeps_settings` the settings are not compared.
     """
     if earlier == now:
         return ""
     before, after = _read_part_hashes(earlier), _read_part_hashes(now)
-    changed = [part for part in after if before.get(part) != after[part]]
-    return "; ".join(_CHANGED[part] for part in changed if before or part == "rules")
+    without = {_SETTINGS, _PROFILE} if keeps_settings else {_SETTINGS if _PROFILE in before else _PROFILE}
+    changed = [part for part in after if part not in without and before.get(part) != after[part]]
+    return "; ".join(_describe_part(part, before, after) for part in changed if before or part == "rules")
+
+
+def _describe_part(part: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    if part != _PROFILE:
+        return _CHANGED[part]
+    return f"{_CHANGED[part]}: {', '.join(describe_changed_settings(before[part], after[part]))}"
 
 
 def find_changed_event_rules(earlier: str | None, model: Model) -> tuple[str, ...]:
@@ -139,20 +120,6 @@ def find_changed_event_rules(earlier: str | None, model: Model) -> tuple[str, ..
         return ()
     known = parts[_EVENTS]
     return ("input",) if known is None else find_changed_rules(model.config, known)
-
-
-def select_effective_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Selects from `settings` the SQL settings that may change the result of a query."""
-    return {
-        key: value
-        for key, value in settings.items()
-        if key.startswith("spark.sql.") and not key.startswith(_WITHOUT_EFFECT)
-    }
-
-
-def hash_session(version: str, settings: Mapping[str, str]) -> str:
-    """Hashes Spark's `version` and the settings in `settings`, a session's, that may change the result of a query."""
-    return _hash_value((version, sorted(select_effective_settings(settings).items())))
 
 
 def _read_part_hashes(text: str | None) -> dict[str, Any]:
@@ -173,7 +140,8 @@ def describe_query_change(model: Model, state: TableState, upstreams: Upstreams,
     "" if it does not differ. The query of a clone does not differ either if it names its upstreams where the query of
     the origin names those of the origin.
     """
-    changed = describe_fingerprint_change(earlier, compute_fingerprint(model, upstreams))
+    keeps_settings = model.config.on_session_change == "keep"
+    changed = describe_fingerprint_change(earlier, compute_fingerprint(model, upstreams), keeps_settings)
     origin = read_clone_origin(state.log.properties) if state.log is not None and changed else None
     if origin is None:
         return changed
@@ -182,7 +150,7 @@ def describe_query_change(model: Model, state: TableState, upstreams: Upstreams,
         _rename_tables(name, model, origin): _rename_tables(sql, model, origin) for name, sql in upstreams.views.items()
     }
     of_origin = compute_fingerprint(renamed, replace(upstreams, views=views))
-    return changed if describe_fingerprint_change(earlier, of_origin) else ""
+    return changed if describe_fingerprint_change(earlier, of_origin, keeps_settings) else ""
 
 
 def check_own_upstreams(
