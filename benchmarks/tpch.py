@@ -61,14 +61,17 @@ HEAP = {"spark.driver.memory": "4500m"}
 
 @dataclass
 class Times:
-    """What was seen of one query, by round: seconds of each way, bytes that Spark read for it, and how our run went.
+    """What was seen of one query, by round: how long each way took, bytes that Spark read for it, and how our run went.
 
+    `table` and `model` are seconds on the clock, `table_processor` and `model_processor` seconds of Spark's processors.
     `jobs` are Spark's, of our run. `differing` is the most rows that one of the two tables had and the other had not
     after a batch, warm-up included.
     """
 
     table: list[float] = field(default_factory=list)
     model: list[float] = field(default_factory=list)
+    table_processor: list[float] = field(default_factory=list)
+    model_processor: list[float] = field(default_factory=list)
     table_read: list[int] = field(default_factory=list)
     model_read: list[int] = field(default_factory=list)
     ways: list[str] = field(default_factory=list)
@@ -80,6 +83,11 @@ class Times:
     def faster(self) -> float:
         """How many times faster than a table."""
         return ratio({"table": self.table, "model": self.model}, "table", "model")
+
+    @property
+    def cheaper(self) -> float:
+        """How many times less of the processors' time than a table takes."""
+        return ratio({"table": self.table_processor, "model": self.model_processor}, "table", "model")
 
 
 def measure(scale: float, rounds: int = 2) -> list[Measurement]:
@@ -124,12 +132,14 @@ def _turns(
         print(f"  {f'round {turn}' if turn else 'warm-up'}", flush=True)
         for one, model in asked.items():
             seen = times[one] if turn else Times()
-            before = java.bytes_read
+            before, began = java.bytes_read, java.processor_seconds
             seen.table.append(seconds(partial(bench.replace, "plain", one.spark)))
-            between = java.bytes_read
+            between, changed = java.bytes_read, java.processor_seconds
             _follow(bench, model, seen)
             seen.table_read.append(between - before)
             seen.model_read.append(java.bytes_read - between)
+            seen.table_processor.append(changed - began)
+            seen.model_processor.append(java.processor_seconds - changed)
             if scale < LARGE or turn == rounds:
                 kept = bench.spark.table(_full(model.table.name))
                 seen.differing = differing(bench.spark.table(PLAIN), kept)
@@ -182,7 +192,7 @@ def _follow(bench: Lake, model: Model, seen: Times) -> None:
 
 
 def _measurements(times: Mapping[Question, Times], scale: float, peak: int) -> list[Measurement]:
-    faster = [seen.faster for seen in times.values()]
+    faster, cheaper = [seen.faster for seen in times.values()], [seen.cheaper for seen in times.values()]
     detail = {f"Q{one.number}": _detail(seen) for one, seen in times.items()}
     exact = sum(seen.differing == 0 for seen in times.values())
     is_large = scale >= LARGE
@@ -192,6 +202,7 @@ def _measurements(times: Mapping[Question, Times], scale: float, peak: int) -> l
         Measurement(f"{title}queries faster", sum(one > 1 for one in faster), "", 16 if is_large else 10, True, detail),
         Measurement(f"{title}slowest, ours / table", 1 / min(faster), "x", 1.1, False),
         Measurement(f"{title}mean, table / ours", statistics.geometric_mean(faster), "x", 4 if is_large else 1, True),
+        Measurement(f"{title}mean, processor of table / ours", statistics.geometric_mean(cheaper), "x", 1, True),
         Measurement(f"{title}most memory of Spark's process", peak / 2**30, "GB", 6, False),
     ]
 
@@ -199,16 +210,27 @@ def _measurements(times: Mapping[Question, Times], scale: float, peak: int) -> l
 def _detail(seen: Times) -> dict[str, Any]:
     taken = {"table": [round(one, 2) for one in seen.table], "model": [round(one, 2) for one in seen.model]}
     read = {"table_read": seen.table_read, "model_read": seen.model_read}
-    return {**taken, **read, "ways": seen.ways, "jobs": seen.jobs, "steps": seen.steps, "differing": seen.differing}
+    processor = {"table_processor": seen.table_processor, "model_processor": seen.model_processor}
+    return {
+        **taken,
+        **processor,
+        **read,
+        "ways": seen.ways,
+        "jobs": seen.jobs,
+        "steps": seen.steps,
+        "differing": seen.differing,
+    }
 
 
 def _shown(times: Mapping[Question, Times]) -> str:
     """A line per query: the medians of its rounds, and how its last run went."""
-    lines = [f"{'':5}{'table':>8}{'ours':>8}{'faster':>9}{'jobs':>6}{'MB, table':>11}{'MB, ours':>10}  way"]
+    lines = [
+        f"{'':5}{'table':>8}{'ours':>8}{'faster':>9}{'cheaper':>9}{'jobs':>6}{'MB, table':>11}{'MB, ours':>10}  way"
+    ]
     for one, seen in times.items():
         medians = [statistics.median(taken) for taken in (seen.table, seen.model)]
         read = [statistics.median(taken) / 10**6 for taken in (seen.table_read, seen.model_read)]
-        figures = f"{medians[0]:>8.2f}{medians[1]:>8.2f}{seen.faster:>8.2f}x{seen.jobs[-1]:>6}"
+        figures = f"{medians[0]:>8.2f}{medians[1]:>8.2f}{seen.faster:>8.2f}x{seen.cheaper:>8.2f}x{seen.jobs[-1]:>6}"
         figures += f"{read[0]:>11.0f}{read[1]:>10.0f}"
         lines.append(f"{f'Q{one.number}':<5}{figures}  {seen.ways[-1]}{_wrong(seen)}")
     return "\n".join(lines)
