@@ -7,7 +7,7 @@ multiplicity, `pair` for the old and the new row of each changed key, and `eithe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +34,7 @@ from arctic_runtime.spark.engine.statement import (
     type_name,
     write_expression,
 )
-from arctic_runtime.spark.tables.rows.bounds import collect_bounds
+from arctic_runtime.spark.tables.rows.bounds import collect_all_bounds
 from arctic_runtime.spark.tables.rows.frames import (
     COMMIT_ORDER,
     Hold,
@@ -55,6 +55,34 @@ _THERE = "__arctic_there"
 
 
 @dataclass(frozen=True)
+class ImageView:
+    """Rows of the temporary view `name`, and the columns `located` by whose bounds Spark can prune joined tables.
+
+    `count` is the approximate number of rows.
+    """
+
+    name: str
+    rows: DataFrame
+    located: tuple[str, ...]
+    count: int
+
+
+def register_views(views: Iterable[ImageView], thresholds: PruningThresholds) -> None:
+    """Creates temporary views, with a filter by the bounds of their located columns, which all of their rows meet.
+
+    Spark derives filters on joined tables from it. The bounds of all views are computed at once.
+    """
+    views = tuple(views)
+    pruned = [view for view in views if view.located]
+    parts = [(view.rows.select(*map(to_column, view.located)), view.count) for view in pruned]
+    bounds = dict(zip((view.name for view in pruned), collect_all_bounds(parts, thresholds), strict=True))
+    for view in views:
+        known = bounds.get(view.name)
+        rows = view.rows.where(write_expression(build_bounds_condition(known))) if known else view.rows
+        rows.createOrReplaceTempView(quote_name(view.name))
+
+
+@dataclass(frozen=True)
 class SourceWindow:
     """Reads the rows of one source at the start and the end of its window, and the changes between them."""
 
@@ -63,24 +91,26 @@ class SourceWindow:
     window: Window
     thresholds: Thresholds
 
-    def register_views(self, scans: Sequence[Scan], asked: Collection[str] = (), hold: Hold | None = None) -> None:
-        """Creates the temporary views that `scans` read; these are the scans of this source in operator trees.
+    def read_views(
+        self, scans: Sequence[Scan], asked: Collection[str] = (), hold: Hold | None = None
+    ) -> Iterator[ImageView]:
+        """Reads the rows of the views that `scans` read, which are all scans of this source in operator trees.
 
-        Changed rows get a filter with the bounds of their values in the columns `asked`, by which Spark can prune
-        joined tables; this takes a Spark job. `hold` caches changed rows that are many and read several times; None
-        caches none.
+        Changed rows have to be pruned by their values in the columns `asked`. `hold` caches changed rows that are many
+        and read several times; None caches none.
         """
         fields = dict.fromkeys(field for scan in scans for _, field in scan.fields)
-        is_large = self.source.count_rows_in(self.window) > self.thresholds.incremental.cached_change_rows
+        changes = self.source.count_rows_in(self.window)
+        is_large = changes > self.thresholds.incremental.cached_change_rows
         for image, times in Counter(scan.image for scan in scans).items():
             rows = self.read_image(image, tuple(fields))
+            located: tuple[str, ...] = ()
             if image in ("delta", "pair"):
                 located = _list_image_columns([scan for scan in scans if scan.image == image], asked)
                 is_read_again = times + bool(located) > 1
                 if hold and is_read_again and is_large:
                     rows = hold(rows)
-                rows = self._add_location_condition(rows, located)
-            rows.createOrReplaceTempView(quote_name(format_image_view(image, self.source.name)))
+            yield ImageView(format_image_view(image, self.source.name), rows, located, changes)
 
     def read_image(self, image: Image, fields: Sequence[str]) -> DataFrame:
         """Reads one image of the source, in the columns `fields`.
@@ -107,17 +137,6 @@ class SourceWindow:
     def read_rows_at(self, version: Version, select: Callable[[DataFrame], DataFrame] = lambda rows: rows) -> DataFrame:
         """Reads the rows of the source as of `version`, by the function `read_rows_at`."""
         return read_rows_at(self.spark, self.source, version, self.thresholds.pruning, select)
-
-    def _add_location_condition(self, rows: DataFrame, names: Sequence[str]) -> DataFrame:
-        """Adds a filter to `rows` by the bounds of their values in the columns `names`, which all rows meet.
-
-        Spark derives filters on joined tables from it. Without names, `rows` are returned as they are.
-        """
-        if not names:
-            return rows
-        located, count = rows.select(*[to_column(part) for part in names]), self.source.count_rows_in(self.window)
-        known_bounds = collect_bounds(located, count, self.thresholds.pruning)
-        return rows.where(write_expression(build_bounds_condition(known_bounds))) if known_bounds else rows
 
     def _read_moved_rows(self, wanted: tuple[Column, ...]) -> DataFrame:
         """Reads the rows that were added (multiplicity 1) or removed (-1), in the columns `wanted`.

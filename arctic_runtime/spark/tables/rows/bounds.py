@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -46,10 +47,12 @@ class Ranges:
 
     def read_bounds(self, row: Mapping[str, Any]) -> tuple[Bound, ...] | None:
         """Converts `row`, the values of the aggregates, to bounds; None if no row of the query met the condition."""
-        if not row[_ROWS]:
+        if not int(row[_ROWS]):
             return None
         return tuple(
-            _build_range(column, kind, (row[f"{_LEAST}{place}"], row[f"{_GREATEST}{place}"]), row[f"{_NULLS}{place}"])
+            _build_range(
+                column, kind, (row[f"{_LEAST}{place}"], row[f"{_GREATEST}{place}"]), int(row[f"{_NULLS}{place}"])
+            )
             for place, (column, (_, kind)) in enumerate(self.values.items())
         )
 
@@ -128,6 +131,35 @@ def collect_bounds(rows: DataFrame, count: int, thresholds: PruningThresholds) -
     """
     types = {field: kind for field, kind in rows.dtypes if is_bounded(kind)}
     return _collect_value_lists(rows, types) if count <= thresholds.in_list_values else _collect_ranges(rows, types)
+
+
+def collect_all_bounds(
+    parts: Sequence[tuple[DataFrame, int]], thresholds: PruningThresholds
+) -> tuple[tuple[Bound, ...] | None, ...]:
+    """Computes bounds as `collect_bounds` does, for several frames, each with its approximate number of rows.
+
+    Ranges are computed by one statement for all frames, whose parts Spark computes at the same time.
+    """
+    ranges = {place: rows for place, (rows, count) in enumerate(parts) if count > thresholds.in_list_values}
+    if len(ranges) < 2:
+        return tuple(collect_bounds(rows, count, thresholds) for rows, count in parts)
+    known = _collect_all_ranges(ranges)
+    return tuple(
+        known[place] if place in known else collect_bounds(rows, count, thresholds)
+        for place, (rows, count) in enumerate(parts)
+    )
+
+
+def _collect_all_ranges(parts: Mapping[int, DataFrame]) -> dict[int, tuple[Bound, ...] | None]:
+    ranges, frames = {}, []
+    for place, rows in parts.items():
+        types = {field: kind for field, kind in rows.dtypes if is_bounded(kind)}
+        ranges[place] = Ranges({field: (quote_name(field), kind) for field, kind in types.items()})
+        summed = rows.agg(*map(F.expr, ranges[place].build_aggregates()))
+        texts = F.array(*[F.col(name).cast("string") for name in summed.columns])
+        frames.append(summed.select(F.lit(place), texts, F.lit(summed.columns)))
+    found = reduce(DataFrame.unionAll, frames).collect()
+    return {place: ranges[place].read_bounds(dict(zip(names, texts, strict=True))) for place, texts, names in found}
 
 
 def _collect_value_lists(rows: DataFrame, types: dict[str, str]) -> tuple[Bound, ...] | None:

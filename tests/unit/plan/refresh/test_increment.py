@@ -349,7 +349,7 @@ def test_a_column_with_a_map_is_a_reason_only_where_it_is_read_of_a_table_that_c
 )
 def test_what_several_terms_look_for_in_a_large_source_is_read_once(rows: int, is_sliced: bool) -> None:
     """An estimate counts that reading, and none of what was found."""
-    twice = "join ods.other as o on o.id = u.id join ods.other as p on p.id = o.id"
+    twice = "left join ods.other as o on o.id = u.id join ods.other as p on p.id = u.id"
     up, other = keyed(a_source(rows=rows)), keyed(a_source(name=OTHER))
     plan = plan_or_fail(a_model(f"select u.id, o.place, p.place as next from ods.up as u {twice}"), up, other)
     assert [part.source for part in plan.reducers] == ([UP] if is_sliced else [])
