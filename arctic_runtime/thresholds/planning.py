@@ -55,6 +55,17 @@ class CostThresholds:
 
 
 @dataclass(frozen=True)
+class PreviewThresholds:
+    """Assumptions of `arctic preview` about runs that it can't know from past ones."""
+
+    judged_runs: int = 10
+    """Number of past runs of a model by whose estimates the next estimate is judged."""
+
+    change_row_images: float = 2.0
+    """Bytes of a change row, as a multiple of those of a row, if no run has written any: the rows after and before."""
+
+
+@dataclass(frozen=True)
 class IncrementalThresholds:
     """Limits for the decision between an incremental and a full refresh, and for the plan of an incremental one.
 

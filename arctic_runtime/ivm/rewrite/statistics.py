@@ -82,6 +82,10 @@ class Statistics:
         """Estimates the row count of a tree; infinity if it is unknown."""
         return _Estimates(self).estimate_counts(tree)[0]
 
+    def estimate_row_bytes(self, tree: Node, names: Sequence[str]) -> float:
+        """Estimates the stored bytes of the columns `names` of a row of a tree."""
+        return _Estimates(self).estimate_row_bytes(tree, names)
+
     def with_join_hints(self, tree: Node) -> Node:
         """Returns the tree with `broadcast` set in each join of which one side is small and the other large."""
         return _Estimates(self).with_join_hints(tree)
@@ -213,9 +217,9 @@ class _Estimates:
     def _is_broadcastable(self, node: Node) -> bool:
         rows, limits = self.estimate_counts(node)[0], self.statistics.thresholds
         is_small = rows <= limits.broadcast_rows
-        return is_small and rows * self._estimate_row_bytes(node, list_columns(node)) <= limits.broadcast_bytes
+        return is_small and rows * self.estimate_row_bytes(node, list_columns(node)) <= limits.broadcast_bytes
 
-    def _estimate_row_bytes(self, node: Node, names: Sequence[str]) -> float:
+    def estimate_row_bytes(self, node: Node, names: Sequence[str]) -> float:
         return sum(self._estimate_value_bytes(node, name) for name in names)
 
     def _estimate_value_bytes(self, node: Node, name: str) -> float:
