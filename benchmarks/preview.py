@@ -7,6 +7,8 @@ command is that of a project of 200 models, of which an edit touches a layer and
 
 from __future__ import annotations
 
+import json
+import os
 import statistics
 import subprocess
 import sys
@@ -14,9 +16,8 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-
-import yaml
 
 from arctic_runtime.catalog.reader import CatalogReader, find_table
 from arctic_runtime.model.table import Model
@@ -190,8 +191,10 @@ def measure_command() -> float:
         file.write_text(file.read_text().replace("customer,", "customer + 1 as customer,"))
         command = [sys.executable, "-m", "dbt.adapters.arctic.command_line", "preview", "--project-dir", str(folder)]
         command += ["--profiles-dir", str(folder), "--json"]
-        taken = [seconds(lambda: subprocess.run(command, check=True, capture_output=True)) for _ in range(3)]
-        shown = yaml.safe_load(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        environment = {**os.environ, "DBT_TARGET_PATH": "target-arctic"}  # Where dbt has parsed the project.
+        run = partial(subprocess.run, command, check=True, capture_output=True, text=True, env=environment)
+        taken = [seconds(run) for _ in range(3)]
+        shown = json.loads(run().stdout)
     print(f"  {shown['total']['models']} of {MODELS} models touched: {', '.join(f'{one:.1f} s' for one in taken)}")
     return statistics.median(taken)
 

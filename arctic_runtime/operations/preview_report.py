@@ -27,7 +27,8 @@ def describe_preview(preview: Preview) -> Iterator[str]:
 
 
 def _describe_model(model: ModelPreview) -> Iterator[str]:
-    yield f"{model.table}: {'edited, ' if model.is_edited else ''}{_describe_way(model)}"
+    edit = "new, " if model.reason == "FIRST_RUN" else "edited, " if model.is_edited else ""
+    yield f"{model.table}: {edit}{_describe_way(model)}"
     if model.has_cost:
         yield f"  {_describe_bytes(model.amounts)}"
         yield f"  {_describe_seconds(model)}"

@@ -137,7 +137,7 @@ class PreviewWalk:
 
     def _price_run(self, each: _Observed) -> tuple[RunAmounts, _Published, Decision]:
         """Prices the next run of a model for few, the expected and many change rows of the tables above it."""
-        cases = [self._plan_case(each, part) for part in ("expected", "low", "high")]
+        cases = self._plan_cases(each)
         analysed = self._analyse(each, cases[0].sources)
         tables = [self._build_tables(each, case.sources, analysed) for case in cases]
         new_rows = _estimate_new_rows(analysed, cases[0].sources, tables[0])
@@ -160,9 +160,17 @@ class PreviewWalk:
         cost = estimate_run_cost(each.model, case.decision, tables, written, self._reader.thresholds)
         if cost.seconds or case.decision.mode == "unchanged":
             return cost
-        # Runs of change events have no estimate of their own.
-        (full,) = estimate_modes(case.sources, case.decision.windows, None, read_run_history(each.state))
+        # The planner estimates no runs of change events, and none that read the table's own rows alone.
+        sources = {} if classify_way(case.decision) == "own result" else case.sources
+        (full,) = estimate_modes(sources, case.decision.windows, None, read_run_history(each.state))
         return replace(cost, seconds=full.seconds)
+
+    def _plan_cases(self, each: _Observed) -> list[_Planned]:
+        """Plans the run for the expected number of change rows of the tables above, then for few and many of them."""
+        expected = self._plan_case(each, "expected")
+        if not any(name in self._published for name in each.upstreams.states):
+            return [expected, expected, expected]
+        return [expected, self._plan_case(each, "low"), self._plan_case(each, "high")]
 
     def _plan_case(self, each: _Observed, part: str) -> _Planned:
         states = dict(each.upstreams.states)
