@@ -6,7 +6,6 @@ once they have published their changes: with one more commit, of as many change 
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -21,8 +20,7 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import list_scans
 from arctic_runtime.ivm.frontend.analyse import Analysed
 from arctic_runtime.ivm.rewrite.scan_limits import list_scan_limits
-from arctic_runtime.ivm.rewrite.statistics import SourceStatistics, Statistics
-from arctic_runtime.model.columns import Column, strip_change_columns
+from arctic_runtime.model.columns import Column
 from arctic_runtime.model.files.file_sizes import FileSizes
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.row_filter import ColumnLimit
@@ -31,6 +29,7 @@ from arctic_runtime.model.state import Commit, SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.preview.amount import Amount
+from arctic_runtime.plan.preview.new_table import estimate_new_row_bytes, estimate_new_rows
 from arctic_runtime.plan.preview.preview import ModelPreview, PastRuns, RunAmounts, classify_way
 from arctic_runtime.plan.preview.published_rows import add_changes, estimate_published_rows
 from arctic_runtime.plan.preview.run_cost import RunCost, RunTables, estimate_run_cost
@@ -140,7 +139,7 @@ class PreviewWalk:
         cases = self._plan_cases(each)
         analysed = self._analyse(each, cases[0].sources)
         tables = [self._build_tables(each, case.sources, analysed) for case in cases]
-        new_rows = _estimate_new_rows(analysed, cases[0].sources, tables[0])
+        new_rows = estimate_new_rows(analysed, cases[0].sources)
         published = [
             estimate_published_rows(
                 case.decision, each.state, case.sources, Amount.from_estimates(_count_changed(case)), new_rows
@@ -209,7 +208,7 @@ class PreviewWalk:
             else TableSizes(self._observe_sizes(each.model.base), self._observe_sizes(each.model.log))
         )
         tables = RunTables(each.state, sources, sizes, own, None if analysed is None else list_scans(analysed.tree))
-        return replace(tables, new_row_bytes=_estimate_new_row_bytes(analysed, sources, sizes))
+        return replace(tables, new_row_bytes=estimate_new_row_bytes(analysed, sources, sizes))
 
     def _observe_source_sizes(self, source: SourceState, limits: frozenset[ColumnLimit]) -> TableSizes:
         published = self._published.get(str(source.name))
@@ -262,30 +261,3 @@ def _widen_by_error(seconds: Amount, error: float | None) -> Amount:
 def _count_changed(case: _Planned) -> int:
     windows = case.decision.windows
     return sum(source.count_rows_in(windows[name]) for name, source in case.sources.items() if name in windows)
-
-
-def _estimate_new_rows(analysed: Analysed | None, sources: Mapping[str, SourceState], tables: RunTables) -> float:
-    """Estimates the rows of the result of a query; those of its largest source if nothing else is known."""
-    most = max((source.rows for source in sources.values()), default=0)
-    if analysed is None:
-        return most
-    rows = _collect_statistics(sources, tables.sizes).estimate_rows(analysed.tree)
-    return most if math.isinf(rows) else rows
-
-
-def _estimate_new_row_bytes(
-    analysed: Analysed | None, sources: Mapping[str, SourceState], sizes: Mapping[str, TableSizes]
-) -> float:
-    if analysed is None:
-        return max((files.rows.estimate_row_bytes() or 0.0 for files in sizes.values()), default=0.0)
-    names = [own for _, own in analysed.outputs]
-    return _collect_statistics(sources, sizes).estimate_row_bytes(analysed.tree, names)
-
-
-def _collect_statistics(sources: Mapping[str, SourceState], sizes: Mapping[str, TableSizes]) -> Statistics:
-    figures = {}
-    for name, source in sources.items():
-        files, columns = sizes[name].rows, len(strip_change_columns(source.columns))
-        value_bytes = (files.estimate_row_bytes() or 0.0) / max(1, columns)
-        figures[source.name] = SourceStatistics(source.rows, 0, value_bytes)
-    return Statistics(figures)

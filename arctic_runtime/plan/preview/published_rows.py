@@ -15,7 +15,7 @@ from arctic_runtime.plan.refresh.decide import Decision
 
 
 def estimate_published_rows(
-    decision: Decision, state: TableState, sources: Mapping[str, SourceState], changed: Amount, new_rows: float
+    decision: Decision, state: TableState, sources: Mapping[str, SourceState], changed: Amount, new_rows: Amount
 ) -> Amount:
     """Estimates the number of change rows of a run whose `changed` change rows of its sources it has not read.
 
@@ -27,7 +27,7 @@ def estimate_published_rows(
     if decision.mode == "unchanged":
         return Amount()
     if decision.mode == "create":
-        return Amount.from_estimates(new_rows)
+        return new_rows
     if decision.reason in FROM_EDIT:
         past = [commit.rows for commit in _list_past_runs(state, decision.reason)]
         expected = statistics.median(past) if past else rows

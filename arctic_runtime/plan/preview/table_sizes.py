@@ -21,6 +21,11 @@ class TableSizes:
     rows: FileSizes = field(default_factory=FileSizes)
     changes: FileSizes = field(default_factory=FileSizes)
 
+    def estimate_value_bytes(self, column: str) -> float | None:
+        """Mean stored bytes of a value of a column; None if it is not known."""
+        size = self.rows.column_bytes.get(column.lower())
+        return size / self.rows.rows if size is not None and self.rows.rows else None
+
     def estimate_change_bytes(self, log: ChangeTableState | None, unknown_row_bytes: float, images: float) -> float:
         """Estimates the stored bytes of a change row that the next run writes.
 

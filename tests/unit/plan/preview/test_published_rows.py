@@ -11,7 +11,7 @@ from arctic_runtime.model.properties import MODE, OFFSETS, REASON, RUN
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, SourceState, TableState
 from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.version import Version, Window, encode_versions
-from arctic_runtime.plan.preview.amount import Amount
+from arctic_runtime.plan.preview.amount import NONE, Amount
 from arctic_runtime.plan.preview.published_rows import add_changes, estimate_published_rows
 from arctic_runtime.plan.refresh.decide import Decision
 
@@ -37,7 +37,7 @@ def a_table(*runs: Commit, rows: int = 500) -> TableState:
 
 
 def estimate(
-    decision: Decision, state: TableState, source: SourceState, changed: float = 0, new_rows: float = 0
+    decision: Decision, state: TableState, source: SourceState, changed: float = 0, new_rows: Amount = NONE
 ) -> Amount:
     sources: Mapping[str, SourceState] = {str(UP): source}
     return estimate_published_rows(decision, state, sources, Amount.from_estimates(changed), new_rows)
@@ -58,7 +58,9 @@ def test_an_edit_of_a_model_that_was_never_edited_may_publish_all_rows() -> None
 
 
 def test_a_first_run_publishes_its_rows_and_one_without_work_none() -> None:
-    assert estimate(Decision("create", "FIRST_RUN"), TableState(), a_source(1), new_rows=70) == Amount(70, 70, 70)
+    assert estimate(Decision("create", "FIRST_RUN"), TableState(), a_source(1), new_rows=Amount(0, 70, 80)) == Amount(
+        0, 70, 80
+    )
     assert estimate(Decision("unchanged", "NOTHING_NEW"), a_table(), a_source(1), 5) == Amount()
 
 
