@@ -33,8 +33,12 @@ from benchmarks.night import build_orders
 from benchmarks.tpch import change_tables, generate_tables, land_events, name_table
 from benchmarks.tpch_models import KEYS, keyed_table, questions
 
-SETTINGS = {"spark.driver.memory": "3g", "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false"}
-"""Reads of several ranges at once are not counted by Spark, so that they are off."""
+SETTINGS = {
+    "spark.driver.memory": "3g",
+    "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
+    "spark.ui.liveUpdate.period": "0",
+}
+"""Spark counts no reads of several ranges at once, so that they are off, and shows its counts at once."""
 
 SCALE = 0.1
 """Scale factor of TPC-H."""

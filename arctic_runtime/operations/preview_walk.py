@@ -139,7 +139,7 @@ class PreviewWalk:
         cases = self._plan_cases(each)
         analysed = self._analyse(each, cases[0].sources)
         tables = [self._build_tables(each, case.sources, analysed) for case in cases]
-        new_rows = estimate_new_rows(analysed, cases[0].sources)
+        new_rows = estimate_new_rows(analysed, cases[0].sources, tables[0].sizes)
         published = [
             estimate_published_rows(
                 case.decision, each.state, case.sources, Amount.from_estimates(_count_changed(case)), new_rows

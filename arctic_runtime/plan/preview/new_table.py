@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from arctic_runtime.ivm.algebra.tree import Projection, Scan, walk_tree
+from arctic_runtime.ivm.algebra.expressions import list_used_columns
+from arctic_runtime.ivm.algebra.tree import Aggregate, Filter, Node, Projection, Scan, WindowColumns, walk_tree
 from arctic_runtime.ivm.frontend.analyse import Analysed
 from arctic_runtime.ivm.rewrite.statistics import SourceStatistics, Statistics
 from arctic_runtime.model.columns import strip_change_columns
@@ -14,19 +15,54 @@ from arctic_runtime.plan.preview.amount import Amount
 from arctic_runtime.plan.preview.table_sizes import TableSizes
 
 
-def estimate_new_rows(analysed: Analysed | None, sources: Mapping[str, SourceState]) -> Amount:
+def estimate_new_rows(
+    analysed: Analysed | None, sources: Mapping[str, SourceState], sizes: Mapping[str, TableSizes]
+) -> Amount:
     """Estimates the rows of the result of a query, from none to all rows that pass its joins.
 
-    The shares of rows that filters keep, and the numbers of groups, are not known. It is exact if the query has only
-    projections. Without an analysis, or with a join of unknown size, the estimate is the rows of the largest source.
+    The share of rows that a filter keeps is not known, and the number of groups is guessed from the stored bytes of the
+    columns that they are made of. It is exact if the query has only projections. Without an analysis, or with a join of
+    unknown size, the estimate is the rows of the largest source.
     """
     most = max((source.rows for source in sources.values()), default=0)
     if analysed is None:
         return Amount(0, most, most)
     rows = _collect_statistics(sources).estimate_rows(analysed.tree)
-    expected = most if math.isinf(rows) else rows
-    is_exact = all(isinstance(node, Scan | Projection) for node in walk_tree(analysed.tree))
-    return Amount(expected if is_exact else 0, expected, expected)
+    high = most if math.isinf(rows) else rows
+    if all(isinstance(node, Scan | Projection) for node in walk_tree(analysed.tree)):
+        return Amount(high, high, high)
+    return Amount(0, min(high, _guess_groups(analysed.tree, sources, sizes)), high)
+
+
+def _guess_groups(tree: Node, sources: Mapping[str, SourceState], sizes: Mapping[str, TableSizes]) -> float:
+    """Guesses the number of groups of the last grouping of a query; infinity if it does not end with one.
+
+    Those of several sources are multiplied. A source has at most as many as rows.
+    """
+    while isinstance(tree, Projection | Filter | WindowColumns):
+        tree = tree.child
+    if not isinstance(tree, Aggregate) or not tree.keys:
+        return math.inf
+    statistics = _collect_statistics(sources)
+    below, columns = _list_columns_of_keys(tree)
+    values: dict[str, float] = {}
+    for column in columns:
+        origin = statistics.find_origin(below, column)
+        if origin is None:
+            return math.inf
+        name, field = str(origin[0]), origin[1]
+        is_key = sources[name].key == (field,)
+        count = sources[name].rows if is_key else sizes[name].guess_distinct_values(field)
+        values[name] = values.get(name, 1.0) * count
+    return math.prod(min(count, sources[name].rows) for name, count in values.items())
+
+
+def _list_columns_of_keys(tree: Aggregate) -> tuple[Node, set[str]]:
+    """Returns the columns from which the keys of a grouping are computed, and the tree that has these columns."""
+    if not isinstance(tree.child, Projection):
+        return tree.child, set(tree.keys)
+    computed = dict(tree.child.expressions)
+    return tree.child.child, {name for key in tree.keys for name in list_used_columns(computed[key])}
 
 
 def estimate_new_row_bytes(

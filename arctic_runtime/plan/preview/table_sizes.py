@@ -26,6 +26,15 @@ class TableSizes:
         size = self.rows.column_bytes.get(column.lower())
         return size / self.rows.rows if size is not None and self.rows.rows else None
 
+    def guess_distinct_values(self, column: str) -> float:
+        """Guesses the number of different values of a column by the bits of a value: two to their power, in files.
+
+        Files have the number of a value in a dictionary, compressed, so that there are probably more. Number of rows if
+        the size of the column is not known.
+        """
+        size = self.estimate_value_bytes(column)
+        return self.rows.rows if size is None else min(self.rows.rows, 2.0 ** min(8 * size, 64))
+
     def estimate_change_bytes(self, log: ChangeTableState | None, unknown_row_bytes: float, images: float) -> float:
         """Estimates the stored bytes of a change row that the next run writes.
 

@@ -25,7 +25,7 @@ SOURCES = {
     for name, columns in COLUMNS.items()
 }
 SIZES = {
-    str(FACTS): TableSizes(FileSizes(1_000, 1, 12_000, {"id": 2_000, "place": 1_000, "note": 9_000})),
+    str(FACTS): TableSizes(FileSizes(1_000, 1, 12_000, {"id": 2_000, "place": 500, "note": 9_500})),
     str(PLACES): TableSizes(FileSizes(10, 1, 60, {"id": 20, "name": 40})),
 }
 
@@ -40,19 +40,25 @@ def analyse(sql: str) -> Analysed:
     [
         ("select id, upper(note) as note from facts", Amount(1_000, 1_000, 1_000)),
         ("select id from facts where place = 3", Amount(0, 1_000, 1_000)),
-        ("select place, count(*) as n from facts group by place", Amount(0, 1_000, 1_000)),
+        ("select place, count(*) as n from facts group by place", Amount(0, 16, 1_000)),
+        ("select place + 1 as next, count(*) as n from facts group by place + 1", Amount(0, 16, 1_000)),
+        ("select id, max(note) as note from facts group by id", Amount(0, 1_000, 1_000)),
+        (
+            "select p.id, f.place, count(*) as n from facts f join places p on f.place = p.id group by p.id, f.place",
+            Amount(0, 160, 1_000),
+        ),
         ("select f.id, p.name from facts f join places p on f.place = p.id", Amount(0, 1_000, 1_000)),
         ("select f.id, explode(array(1, 2)) as n from facts f", Amount(0, 1_000, 1_000)),
         ("select count(*) as n from facts", Amount(0, 1, 1)),
     ],
 )
-def test_rows_are_at_most_those_that_pass_the_joins(sql: str, rows: Amount) -> None:
-    assert estimate_new_rows(analyse(sql), SOURCES) == rows
+def test_rows_are_at_most_those_that_pass_the_joins_and_groups_are_guessed_by_bits(sql: str, rows: Amount) -> None:
+    assert estimate_new_rows(analyse(sql), SOURCES, SIZES) == rows
 
 
 def test_a_query_that_is_not_analysed_has_the_rows_of_its_largest_source() -> None:
-    assert estimate_new_rows(None, SOURCES) == Amount(0, 1_000, 1_000)
-    assert estimate_new_rows(None, {}) == Amount()
+    assert estimate_new_rows(None, SOURCES, SIZES) == Amount(0, 1_000, 1_000)
+    assert estimate_new_rows(None, {}, {}) == Amount()
     assert estimate_new_row_bytes(None, SOURCES, SIZES) == 12
 
 
