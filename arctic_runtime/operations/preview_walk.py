@@ -17,9 +17,8 @@ from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import list_scans
 from arctic_runtime.ivm.frontend.analyse import Analysed
-from arctic_runtime.ivm.rewrite.scan_limits import list_scan_limits
+from arctic_runtime.ivm.rewrite.scan_limits import list_needed_scans, list_scan_limits
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.files.file_sizes import FileSizes
 from arctic_runtime.model.names import TableName
@@ -207,8 +206,14 @@ class PreviewWalk:
             if each.state.log is None
             else TableSizes(self._observe_sizes(each.model.base), self._observe_sizes(each.model.log))
         )
-        tables = RunTables(each.state, sources, sizes, own, None if analysed is None else list_scans(analysed.tree))
-        return replace(tables, new_row_bytes=estimate_new_row_bytes(analysed, sources, sizes))
+        return RunTables(
+            each.state,
+            sources,
+            sizes,
+            own,
+            None if analysed is None else list_needed_scans(analysed.tree, [own for _, own in analysed.outputs]),
+            estimate_new_row_bytes(analysed, sources, sizes),
+        )
 
     def _observe_source_sizes(self, source: SourceState, limits: frozenset[ColumnLimit]) -> TableSizes:
         published = self._published.get(str(source.name))

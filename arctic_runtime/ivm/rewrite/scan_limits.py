@@ -1,13 +1,27 @@
-"""Extracts from a query the comparisons of columns with constants by which files of its sources are skipped."""
+"""Extracts what a full computation of a query reads of its sources: columns, and limits by which files are skipped."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.conditions import split_conjuncts
-from arctic_runtime.ivm.algebra.tree import Filter, Node, Scan, list_children
+from arctic_runtime.ivm.algebra.expressions import list_used_columns
+from arctic_runtime.ivm.algebra.tree import (
+    Aggregate,
+    Filter,
+    Node,
+    Scan,
+    SetOperation,
+    UnionAll,
+    WindowColumns,
+    list_children,
+    list_columns,
+    list_expressions,
+    walk_tree,
+)
 from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.row_filter import ColumnLimit, Operator
@@ -20,6 +34,32 @@ _OPERATORS: dict[type[exp.Expr], tuple[Operator, Operator]] = {
     exp.GTE: (">=", "<="),
 }
 """Operators of comparisons: with the column on the left, and with the column on the right."""
+
+
+def list_needed_scans(tree: Node, outputs: Collection[str]) -> tuple[Scan, ...]:
+    """Lists the scans of a tree with the fields that its operators and its `outputs` need.
+
+    The other fields of a scan identify a row of its source, which only incremental runs need.
+    """
+    nodes = tuple(walk_tree(tree))
+    needed = {*outputs, *(name for node in nodes for name in _list_needed_columns(node))}
+    return tuple(
+        replace(node, fields=tuple(field for field in node.fields if field[0] in needed))
+        for node in nodes
+        if isinstance(node, Scan)
+    )
+
+
+def _list_needed_columns(node: Node) -> Iterator[str]:
+    """Yields the columns of its inputs that an operator needs by their names or their places."""
+    for expression in list_expressions(node):
+        yield from list_used_columns(expression)
+    match node:
+        case Aggregate(keys=names) | WindowColumns(partition=names):
+            yield from names
+        case UnionAll() | SetOperation():
+            for child in list_children(node):
+                yield from list_columns(child)
 
 
 def list_scan_limits(tree: Node) -> dict[TableName, frozenset[ColumnLimit]]:

@@ -169,7 +169,10 @@ def _estimate_merge(
     if is_overwritten(model, base, thresholds.merge):
         return change_bytes + own.bytes, max(own.bytes, written_rows * tables.row_bytes)
     keys = own.sum_bytes(model.config.primary_key) * _estimate_share(own, written_rows, thresholds)
-    return change_bytes + keys, written_rows * tables.row_bytes
+    # Few rows of a change table, which are scattered over the table, take more bytes each than all rows do.
+    is_scattered = written_rows <= thresholds.base_rewrite.changed_share * base.rows
+    scattered = change_bytes * thresholds.preview.changed_row_share if is_scattered else 0.0
+    return change_bytes + keys, max(written_rows * tables.row_bytes, scattered)
 
 
 def _count_rows_read(decision: Decision, tables: RunTables) -> float:

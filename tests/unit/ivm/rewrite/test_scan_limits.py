@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
-from arctic_runtime.ivm.rewrite.scan_limits import list_scan_limits
+from arctic_runtime.ivm.rewrite.scan_limits import list_needed_scans, list_scan_limits
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.row_filter import ColumnLimit
@@ -51,3 +51,20 @@ def test_a_condition_above_a_subquery_and_in_a_join_reaches_the_scans() -> None:
 def test_only_the_limits_of_all_scans_of_a_source_count() -> None:
     sql = "select id from facts where id > 5 and amount > 1 union all select id from facts where id > 5"
     assert limits(sql) == {FACTS: {ColumnLimit("id", ">", 5)}}
+
+
+@pytest.mark.parametrize(
+    ("sql", "fields"),
+    [
+        ("select day, count(*) as n from keyed group by day", {"day"}),
+        ("select amount from keyed where day > date '2026-01-01'", {"amount", "day"}),
+        ("select amount, row_number() over (partition by day order by id) as n from keyed", {"amount", "day", "id"}),
+        ("select id from keyed union all select amount from keyed", {"id", "amount"}),
+        ("select distinct day from keyed", {"day"}),
+    ],
+)
+def test_columns_that_only_identify_a_row_are_not_needed(sql: str, fields: set[str]) -> None:
+    columns = (Column("id", "bigint"), Column("day", "date"), Column("amount", "bigint"))
+    analysed = analyse_query(sql, {"lake.ods.keyed": Relation(columns, ("id",))}, {}, "lake", "ods")
+    scans = list_needed_scans(analysed.tree, [own for _, own in analysed.outputs])
+    assert {name for scan in scans for _, name in scan.fields} == fields

@@ -68,7 +68,8 @@ def tables(base_rows: int = 1_000, *commits: Commit) -> RunTables:
     log = ChangeTableState("uuid", (), commits, {})
     base = BaseState("uuid", tuple(Column(name, "int") for name in "ia"), 1, None, base_rows, {})
     own = FileSizes(base_rows, 4, 20 * base_rows, {"id": 15 * base_rows, "a": 4 * base_rows})
-    return RunTables(TableState(log, base), {str(UP): SOURCE}, {str(UP): SIZES}, TableSizes(own), [scan("id", "a")])
+    state = TableState(log, base)
+    return RunTables(state, {str(UP): SOURCE}, {str(UP): SIZES}, TableSizes(own), [scan("id", "a")], images=2.0)
 
 
 def cost(decision: Decision, of: RunTables, rows: float, merge: Merge = "on_write") -> RunCost:
@@ -115,6 +116,12 @@ def test_a_small_table_is_written_anew_and_a_large_one_gets_the_changed_rows() -
     assert large.bytes_written == 10 * 40 + 10 * 20
     share = 1 - (3 / 4) ** 10
     assert large.bytes_read == pytest.approx(SCANNED + 20 * LARGE + 10 * 40 + 16 * LARGE * share)
+
+
+def test_few_changed_rows_take_half_of_their_change_rows_and_many_as_much_as_other_rows() -> None:
+    of = replace(tables(LARGE), images=6.0)
+    assert cost(FULL, of, 10).bytes_written == 10 * (6 * 20 + 60)
+    assert cost(FULL, of, LARGE).bytes_written == LARGE * (6 * 20 + 20)
 
 
 def test_a_table_that_is_merged_on_read_is_merged_once_many_rows_have_changed() -> None:
