@@ -1,4 +1,4 @@
-"""Extracts what a full computation of a query reads of its sources: columns, and limits by which files are skipped."""
+"""Extracts what a full computation of a query reads of its sources, and the columns that its groups are made of."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
     Filter,
     Node,
+    Projection,
     Scan,
     SetOperation,
     UnionAll,
@@ -60,6 +61,21 @@ def _list_needed_columns(node: Node) -> Iterator[str]:
         case UnionAll() | SetOperation():
             for child in list_children(node):
                 yield from list_columns(child)
+
+
+def find_group_columns(tree: Node) -> tuple[Node, frozenset[str]]:
+    """Returns the columns from which the groups of a query's result are made, and the tree that has these columns.
+
+    There are no columns if the result does not consist of groups.
+    """
+    while isinstance(tree, Projection | Filter | WindowColumns):
+        tree = tree.child
+    if not isinstance(tree, Aggregate):
+        return tree, frozenset()
+    if not isinstance(tree.child, Projection):
+        return tree.child, frozenset(tree.keys)
+    computed = dict(tree.child.expressions)
+    return tree.child.child, frozenset(name for key in tree.keys for name in list_used_columns(computed[key]))
 
 
 def list_scan_limits(tree: Node) -> dict[TableName, frozenset[ColumnLimit]]:

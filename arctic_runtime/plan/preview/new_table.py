@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from arctic_runtime.ivm.algebra.expressions import list_used_columns
-from arctic_runtime.ivm.algebra.tree import Aggregate, Filter, Node, Projection, Scan, WindowColumns, walk_tree
+from arctic_runtime.ivm.algebra.tree import Node, Projection, Scan, walk_tree
 from arctic_runtime.ivm.frontend.analyse import Analysed
+from arctic_runtime.ivm.rewrite.scan_limits import find_group_columns
 from arctic_runtime.ivm.rewrite.statistics import SourceStatistics, Statistics
 from arctic_runtime.model.columns import strip_change_columns
 from arctic_runtime.model.state import SourceState
@@ -39,12 +39,10 @@ def _guess_groups(tree: Node, sources: Mapping[str, SourceState], sizes: Mapping
 
     Those of several sources are multiplied. A source has at most as many as rows.
     """
-    while isinstance(tree, Projection | Filter | WindowColumns):
-        tree = tree.child
-    if not isinstance(tree, Aggregate) or not tree.keys:
+    below, columns = find_group_columns(tree)
+    if not columns:
         return math.inf
     statistics = _collect_statistics(sources)
-    below, columns = _list_columns_of_keys(tree)
     values: dict[str, float] = {}
     for column in columns:
         origin = statistics.find_origin(below, column)
@@ -55,14 +53,6 @@ def _guess_groups(tree: Node, sources: Mapping[str, SourceState], sizes: Mapping
         count = sources[name].rows if is_key else sizes[name].guess_distinct_values(field)
         values[name] = values.get(name, 1.0) * count
     return math.prod(min(count, sources[name].rows) for name, count in values.items())
-
-
-def _list_columns_of_keys(tree: Aggregate) -> tuple[Node, set[str]]:
-    """Returns the columns from which the keys of a grouping are computed, and the tree that has these columns."""
-    if not isinstance(tree.child, Projection):
-        return tree.child, set(tree.keys)
-    computed = dict(tree.child.expressions)
-    return tree.child.child, {name for key in tree.keys for name in list_used_columns(computed[key])}
 
 
 def estimate_new_row_bytes(
