@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
@@ -11,10 +12,12 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.operations.arguments import read_flag
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values
 from arctic_runtime.operations.preview_report import describe_preview, describe_preview_as_markdown, to_json
-from arctic_runtime.operations.preview_walk import PreviewWalk
 from arctic_runtime.plan.preview.preview import ModelPreview, Preview
 from arctic_runtime.plan.preview.preview_limits import read_preview_limits
 from arctic_runtime.plan.preview.renamed_model import move_model
+
+if TYPE_CHECKING:
+    from arctic_runtime.operations.preview_walk import PreviewWalk
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class _Environment:
 
 
 def _preview_edits(context: OperationContext, models: Sequence[Model], values: Values) -> Answer:
+    from arctic_runtime.operations.preview_walk import PreviewWalk
+
     known = [model for model in context.models if model.sql]
     is_all = len(models) == len(context.models)
     named = [] if is_all else _check_queries(models)

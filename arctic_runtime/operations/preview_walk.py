@@ -29,9 +29,9 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.preview.amount import Amount
 from arctic_runtime.plan.preview.new_table import estimate_new_row_bytes, estimate_new_rows
-from arctic_runtime.plan.preview.preview import ModelPreview, PastRuns, RunAmounts, classify_way
+from arctic_runtime.plan.preview.preview import ModelPreview, PastRuns, RunAmounts, RunCost
 from arctic_runtime.plan.preview.published_rows import add_changes, estimate_published_rows
-from arctic_runtime.plan.preview.run_cost import RunCost, RunTables, estimate_run_cost
+from arctic_runtime.plan.preview.run_cost import RunTables, classify_way, estimate_run_cost
 from arctic_runtime.plan.preview.table_sizes import TableSizes
 from arctic_runtime.plan.refresh.cost import estimate_modes, list_past_errors
 from arctic_runtime.plan.refresh.decide import Decision, has_edit, read_run_history

@@ -61,6 +61,9 @@ class PreviewThresholds:
     judged_runs: int = 10
     """Number of past runs of a model by whose estimates the next estimate is judged."""
 
+    run_bytes: int = 600_000
+    """Bytes that any run reads besides data: metadata of its tables, measured with some ten versions of each."""
+
     change_row_images: float = 5.0
     """Bytes of a change row, as a multiple of those of a row of the table, if no run has written any.
 

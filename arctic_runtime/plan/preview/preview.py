@@ -8,8 +8,6 @@ from typing import Literal
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.plan.preview.amount import NONE, Amount, sum_amounts
-from arctic_runtime.plan.preview.run_cost import OWN_RESULT_REASONS, RunCost
-from arctic_runtime.plan.refresh.decide import Decision
 
 PreviewWay = Literal["nothing", "own result", "incremental", "full", "refused"]
 """The way in which a run will compute a table: not at all, from its own rows, by changes of its sources, or in full.
@@ -27,6 +25,17 @@ class PastRuns:
 
     count: int = 0
     error: float | None = None
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """Bytes and rows that a run reads and writes, and the seconds that it takes."""
+
+    bytes_read: float = 0.0
+    bytes_written: float = 0.0
+    rows_read: float = 0.0
+    rows_written: float = 0.0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -115,12 +124,3 @@ class Preview:
     @property
     def is_refused(self) -> bool:
         return any(model.way == "refused" for model in self.models)
-
-
-def classify_way(decision: Decision) -> PreviewWay:
-    """Returns the way of a run from the decision on it."""
-    if decision.mode == "unchanged":
-        return "nothing"
-    if decision.reason in OWN_RESULT_REASONS:
-        return "own result"
-    return "incremental" if decision.mode == "incremental" else "full"

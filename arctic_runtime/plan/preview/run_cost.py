@@ -17,6 +17,7 @@ from arctic_runtime.model.files.file_sizes import FileSizes
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
+from arctic_runtime.plan.preview.preview import PreviewWay, RunCost
 from arctic_runtime.plan.preview.table_sizes import (
     TableSizes,
     compute_row_bytes,
@@ -31,15 +32,13 @@ OWN_RESULT_REASONS: frozenset[str] = frozenset({"EDITED"})
 """Reasons for which a run computes the new rows from the table's own rows, and reads no source."""
 
 
-@dataclass(frozen=True)
-class RunCost:
-    """Bytes and rows that a run reads and writes, and the seconds that it takes."""
-
-    bytes_read: float = 0.0
-    bytes_written: float = 0.0
-    rows_read: float = 0.0
-    rows_written: float = 0.0
-    seconds: float = 0.0
+def classify_way(decision: Decision) -> PreviewWay:
+    """Returns the way of a run from the decision on it."""
+    if decision.mode == "unchanged":
+        return "nothing"
+    if decision.reason in OWN_RESULT_REASONS:
+        return "own result"
+    return "incremental" if decision.mode == "incremental" else "full"
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def estimate_run_cost(
     merged_read, merged_written = _estimate_merge(model, tables, written_rows, change_bytes, thresholds)
     estimate = decision.estimate
     return RunCost(
-        read + merged_read,
+        thresholds.preview.run_bytes + read + merged_read,
         change_bytes + merged_written,
         _count_rows_read(decision, tables),
         written_rows,
@@ -172,7 +171,8 @@ def _estimate_merge(
     # Few rows of a change table, which are scattered over the table, take more bytes each than all rows do.
     is_scattered = written_rows <= thresholds.base_rewrite.changed_share * base.rows
     scattered = change_bytes * thresholds.preview.changed_row_share if is_scattered else 0.0
-    return change_bytes + keys, max(written_rows * tables.row_bytes, scattered)
+    # Change rows are read for the keys that they replace, and again for the rows that replace them.
+    return 2 * change_bytes + keys, max(written_rows * tables.row_bytes, scattered)
 
 
 def _count_rows_read(decision: Decision, tables: RunTables) -> float:

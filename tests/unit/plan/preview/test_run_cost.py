@@ -14,8 +14,8 @@ from arctic_runtime.model.properties import MODE, RUN
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, SourceState, TableState
 from arctic_runtime.model.table import Merge, Model, ModelConfig
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.preview.preview import classify_way
-from arctic_runtime.plan.preview.run_cost import RunCost, RunTables, estimate_run_cost
+from arctic_runtime.plan.preview.preview import RunCost
+from arctic_runtime.plan.preview.run_cost import RunTables, classify_way, estimate_run_cost
 from arctic_runtime.plan.preview.table_sizes import TableSizes, compute_row_bytes, compute_scan_bytes
 from arctic_runtime.plan.refresh.cost import Estimate
 from arctic_runtime.plan.refresh.decide import Decision
@@ -73,7 +73,8 @@ def tables(base_rows: int = 1_000, *commits: Commit) -> RunTables:
 
 
 def cost(decision: Decision, of: RunTables, rows: float, merge: Merge = "on_write") -> RunCost:
-    return estimate_run_cost(a_model(merge), decision, of, rows, SHIPPED)
+    thresholds = replace(SHIPPED, preview=replace(SHIPPED.preview, run_bytes=0))
+    return estimate_run_cost(a_model(merge), decision, of, rows, thresholds)
 
 
 FULL = Decision("full", "QUERY_CHANGED", {str(UP): WINDOW}, ways=(Estimate("full", 2, 2_000, 5.0),))
@@ -104,6 +105,11 @@ def test_a_full_run_reads_its_sources_and_the_rows_that_it_compares_with() -> No
     assert cost(FULL, tables(), 0) == RunCost(SCANNED + 20_000, 0.0, 2_000, 0, 5.0)
 
 
+def test_any_run_reads_metadata_besides_data() -> None:
+    own = estimate_run_cost(a_model(), FULL, tables(), 0, SHIPPED)
+    assert own.bytes_read == cost(FULL, tables(), 0).bytes_read + SHIPPED.preview.run_bytes
+
+
 def test_change_rows_are_as_long_as_those_of_runs_after_the_first_one() -> None:
     first, later = a_commit(1, 1_000, 9_000, **{RUN: "a", MODE: "create"}), a_commit(2, 10, 700, **{RUN: "b"})
     assert tables(1_000, first).change_row_bytes == 2 * 20
@@ -115,7 +121,7 @@ def test_a_small_table_is_written_anew_and_a_large_one_gets_the_changed_rows() -
     assert small.bytes_written == 10 * 40 + 20_000
     assert large.bytes_written == 10 * 40 + 10 * 20
     share = 1 - (3 / 4) ** 10
-    assert large.bytes_read == pytest.approx(SCANNED + 20 * LARGE + 10 * 40 + 16 * LARGE * share)
+    assert large.bytes_read == pytest.approx(SCANNED + 20 * LARGE + 2 * 10 * 40 + 16 * LARGE * share)
 
 
 def test_few_changed_rows_take_half_of_their_change_rows_and_many_as_much_as_other_rows() -> None:
