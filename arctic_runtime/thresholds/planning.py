@@ -62,13 +62,13 @@ class PreviewThresholds:
     """Number of past runs of a model by whose estimates the next estimate is judged."""
 
     run_bytes: int = 600_000
-    """Bytes that any run reads besides data: metadata of its tables, measured with some ten versions of each."""
+    """Bytes that any run reads besides data: metadata of its tables. Fitted to runs on tables with a few versions."""
 
     change_row_images: float = 5.0
     """Bytes of a change row, as a multiple of those of a row of the table, if no run has written any.
 
-    It has the row after and the row before. Scattered rows compress less well than a whole table: measured 4.8 to 5.4
-    for a million rows of six and eight columns, of which 1% or all had changed.
+    It has the row after and the row before. Scattered rows compress less well than a whole table: about 5 times for
+    tables of six and eight columns, of which 1% or all rows had changed, and much more for one of three columns.
     """
 
     changed_row_share: float = 0.5
