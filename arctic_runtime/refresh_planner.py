@@ -135,17 +135,17 @@ class RefreshPlanner:
         pinned = self.observe_upstreams(self.pins)
         if _is_behind(pinned, get_offsets(find_last_run(state.log))):
             newest = self.observe_upstreams()
-            decision = self._decide_mode(state, newest, request)
+            decision = self.decide_mode(state, newest, request)
             is_overtaken = decision.mode == "incremental" or decision.reason == "COST"
             return Decision("unchanged", "NOTHING_NEW") if is_overtaken else decision, newest
-        decision = self._decide_mode(state, pinned, request)
+        decision = self.decide_mode(state, pinned, request)
         if decision.mode not in ("create", "full"):
             if decision.mode == "unchanged" or (newer := self._find_newer_version(pinned)) is None:
                 return decision, pinned
             newest = self._observe_consistent(*newer)
-            return self._decide_mode(state, newest, request), newest
+            return self.decide_mode(state, newest, request), newest
         newest = self.observe_upstreams()
-        return (decision if newest == pinned else self._decide_mode(state, newest, request)), newest
+        return (decision if newest == pinned else self.decide_mode(state, newest, request)), newest
 
     def _find_newer_version(self, upstreams: Upstreams) -> tuple[str, str] | None:
         """Returns an upstream that another invocation has refreshed with a newer version of a table than its pin.
@@ -187,7 +187,8 @@ class RefreshPlanner:
             self._loaded[name] = state
         return state
 
-    def _decide_mode(self, state: TableState, upstreams: Upstreams, request: Request) -> Decision:
+    def decide_mode(self, state: TableState, upstreams: Upstreams, request: Request) -> Decision:
+        """Decides on the next run from observed states of the model's tables and of its upstreams."""
         upstreams = with_day_texts(self._add_removals(state, upstreams), find_last_run(state.changes))
         return decide_refresh(self.model, state, upstreams, request, self.reader.thresholds)
 
@@ -223,7 +224,7 @@ class RefreshPlanner:
             )
         state = self.observe_state()
         upstreams = self.observe_upstreams()
-        decision = self._decide_mode(state, upstreams, self.request)
+        decision = self.decide_mode(state, upstreams, self.request)
         head = state.log.head if state.log else None
         steps: list[Step | AppendChanges] = [*plan_reconciliation(self.model, state, self.reader.thresholds.merge)]
         if decision.mode != "unchanged":

@@ -67,7 +67,7 @@ def _measure_project(models: int) -> Project:
     peaks: dict[str, int] = {}
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-bench-") as place:
         folder = Path(place)
-        _write_project(folder, models)
+        write_project(folder, models)
         reader = CatalogReader(Profile.for_embedded(folder / "warehouse"))
         reader.create_namespace("landing")
         orders = reader.catalog.create_table(("landing", "orders"), build_orders(0, ROWS).schema)
@@ -82,7 +82,7 @@ def _measure_project(models: int) -> Project:
     return Project(times, peaks)
 
 
-def _write_project(folder: Path, models: int) -> None:
+def write_project(folder: Path, models: int) -> None:
     output = {"type": "arctic", "warehouse": str(folder / "warehouse"), "schema": "dwd", "threads": 2}
     project: dict[str, Any] = {
         "name": "many",

@@ -93,12 +93,12 @@ class Times:
 def measure(scale: float, rounds: int = 2) -> list[Measurement]:
     """How the queries compare one by one and together; 1 is some 6 million order lines."""
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-bench-") as folder, lake(0, HEAP) as bench:
-        texts, columns = _generate(Path(folder), scale)
-        tables = [keyed_table(_name, table, columns[table]) for table in KEYS]
+        texts, columns = generate_tables(Path(folder), scale)
+        tables = [keyed_table(name_table, table, columns[table]) for table in KEYS]
         for model in tables:
-            _land(bench, Path(folder), model.table.name)
+            land_events(bench, Path(folder), model.table.name)
             bench.run(model)
-        asked = {one: one.model(_name) for one in questions(texts, _name)}
+        asked = {one: one.model(name_table) for one in questions(texts, name_table)}
         for model in asked.values():
             bench.run(model)
         java = Process.java()
@@ -108,7 +108,7 @@ def measure(scale: float, rounds: int = 2) -> list[Measurement]:
     return _measurements(times, scale, peak)
 
 
-def _generate(folder: Path, scale: float) -> tuple[Sequence[str], dict[str, tuple[str, ...]]]:
+def generate_tables(folder: Path, scale: float) -> tuple[Sequence[str], dict[str, tuple[str, ...]]]:
     """Writes all tables as events in Parquet files; returns the texts of the queries and the tables' columns."""
     with duckdb.connect(folder / "tpch.duckdb", config={"memory_limit": "4GB"}) as con:
         texts = load_tpch(con, scale)
@@ -117,7 +117,7 @@ def _generate(folder: Path, scale: float) -> tuple[Sequence[str], dict[str, tupl
         return texts, {table: columns_of(con, table) for table in KEYS}
 
 
-def _land(bench: Lake, folder: Path, table: str) -> None:
+def land_events(bench: Lake, folder: Path, table: str) -> None:
     rows = bench.spark.read.parquet(str(folder / f"{table}.parquet"))
     rows.writeTo(_full(events_of(table))).using("iceberg").create()
 
@@ -128,7 +128,7 @@ def _turns(
     """Changes, then both ways of every query in turn; the first turn warms up and is not counted."""
     times = {one: Times() for one in asked}
     for turn in range(rounds + 1):
-        _change(bench, tables, turn + 1)
+        change_tables(bench, tables, turn + 1)
         print(f"  {f'round {turn}' if turn else 'warm-up'}", flush=True)
         for one, model in asked.items():
             seen = times[one] if turn else Times()
@@ -149,7 +149,7 @@ def _turns(
     return times
 
 
-def _change(bench: Lake, tables: Sequence[Model], turn: int) -> None:
+def change_tables(bench: Lake, tables: Sequence[Model], turn: int) -> None:
     """Brings a batch in. All of its events are made of the tables as they were before."""
     changed = {model.table.name: _events(bench, model, turn) for model in tables}
     for table, rows in changed.items():
@@ -240,7 +240,7 @@ def _wrong(seen: Times) -> str:
     return f"  {seen.differing} ROWS DIFFER" if seen.differing else ""
 
 
-def _name(table: str) -> TableName:
+def name_table(table: str) -> TableName:
     return TableName("lake", NAMESPACE, table)
 
 

@@ -255,6 +255,15 @@ class Table:
             markdown=markdown,
         )
 
+    def preview(self, *, state: str | None = None, fail_on: str | None = None, markdown: bool = False) -> Answer:
+        """Estimates the cost of the next run of the table and of all tables below it, without a run and without Spark.
+
+        With `state`, the runs are those of the environment whose `manifest.json` is in this folder. `differs` of the
+        answer is True if a run will be refused, or if the runs together cost more than one of the limits in `fail_on`,
+        such as `bytes>1TB,models>20`.
+        """
+        return self._run("preview", state=state, fail_on=fail_on, markdown=markdown)
+
     def lookup(self, *key: object) -> Mapping[str, Any] | None:
         """Returns the row with a primary key, as values by column; None if there is none. Needs no Spark.
 

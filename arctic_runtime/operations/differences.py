@@ -21,6 +21,7 @@ from arctic_runtime.model.table_diff import (
     read_diff_limits,
 )
 from arctic_runtime.operations.arguments import read_count, read_flag
+from arctic_runtime.operations.markdown import escape_text
 from arctic_runtime.operations.masks import build_mask
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values
 
@@ -320,13 +321,13 @@ def describe_as_markdown(diffs: Sequence[TableDiff], longest: int) -> Iterator[s
         yield "|---|---:|---:|---:|---|"
     for diff in different:
         counts = " | ".join(f"{diff.counts[kind]:,}" for kind in KINDS)
-        yield f"| {_escape_text(diff.table.name)} | {counts} | {_escape_text(_summarize_columns(diff))} |"
+        yield f"| {escape_text(diff.table.name)} | {counts} | {escape_text(_summarize_columns(diff))} |"
     for diff in different:
         yield ""
-        yield f"**{_escape_text(diff.table.name)}**"
+        yield f"**{escape_text(diff.table.name)}**"
         yield ""
-        yield from (f"- {_escape_text(line.strip())}" for line in list(describe_diff(diff, longest))[1:])
-    same = [_escape_text(diff.table.name) for diff in diffs if not diff.differs]
+        yield from (f"- {escape_text(line.strip())}" for line in list(describe_diff(diff, longest))[1:])
+    same = [escape_text(diff.table.name) for diff in diffs if not diff.differs]
     if same:
         yield from [""] if different else []
         yield f"No differences: {', '.join(same)}"
@@ -338,13 +339,6 @@ def _summarize_columns(diff: TableDiff) -> str:
     parts += [f"{name}: {before} → {after}" for name, before, after in diff.retyped_columns]
     parts += [f"{column.name} ({column.rows:,})" for column in diff.columns]
     return ", ".join(parts)
-
-
-def _escape_text(text: str) -> str:
-    """Escapes what Markdown or HTML would not show as it is."""
-    for character in "\\`*_[]|~":
-        text = text.replace(character, f"\\{character}")
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def to_json(diff: TableDiff) -> Mapping[str, Any]:

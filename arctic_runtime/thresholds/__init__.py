@@ -33,6 +33,7 @@ from arctic_runtime.thresholds.planning import (
     JoinThresholds,
     LayoutThresholds,
     MergeThresholds,
+    PreviewThresholds,
     PruningThresholds,
 )
 from arctic_runtime.thresholds.service import (
@@ -62,6 +63,7 @@ __all__ = [
     "LayoutThresholds",
     "LineageThresholds",
     "MergeThresholds",
+    "PreviewThresholds",
     "PruningThresholds",
     "ReportThresholds",
     "ServiceThresholds",
@@ -78,6 +80,7 @@ class Thresholds:
     """All thresholds, limits and prices, grouped by the part of planning or execution that uses them."""
 
     cost: CostThresholds = field(default_factory=CostThresholds)
+    preview: PreviewThresholds = field(default_factory=PreviewThresholds)
     incremental: IncrementalThresholds = field(default_factory=IncrementalThresholds)
     joins: JoinThresholds = field(default_factory=JoinThresholds)
     pruning: PruningThresholds = field(default_factory=PruningThresholds)

@@ -55,6 +55,27 @@ class CostThresholds:
 
 
 @dataclass(frozen=True)
+class PreviewThresholds:
+    """Assumptions of `arctic preview` about runs that it can't know from past ones."""
+
+    judged_runs: int = 10
+    """Number of past runs of a model by whose estimates the next estimate is judged."""
+
+    run_bytes: int = 600_000
+    """Bytes that any run reads besides data: metadata of its tables. Fitted to runs on tables with a few versions."""
+
+    change_row_images: float = 5.0
+    """Bytes of a change row, as a multiple of those of a row of the table, if no run has written any.
+
+    It has the row after and the row before. Scattered rows compress less well than a whole table: about 5 times for
+    tables of six and eight columns, of which 1% or all rows had changed, and much more for one of three columns.
+    """
+
+    changed_row_share: float = 0.5
+    """Bytes of a row that is one of few changed ones, as a share of its change row, which has two of them."""
+
+
+@dataclass(frozen=True)
 class IncrementalThresholds:
     """Limits for the decision between an incremental and a full refresh, and for the plan of an incremental one.
 

@@ -21,6 +21,9 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness, FreshnessState
 from arctic_runtime.model.version import Version
 from arctic_runtime.operations.operation import Answer, Operation
+from arctic_runtime.operations.preview_report import to_json
+from arctic_runtime.plan.preview.amount import Amount
+from arctic_runtime.plan.preview.preview import ModelPreview, PastRuns, Preview, RunAmounts
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.project import LastDataTest
@@ -258,7 +261,7 @@ class FakeService:
         tables_known = [self._known(name) for name in tables]
         if plan:
             return _planned(operation, tables_known)
-        answers = {"status": _status, "history": _history, "explain": _explained}
+        answers = {"status": _status, "history": _history, "explain": _explained, "preview": _previewed}
         if operation.name in answers:
             return answers[operation.name](tables_known, given_arguments)
         return Answer({"row": {"id": 1, "note": "<b>"}, "files_opened": 1, "bytes_read": 1234}, ("id: 1",))
@@ -515,6 +518,21 @@ def _explained(tables: Sequence[TableOverview], given: Mapping[str, Any]) -> Ans
         *(f"  reads {above}: nothing new" for above in table.reads),
     )
     return Answer({"decision": {"mode": "incremental", "reason": "CHANGES", "because": ""}}, lines)
+
+
+def _previewed(tables: Sequence[TableOverview], given: Mapping[str, Any]) -> Answer:
+    (table,) = tables
+    cost = RunAmounts(
+        bytes_read=Amount(2e6, 3e6, 4e6), bytes_written=Amount(1e6, 1e6, 1e6), rows_written=Amount(0, 10, 20),
+        seconds=Amount(2, 3, 4),
+    )  # fmt: skip
+    models = (
+        ModelPreview(
+            table.table, True, "full", "QUERY_CHANGED", "the <b>query</b> changed", cost, PastRuns(6, 0.08), 1
+        ),
+        ModelPreview(TableName("lake", "dws", "below"), False, "nothing", "NOTHING_NEW"),
+    )
+    return Answer(to_json(Preview(models)), ())
 
 
 def _details(overview: TableOverview) -> TableDetails:

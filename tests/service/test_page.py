@@ -405,6 +405,20 @@ def test_a_table_has_its_freshness_and_its_rows_over_days(page: Shown) -> None:
     expect(history.get_by_role("img", name="Rows over time")).to_be_visible()
 
 
+def test_the_cost_of_the_next_refresh_is_estimated_on_request(page: Shown, fake: FakeService) -> None:
+    shown = page.open(view_of(FLIGHTS))
+    panel = shown.get_by_role("region", name="Cost of the next refresh, and of all below")
+    assert not any(asked[:2] == ("ask", "preview") for asked in fake.asked)
+    panel.get_by_role("button", name="Estimate").click()
+    rows = panel.get_by_role("region", name="Estimated refreshes").locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text("the <b>query</b> changed")
+    for text in ("2.9 MiB (1.9 MiB to 3.8 MiB)", "10 (0 to 20)", "3 s (2 s to 4 s)", "8%"):
+        expect(rows.first).to_contain_text(text)
+    expect(rows.last).to_contain_text("nothing to do")
+    assert page.broken_rules() == []
+
+
 def test_differences_are_shown_by_table_by_column_and_by_row(page: Shown, fake: FakeService) -> None:
     shown = page.page
     shown.goto(f"{page.url}/diff")

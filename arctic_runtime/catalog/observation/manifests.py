@@ -95,7 +95,7 @@ def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
         return None
     files: list[tuple[int, Any]] = []
     deleted: dict[str, int] = {}
-    for spec, file in _walk_live_files(table, snapshot):
+    for spec, file in walk_live_files(table, snapshot):
         if file.content.name == "DATA":
             files.append((spec, file))
         elif path := get_referenced_path(file) or find_only_path(file):
@@ -154,7 +154,7 @@ def list_upper_bounds(table: Table, column: str) -> list[int | None]:
     if snapshot is None:
         return []
     place = schema.find_field(column).field_id if column in schema.column_names else None
-    data = (file for _, file in _walk_live_files(table, snapshot) if file.content.name == "DATA")
+    data = (file for _, file in walk_live_files(table, snapshot) if file.content.name == "DATA")
     ends = ((file.upper_bounds or {}).get(place) for file in data)
     return [None if end is None else int.from_bytes(end, "little", signed=True) for end in ends]
 
@@ -216,7 +216,7 @@ def _build_specs(table: Table) -> Specs:
     return Specs(table.spec().spec_id, transforms)
 
 
-def _walk_live_files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, Any]]:
+def walk_live_files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, Any]]:
     """Yields the partition spec id and the file of each entry in a snapshot's manifests that is not deleted."""
     from pyiceberg.manifest import ManifestEntryStatus
 

@@ -83,6 +83,11 @@ class Statistics:
         """Estimates the row count of a tree; infinity if it is unknown."""
         return _Estimates(self).estimate_counts(tree)[0]
 
+    def find_origin(self, tree: Node, name: str) -> tuple[TableName, str] | None:
+        """Returns the source and its column that the column `name` of a tree is; None if it is computed."""
+        origin = _Estimates(self).find_origin(tree, name)
+        return None if origin is None else (origin[0].source, dict(origin[0].fields)[origin[1]])
+
     def with_join_hints(self, tree: Node) -> Node:
         """Returns the tree with `broadcast` set in each join of which one side is small and the other large."""
         return _Estimates(self).with_join_hints(tree)
@@ -165,14 +170,14 @@ class _Estimates:
         pairs = list_equalities(node.on, list_columns(node.left), list_columns(node.right))
         scan_counts = [0.0]
         for side, names in ((node.left, [pair.left for pair in pairs]), (node.right, [pair.right for pair in pairs])):
-            origins = [origin for name in names if (origin := self._find_origin(side, name))]
+            origins = [origin for name in names if (origin := self.find_origin(side, name))]
             for scan, _ in origins:
                 own = {name for other, name in origins if other == scan}
                 if scan.key is not None and own.issuperset(scan.key):
                     scan_counts.append(self.estimate_counts(scan)[1])
         return max(scan_counts)
 
-    def _find_origin(self, node: Node, name: str) -> tuple[Scan, str] | None:
+    def find_origin(self, node: Node, name: str) -> tuple[Scan, str] | None:
         """Returns the scan that reads the column `name` of a tree, and its name in the scan; None if it is computed."""
         match node:
             case Scan():
@@ -182,14 +187,14 @@ class _Estimates:
                 return (part, name) if part else None
             case Projection(expressions=expressions):
                 below = map_plain_columns(expressions).get(name)
-                return self._find_origin(node.child, below) if below else None
+                return self.find_origin(node.child, below) if below else None
             case UnionAll(inputs=inputs, names=names):
-                return self._find_origin(inputs[0], list_columns(inputs[0])[names.index(name)])
+                return self.find_origin(inputs[0], list_columns(inputs[0])[names.index(name)])
             case SetOperation(left=left, names=names):
-                return self._find_origin(left, list_columns(left)[names.index(name)])
+                return self.find_origin(left, list_columns(left)[names.index(name)])
             case _:
                 below_it = (child for child in list_children(node) if name in list_columns(child))
-                return next((self._find_origin(child, name) for child in below_it), None)
+                return next((self.find_origin(child, name) for child in below_it), None)
 
     def with_join_hints(self, node: Node) -> Node:
         """Returns the tree with `broadcast` set in each join: a side, or None if a broadcast is not worthwhile."""
@@ -224,7 +229,7 @@ class _Estimates:
         return sum(self._estimate_value_bytes(node, name) for name in names)
 
     def _estimate_value_bytes(self, node: Node, name: str) -> float:
-        origin = self._find_origin(node, name)
+        origin = self.find_origin(node, name)
         extent = self.statistics.sources.get(origin[0].source) if origin else None
         return extent.value_bytes if extent else self.statistics.thresholds.unknown_value_bytes
 

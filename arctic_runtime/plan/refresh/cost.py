@@ -171,3 +171,17 @@ def _compute_correction_factors(runs: Sequence[Past], prices: CostThresholds) ->
         faded = prices.correction_decay ** (len(runs) - 1 - places[-1])
         factors[way] = min(runs[place].compute_correction(prices) for place in places[-2:]) * faded
     return factors
+
+
+def list_past_errors(runs: Sequence[Past], prices: CostThresholds = SHIPPED.cost) -> list[float]:
+    """Lists the relative errors of the estimates of past runs, oldest first, each corrected as it was before its run.
+
+    The error of a run is the difference of the estimated and the measured seconds, divided by the measured ones. The
+    first run of a mode, whose estimate no run of that mode had corrected, is left out.
+    """
+    errors = []
+    for place, run in enumerate(runs):
+        factors = _compute_correction_factors(runs[:place], prices)
+        if run.way in factors and run.seconds > 0:
+            errors.append(abs(run.estimated * factors[run.way] - run.seconds) / run.seconds)
+    return errors

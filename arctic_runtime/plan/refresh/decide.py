@@ -97,8 +97,18 @@ def decide_refresh(
     decision = _decide_state(model, upstreams, request, state, thresholds)
     if decision.mode == "unchanged" or decision.ways:
         return decision
-    ways = estimate_modes(upstreams.states, decision.windows, None, _read_run_history(state), thresholds.cost)
+    ways = estimate_modes(upstreams.states, decision.windows, None, read_run_history(state), thresholds.cost)
     return replace(decision, ways=ways)
+
+
+def has_edit(model: Model, state: TableState, upstreams: Upstreams) -> bool:
+    """Whether the query or configuration of a model differs from that of its last run; True before its first run."""
+    last = find_last_run(state.log)
+    if last is None:
+        return True
+    if model.config.input == "changes":
+        return bool(find_changed_event_rules(last.query, model))
+    return bool(describe_query_change(model, state, upstreams, last.query))
 
 
 def check_not_overtaken(planned: TableState, now: TableState, action: str) -> None:
@@ -393,7 +403,7 @@ def _decide_state(
     decision = _decide_to_follow(model, upstreams, windows, state, thresholds)
     if request.was_overtaken or model.config.refresh != "auto":
         return decision
-    return _choose_cheaper_mode(decision, _read_run_history(state), thresholds)
+    return _choose_cheaper_mode(decision, read_run_history(state), thresholds)
 
 
 def _decide_first_run(model: Model, upstreams: Upstreams, windows: Mapping[str, Window], is_adopted: bool) -> Decision:
@@ -415,7 +425,7 @@ def _decide_to_follow(
         return _decide_to_recompute(model, refused.reason, refused.because, windows)
     if increment is None:
         return Decision("unchanged", "NOTHING_NEW", windows)
-    history = _read_run_history(state)
+    history = read_run_history(state)
     scans, slices = increment.change_scans, increment.slice_scans
     ways = estimate_modes(upstreams.states, windows, scans, history, thresholds.cost, slices)
     return Decision("incremental", "CHANGES", windows, increment=increment, ways=ways)
@@ -475,7 +485,8 @@ def _is_full_cheaper(
     return was_followed and is_worth_it and increment.is_deterministic
 
 
-def _read_run_history(state: TableState) -> RunHistory:
+def read_run_history(state: TableState) -> RunHistory:
+    """Reads the measured past runs of a model, by which estimates are corrected, from the commits of its table."""
     commits = state.changes.commits if state.changes else ()
     runs = tuple(run for run in map(_read_past_run, commits) if run)
     return RunHistory(state.base.rows if state.base else 0, runs, any(map(is_planned_increment, commits)))

@@ -8,6 +8,7 @@ import { Columns, DetailsFailure, Tests } from "./details.js";
 import { describeFreshness, describeState, formatAge, formatBytes, formatCount, formatDuration, formatTime, getLeafName, shortenCount } from "./format.js";
 import { Job, sortJobs } from "./jobs.js";
 import { Failure, Figure, State, TableLink, useAnswer, useSlowly } from "./parts.js";
+import { Preview } from "./preview.js";
 import { SampleRows } from "./rows.js";
 import { explainReason, nameMode } from "./reasons.js";
 import { store } from "./store.js";
@@ -194,6 +195,7 @@ export function TablePage({ name, table, now }) {
         </section>
         ${described.answer && (described.answer.tests.length || table.kind === "model") ? html`<${Tests} tests=${described.answer.tests} now=${now} />` : null}
       </div>
+      ${table.kind === "model" ? html`<${Preview} key=${name} name=${name} />` : null}
       ${table.freshness ? html`<${Trend} key=${name} name=${name} table=${table} now=${now} />` : null}
       ${described.answer ? html`<${Columns} key=${name} details=${described.answer} />` : html`<${DetailsFailure} error=${described.error} />`}
       ${table.state === "missing" || (table.state === "loading" && !table.version) ? null : html`<${SampleRows} key=${name} name=${name} />`}

@@ -166,7 +166,9 @@ def _add_arguments(command: argparse.ArgumentParser, operation: Operation) -> No
     if operation.tables == "one":
         command.add_argument("model", metavar="MODEL")
     elif operation.tables == "any":
-        command.add_argument("models", nargs="*", metavar="MODEL", help="all where none is named")
+        command.add_argument(
+            "models", nargs="*", metavar="MODEL", help=operation.tables_help or "all where none is named"
+        )
     else:
         groups["models"] = command.add_mutually_exclusive_group(required=True)
         groups["models"].add_argument("models", nargs="*", default=[], metavar="MODEL", help=operation.tables_help)

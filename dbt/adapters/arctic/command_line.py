@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "why": "the changes of one row, and the changes of upstream rows that made them, back to the source",
     "clones": "show the clones of tables, their age and what they keep, and which tables are clones themselves",
     "diff": "rows and columns that differ from those of another environment, or of an earlier version",
+    "preview": "what an edit touches and all below it, and what that will cost, before anything is run",
     "split": "cut nodes that outgrew their limit in two, and put small ones together",
     "expire": "let old snapshots, and rows of landing tables, go that nobody needs",
     "restore": "go back to an earlier version, as a new change",

@@ -61,6 +61,7 @@ SURFACE_OF_IVM = (
     "render",
     "rewrite.join_placement",
     "rewrite.predicate_pushdown",
+    "rewrite.scan_limits",
     "rewrite.semi_join_reducers",
     "rewrite.statistics",
     "row_tests",

@@ -36,6 +36,7 @@ def test_the_job_of_gitlab_has_scripts_of_texts() -> None:
 def test_both_run_the_same_commands() -> None:
     commands = list_github_commands()
     assert [command.split()[:2] for command in commands] == [
+        ["arctic", "preview"],
         ["dbt", "clone"],
         ["dbt", "build"],
         ["arctic", "diff"],

@@ -10,7 +10,7 @@ from arctic_runtime.ivm.algebra.tree import Image, Scan
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import Commit, SourceState
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.refresh.cost import Estimate, Past, RunHistory, Way, estimate_modes
+from arctic_runtime.plan.refresh.cost import Estimate, Past, RunHistory, Way, estimate_modes, list_past_errors
 from arctic_runtime.thresholds import SHIPPED
 
 PRICES = SHIPPED.cost
@@ -125,3 +125,16 @@ def test_whatever_clocks_say_ways_cost_something(runs: list[tuple[Way, float, fl
 def test_an_estimate_says_what_is_read() -> None:
     assert Estimate("full", 2, 1_234_567, 3.21).describe_cost() == "1,234,567 rows by 2 scan(s), about 3.2 s"
     assert 0 < PRICES.correction_decay < 1
+
+
+def test_past_estimates_are_judged_as_they_were_corrected_then() -> None:
+    runs = (
+        Past("full", 2.0, 1.0),
+        Past("full", 2.0, 1.0),
+        Past("incremental", 1.0, 1.0),
+        Past("full", 4.0, 1.0),
+        Past("incremental", 1.0, 3.0),
+    )
+    decay = PRICES.correction_decay
+    assert list_past_errors(runs) == pytest.approx([0.0, abs(2 * decay - 4) / 4, 3 * decay - 1])
+    assert list_past_errors(runs[:1]) == []

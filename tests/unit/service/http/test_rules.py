@@ -254,7 +254,7 @@ def test_no_get_changes_anything(client: Client, fake: FakeService) -> None:
             client.get(f"{path}?table=ods_flights&plan=false")
             client.get(f"{path}?table=ods_flights")
     assert {asked[0] for asked in fake.asked} == {"ask"}
-    assert {asked[1] for asked in fake.asked if not asked[4]} == {"status", "explain", "history", "clones"}
+    assert {asked[1] for asked in fake.asked if not asked[4]} == {"status", "explain", "history", "preview", "clones"}
 
 
 # Limits
