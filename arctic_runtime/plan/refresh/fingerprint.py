@@ -19,6 +19,7 @@ import sqlglot
 from arctic_runtime.errors import SourceError
 from arctic_runtime.model.clone import CloneOrigin, read_clone_origin
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.query_text import QueryText
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
@@ -36,8 +37,11 @@ repairs them. Fingerprints of version 1 are a single hash.
 _EVENTS = "events"
 """Part of the fingerprint with a hash of each event rule (see `event_rules`); null for `input: state`."""
 
+_QUERY = "query"
+"""Part of the fingerprint with the hash of the texts of the query and of the views that it reads."""
+
 _CHANGED = {
-    "query": "the model's query, or a view that it reads, changed",
+    _QUERY: "the model's query, or a view that it reads, changed",
     "configuration": "the model's key, contract, checks, `keep_deleted` or `on_schema_change` changed",
     "columns": "columns of its upstreams were renamed, made again or given other types",
     "settings": "SQL settings of the profile changed",
@@ -86,7 +90,7 @@ def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
     """Computes the fingerprint of a model: a JSON text with a hash of each part, to be stored in a commit's summary."""
     config = model.config
     parts = {
-        "query": (model.sql, *sorted(upstreams.views.items())),
+        _QUERY: (model.sql, *sorted(upstreams.views.items())),
         "configuration": (
             config.primary_key,
             (),  # Place of a removed key: without it, all fingerprints would change, and all tables be computed again.
@@ -107,8 +111,19 @@ def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
 
 def is_same_query(model: Model, upstreams: Upstreams, earlier: str | None) -> bool:
     """Whether the query and the views that it reads are those of the fingerprint `earlier`; True if unknown."""
-    known = _read_part_hashes(earlier).get("query")
-    return known is None or known == _read_part_hashes(compute_fingerprint(model, upstreams))["query"]
+    known = _read_part_hashes(earlier).get(_QUERY)
+    return known is None or known == _read_part_hashes(compute_fingerprint(model, upstreams))[_QUERY]
+
+
+def is_text_of(query: QueryText, fingerprint: str | None) -> bool:
+    """Whether `query` is the text of the query of a fingerprint."""
+    return _read_part_hashes(fingerprint).get(_QUERY) == _hash_value((query.sql, *sorted(query.views.items())))
+
+
+def has_other_query_alone(earlier: str | None, now: str) -> bool:
+    """Whether two fingerprints differ in the text of the query and in no other part."""
+    before, after = _read_part_hashes(earlier), _read_part_hashes(now)
+    return bool(before) and [part for part in {**before, **after} if before.get(part) != after.get(part)] == [_QUERY]
 
 
 def hash_query_reading(model: Model, upstreams: Upstreams) -> str:
