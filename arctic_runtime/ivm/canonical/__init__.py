@@ -1,0 +1,1 @@
+"""Normal form of operator trees: equal for queries that differ only in how they are written."""
