@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import build_column
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import (
     HAS_AFTER,
     HAS_BEFORE,
@@ -25,6 +26,7 @@ from arctic_runtime.ivm.algebra.tree import (
     name_before,
 )
 from arctic_runtime.ivm.algebra.unique import is_unique
+from arctic_runtime.ivm.canonical.tree import canonicalize_tree
 from arctic_runtime.ivm.edits.block import express, get_bare_form, get_condition_form
 from arctic_runtime.ivm.edits.implication import is_implied
 from arctic_runtime.ivm.edits.inserts import list_inserted
@@ -98,6 +100,8 @@ def plan_edit(old: Query, new: Query, own: OwnTable) -> Edit:
 
     Raises NotEdited with an explanation if the new result can't be derived from the table's rows.
     """
+    if _is_same(old, new):
+        return Edit(own.name, None)
     match = match_queries(old.tree, new.tree)
     if match is None:
         raise NotEdited(_explain_lost_input(old.tree, new.tree))
@@ -117,6 +121,22 @@ def plan_edit(old: Query, new: Query, own: OwnTable) -> Edit:
         None if proven else _find_repeated_keys(match, new, table, inserted),
         (*differences, *_describe_columns(match, old, new)),
     )
+
+
+def _is_same(old: Query, new: Query) -> bool:
+    """Whether two queries are one query in other words, with the same columns in any order."""
+    named = [sorted((name.lower(), made) for name, made in query.outputs) for query in (old, new)]
+    names = [[name for name, _ in pairs] for pairs in named]
+    if names[0] != names[1] or len(set(names[0])) < len(names[0]):
+        return False
+    queries = zip((old, new), named, strict=True)
+    try:
+        one, other = (
+            canonicalize_tree(query.tree, query.types, [made for _, made in pairs]) for query, pairs in queries
+        )
+    except NotMaintained:
+        return False
+    return one == other
 
 
 def _explain_lost_input(old: Node, new: Node) -> str:

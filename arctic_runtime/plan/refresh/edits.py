@@ -20,7 +20,7 @@ from arctic_runtime.model.columns import Column, find_column, is_same_name, stri
 from arctic_runtime.model.names import TableName, parse_table_name
 from arctic_runtime.model.query_text import QueryText, read_query_text
 from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
-from arctic_runtime.model.state import TableState
+from arctic_runtime.model.state import ChangeTableState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.refresh.fingerprint import (
@@ -95,7 +95,8 @@ def plan_table_edit(model: Model, state: TableState, upstreams: Upstreams) -> Ed
     before, old_key = analyse_model(old_model, old_upstreams)
     after, new_key = analyse_model(model, upstreams)
     columns = _name_columns(model, state, before, after)
-    stored = tuple(name for name in _list_kept_columns(model, state, after))
+    assert state.changes is not None
+    stored = _list_kept_columns(model, state.changes, before, after)
     edit = plan_edit(
         Query(before.tree, before.outputs, old_key, before.types),
         Query(after.tree, after.outputs, new_key, after.types),
@@ -132,24 +133,23 @@ def _check_confirmed(last: RunSummary, reading: str) -> None:
 
 def _name_columns(model: Model, state: TableState, before: Analysed, after: Analysed) -> dict[str, str]:
     """Maps the output columns of the last query to the columns that the table has once it has those of the new one."""
-    renamed = {old.lower(): new for new, old in _list_pending_renames(model, state, before, after)}
-    kept = tuple(Column(name, "") for name in _list_kept_columns(model, state, after))
+    assert state.changes is not None
+    renamed = {old.lower(): new for new, old in _list_renames(model, state.changes, before, after)}
+    kept = tuple(Column(name, "") for name in _list_kept_columns(model, state.changes, before, after))
     named = {name.lower(): renamed.get(name.lower(), name) for name, _ in before.outputs if name}
     own = {name: find_column(kept, column) for name, column in named.items()}
     return {name: column.name for name, column in own.items() if column is not None}
 
 
-def _list_pending_renames(model: Model, state: TableState, before: Analysed, after: Analysed) -> list[tuple[str, str]]:
-    """Lists the entries of `renamed_columns` that the run is about to perform, as pairs of new and old name."""
-    assert state.changes is not None
-    table = state.changes.columns
+def _list_renames(model: Model, changes: ChangeTableState, before: Analysed, after: Analysed) -> list[tuple[str, str]]:
+    """Lists the columns that the run renames, or that a run renamed which then died, as pairs of new and old name."""
     return [
         (new, old)
         for new, old in model.config.renamed_columns.items()
-        if find_column(table, old) is not None
-        and find_column(table, new) is None
-        and _has_output(after, new)
-        and not _has_output(after, old)
+        if (_has_output(before, old), _has_output(before, new)) == (True, False)
+        and (_has_output(after, old), _has_output(after, new)) == (False, True)
+        and (find_column(changes.columns, old) is None) != (find_column(changes.columns, new) is None)
+        and (model.config.on_schema_change != "ignore" or find_column(changes.columns, old) is not None)
     ]
 
 
@@ -157,11 +157,10 @@ def _has_output(query: Analysed, name: str) -> bool:
     return any(is_same_name(name, output) for output, _ in query.outputs)
 
 
-def _list_kept_columns(model: Model, state: TableState, after: Analysed) -> tuple[str, ...]:
+def _list_kept_columns(model: Model, changes: ChangeTableState, before: Analysed, after: Analysed) -> tuple[str, ...]:
     """Lists the table's columns, under their new names, without those that the run drops."""
-    assert state.changes is not None
-    renamed = {old.lower(): new for new, old in _list_pending_renames(model, state, after, after)}
-    names = (renamed.get(column.name.lower(), column.name) for column in strip_change_columns(state.changes.columns))
+    renamed = {old.lower(): new for new, old in _list_renames(model, changes, before, after)}
+    names = (renamed.get(column.name.lower(), column.name) for column in strip_change_columns(changes.columns))
     is_dropping = model.config.on_schema_change == "sync_all_columns"
     return tuple(name for name in names if not is_dropping or _has_output(after, name))
 

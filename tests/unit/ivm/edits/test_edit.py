@@ -37,6 +37,8 @@ OWN_ROWS = (
 """Edits for which nothing but the table is read."""
 
 ALIKE = (
+    ("select id, amount from orders where amount > 1 or state = 'paid'", "select id, cast(amount as int) as amount from orders where state = 'paid' or amount > 1"),
+    ("select customer as id, count(*) as n from orders where amount > 1 group by customer", "select o.customer as id, count(*) as n from orders o where 1 < amount group by 1"),
     ("select id, amount from orders where amount > 2", "select o.id as id, /* all */ amount from orders o where (2 < o.amount)"),
     ("with a as (select * from orders), b as (select * from a where id > 1) select id, state from b", "select id, state from orders where id > 1"),
     (JOIN, "with cust as (select customer, name from customers) select id, o.customer, name from cust, orders o where cust.customer = o.customer"),
