@@ -29,7 +29,7 @@ from arctic_runtime.plan.refresh.fingerprint import (
     hash_query_reading,
     is_text_of,
 )
-from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
+from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model, build_relation
 from arctic_runtime.plan.refresh.readable_columns import check_defaults
 from arctic_runtime.plan.refresh.window_rows import check_window
 
@@ -47,8 +47,8 @@ class EditPlan:
     former: Analysed
     """The query of the last run, whose columns have the types with which the table's rows are read."""
 
-    former_upstreams: Upstreams
-    """The tables that the query of the last run read."""
+    former_sources: Mapping[str, tuple[Column, ...]]
+    """The columns of the tables that it reads, by the names of the tables."""
 
     former_columns: Mapping[str, str]
     """Maps columns of the table to columns of the tree of that query."""
@@ -57,12 +57,14 @@ class EditPlan:
     """The version at which each source is read, as the start and the end of a window."""
 
     def describe_plan(self) -> tuple[str, ...]:
-        """Describes for users what the run reads, and that it then follows the changes of the sources."""
-        own = ["the table's own rows"] if self.edit.reads_table else []
-        read = [*own, *sorted(str(source) for source in self.edit.sources)]
-        if self.edit.rows is None:
-            return ("no row changes: the query has the same result as before its edit",)
-        return (f"the rows that the edit changes are derived from {', '.join(read)}",)
+        """Describes for users in a few lines what the run reads for the edit, and what it does then."""
+        read = [f"reads {name} as of version {self.windows[name].end.snapshot}" for name in self._list_sources()]
+        own = ["reads the rows of the table itself"] if self.edit.reads_table else []
+        nothing = ["the query has the same rows as before its edit"] if self.edit.rows is None else []
+        return (*nothing, *own, *read, "then follows the changes of what the query reads")
+
+    def _list_sources(self) -> list[str]:
+        return sorted(str(source) for source in self.edit.sources)
 
 
 def find_former_query(state: TableState, last: RunSummary | None) -> QueryText | None:
@@ -105,7 +107,8 @@ def plan_table_edit(model: Model, state: TableState, upstreams: Upstreams) -> Ed
     windows = _pin_windows(upstreams, last)
     _check_sources(edit, upstreams, windows)
     made = {columns[name.lower()]: column for name, column in before.outputs if name.lower() in columns}
-    return EditPlan(edit, after.outputs, before, old_upstreams, made, windows)
+    known = {name: build_relation(source).columns for name, source in old_states.items() if source is not None}
+    return EditPlan(edit, after.outputs, before, known, made, windows)
 
 
 def _check_model(model: Model, state: TableState, upstreams: Upstreams) -> None:

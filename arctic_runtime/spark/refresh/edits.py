@@ -58,7 +58,7 @@ def _read_own_rows(attempt: PreparedAttempt, plan: EditPlan) -> DataFrame:
 
     A table may store a column in a wider type, such as int for smallint.
     """
-    register_empty_sources(attempt.spark, plan.former.tree, plan.former_upstreams)
+    register_empty_sources(attempt.spark, plan.former.tree, plan.former_sources)
     query = attempt.spark.sql(render_sql(plan.former.tree))
     types = {field.name: type_of(field.dataType) for field in query.schema.fields}
     rows = attempt.read_rows()

@@ -10,7 +10,7 @@ compares the columns of its tree with those of the query.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -29,6 +29,7 @@ from arctic_runtime.ivm.algebra.tree import Node, list_scans
 from arctic_runtime.ivm.frontend.day_texts import TIME_ALONE, is_text
 from arctic_runtime.ivm.frontend.functions import parse_query
 from arctic_runtime.ivm.render import name_input, render_sql
+from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName, parse_table_name
 from arctic_runtime.model.run_summary import ClockReading, RunSummary
 from arctic_runtime.model.state import SourceState
@@ -195,7 +196,8 @@ def _check_tree(model: Model, upstreams: Upstreams, query: DataFrame) -> None:
         analysed, _ = analyse_model(model, upstreams)
     except NotMaintained:
         return
-    register_empty_sources(query.sparkSession, analysed.tree, upstreams)
+    known = {name: build_relation(state).columns for name, state in upstreams.states.items() if state is not None}
+    register_empty_sources(query.sparkSession, analysed.tree, known)
     try:
         as_query(query.sparkSession.sql(render_sql(analysed.tree)), analysed.outputs, query).schema  # noqa: B018
     except (AnalysisException, ParseException) as error:
@@ -203,12 +205,13 @@ def _check_tree(model: Model, upstreams: Upstreams, query: DataFrame) -> None:
         raise NotMaintained("NOT_SAME_TO_SPARK", because) from error
 
 
-def register_empty_sources(spark: SparkSession, tree: Node, upstreams: Upstreams) -> None:
-    """Creates the views that a tree reads, without rows, so that Spark tells the types of the tree's columns."""
+def register_empty_sources(spark: SparkSession, tree: Node, sources: Mapping[str, Sequence[Column]]) -> None:
+    """Creates the views that a tree reads, without rows, so that Spark tells the types of the tree's columns.
+
+    `sources` are the columns of the tables that it reads, by the names of the tables.
+    """
     for scan in list_scans(tree):
-        state = upstreams.states[str(scan.source)]
-        assert state is not None
-        columns = [cast_as(NULL, column.type, column.name) for column in build_relation(state).columns]
+        columns = [cast_as(NULL, column.type, column.name) for column in sources[str(scan.source)]]
         spark.range(0).selectExpr(*columns).createOrReplaceTempView(quote_name(name_input(scan.source, scan.image)))
 
 

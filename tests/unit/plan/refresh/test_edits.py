@@ -58,7 +58,10 @@ def test_an_edit_is_made_at_the_versions_of_the_last_run() -> None:
     assert (decision.mode, decision.reason, decision.because) == ("incremental", "EDITED", "column twice")
     assert decision.windows == {str(UP): Window(str(UP), v(1), v(1))}
     assert decision.edit is not None
-    assert decision.edit.describe_plan() == ("the rows that the edit changes are derived from the table's own rows",)
+    assert decision.edit.describe_plan() == (
+        "reads the rows of the table itself",
+        "then follows the changes of what the query reads",
+    )
 
 
 def test_a_new_source_is_read_as_of_now() -> None:
