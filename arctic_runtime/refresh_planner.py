@@ -207,7 +207,7 @@ class RefreshPlanner:
     def _add_former_sources(self, state: TableState, upstreams: Upstreams) -> Upstreams:
         """Adds the tables that only the query of the last run read, if that is known and was another one."""
         last = find_last_run(state.changes)
-        former = find_former_query(state, last) if self.model.config.input == "state" else None
+        former = find_former_query(self.model, state, last) if self.model.config.input == "state" else None
         if last is None or former is None or is_same_query(self.model, upstreams, last.query):
             return upstreams
         others = (name for name in list_former_sources(self.model, former) if str(name) not in upstreams.states)

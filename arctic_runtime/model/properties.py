@@ -184,8 +184,8 @@ STORED_NAMES: Final = (
     StoredName(
         QUERY_TEXT,
         ("property of the change table",),
-        "the query of the last run and the views that it read, as JSON; an [edited "
-        "query](incremental.md#after-an-edit) is compared with it if it has the hash of the run's fingerprint",
+        "the query of the last run, the views that it read and the contract, as JSON; an [edited "
+        "query](incremental.md#after-an-edit) is compared with it if they have the hashes of the run's fingerprint",
     ),
     StoredName(
         CLONED_FROM,

@@ -18,14 +18,14 @@ from arctic_runtime.ivm.frontend.analyse import Analysed
 from arctic_runtime.ivm.frontend.reads import find_reads
 from arctic_runtime.model.columns import Column, find_column, is_same_name, strip_change_columns
 from arctic_runtime.model.names import TableName, parse_table_name
-from arctic_runtime.model.query_text import QueryText, read_query_text
+from arctic_runtime.model.query_text import QueryText, StoredContract, read_query_text
 from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
 from arctic_runtime.model.state import ChangeTableState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.refresh.fingerprint import (
     compute_fingerprint,
-    has_other_query_alone,
+    has_other_query_or_contract,
     hash_query_reading,
     is_text_of,
 )
@@ -67,10 +67,10 @@ class EditPlan:
         return sorted(str(source) for source in self.edit.sources)
 
 
-def find_former_query(state: TableState, last: RunSummary | None) -> QueryText | None:
+def find_former_query(model: Model, state: TableState, last: RunSummary | None) -> QueryText | None:
     """Returns the query of the last run; None if the table does not hold its text, but none or that of another run."""
     text = read_query_text(state.changes.properties) if state.changes is not None else None
-    return text if text is not None and last is not None and is_text_of(text, last.query) else None
+    return text if text is not None and last is not None and is_text_of(model, text, last.query) else None
 
 
 def list_former_sources(model: Model, text: QueryText) -> tuple[TableName, ...]:
@@ -86,13 +86,19 @@ def plan_table_edit(model: Model, state: TableState, upstreams: Upstreams) -> Ed
     Raises NotEdited or NotMaintained if the new result has to be computed in full.
     """
     last = find_last_run(state.log)
-    former = find_former_query(state, last)
-    if last is None or former is None or not has_other_query_alone(last.query, compute_fingerprint(model, upstreams)):
+    former = find_former_query(model, state, last)
+    if (
+        last is None
+        or former is None
+        or not has_other_query_or_contract(last.query, compute_fingerprint(model, upstreams))
+    ):
         return None
     old_model = replace(model, sql=former.sql)
     old_states = {**upstreams.states, **upstreams.former}
     old_upstreams = replace(upstreams, states=old_states, views=former.views, former={})
     _check_model(model, state, upstreams)
+    if not former.contract.has_rules_of(StoredContract.from_model(model)):
+        raise NotEdited("the contract has other rules, which all rows have to be checked for")
     _check_confirmed(last, hash_query_reading(old_model, old_upstreams))
     before, old_key = analyse_model(old_model, old_upstreams)
     after, new_key = analyse_model(model, upstreams)

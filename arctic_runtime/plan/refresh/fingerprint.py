@@ -19,7 +19,7 @@ import sqlglot
 from arctic_runtime.errors import SourceError
 from arctic_runtime.model.clone import CloneOrigin, read_clone_origin
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.query_text import QueryText
+from arctic_runtime.model.query_text import QueryText, StoredContract
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
@@ -40,9 +40,12 @@ _EVENTS = "events"
 _QUERY = "query"
 """Part of the fingerprint with the hash of the texts of the query and of the views that it reads."""
 
+_CONFIGURATION = "configuration"
+"""Part of the fingerprint with the hash of the key and the contract."""
+
 _CHANGED = {
     _QUERY: "the model's query, or a view that it reads, changed",
-    "configuration": "the model's key, contract, checks, `keep_deleted` or `on_schema_change` changed",
+    _CONFIGURATION: "the model's key, contract, checks, `keep_deleted` or `on_schema_change` changed",
     "columns": "columns of its upstreams were renamed, made again or given other types",
     "settings": "SQL settings of the profile changed",
     _EVENTS: "`input` changed",
@@ -91,15 +94,7 @@ def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
     config = model.config
     parts = {
         _QUERY: (model.sql, *sorted(upstreams.views.items())),
-        "configuration": (
-            config.primary_key,
-            (),  # Place of a removed key: without it, all fingerprints would change, and all tables be computed again.
-            config.on_schema_change,
-            model.not_null,
-            model.contract,
-            *model.checks,
-            *(() if config.keep_deleted else ("keep_deleted: false",)),
-        ),
+        _CONFIGURATION: _list_configuration(config.primary_key, StoredContract.from_model(model)),
         "columns": upstreams.reassigned_columns,
         "settings": sorted(upstreams.settings.items()),
         "rules": RULES,
@@ -109,21 +104,37 @@ def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
     return json.dumps(hashes)
 
 
+def _list_configuration(key: tuple[str, ...], contract: StoredContract) -> tuple[object, ...]:
+    return (
+        key,
+        (),  # Place of a removed key: without it, all fingerprints would change, and all tables be computed again.
+        contract.on_schema_change,
+        contract.not_null,
+        contract.columns,
+        *contract.checks,
+        *(() if contract.keep_deleted else ("keep_deleted: false",)),
+    )
+
+
 def is_same_query(model: Model, upstreams: Upstreams, earlier: str | None) -> bool:
     """Whether the query and the views that it reads are those of the fingerprint `earlier`; True if unknown."""
     known = _read_part_hashes(earlier).get(_QUERY)
     return known is None or known == _read_part_hashes(compute_fingerprint(model, upstreams))[_QUERY]
 
 
-def is_text_of(query: QueryText, fingerprint: str | None) -> bool:
-    """Whether `query` is the text of the query of a fingerprint."""
-    return _read_part_hashes(fingerprint).get(_QUERY) == _hash_value((query.sql, *sorted(query.views.items())))
+def is_text_of(model: Model, query: QueryText, fingerprint: str | None) -> bool:
+    """Whether `query` is the text of the query of a fingerprint, and the contract that the rows of `model` had then."""
+    known = _read_part_hashes(fingerprint)
+    contract = _list_configuration(model.config.primary_key, query.contract)
+    texts = (query.sql, *sorted(query.views.items()))
+    return (known.get(_QUERY), known.get(_CONFIGURATION)) == (_hash_value(texts), _hash_value(contract))
 
 
-def has_other_query_alone(earlier: str | None, now: str) -> bool:
-    """Whether two fingerprints differ in the text of the query and in no other part."""
+def has_other_query_or_contract(earlier: str | None, now: str) -> bool:
+    """Whether two fingerprints differ in the query or in the configuration, and in no other part."""
     before, after = _read_part_hashes(earlier), _read_part_hashes(now)
-    return bool(before) and [part for part in {**before, **after} if before.get(part) != after.get(part)] == [_QUERY]
+    changed = {part for part in {**before, **after} if before.get(part) != after.get(part)}
+    return bool(before) and changed <= {_QUERY, _CONFIGURATION}
 
 
 def hash_query_reading(model: Model, upstreams: Upstreams) -> str:

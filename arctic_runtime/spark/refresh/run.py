@@ -211,7 +211,7 @@ class Refresh:
     def _note_query(self, attempt: RefreshAttempt) -> None:
         """Stores the text of the query that the table now holds, with which a later run compares an edited query."""
         changes = self.table.observe_state().changes
-        text = QueryText(self.model.sql, attempt.upstreams.views).encode()
+        text = QueryText.from_model(self.model, attempt.upstreams.views).encode()
         if self.model.config.input == "state" and changes and changes.properties.get(QUERY_TEXT, "") != text:
             step = SetProperties("query.note", self.model.table.changes, {QUERY_TEXT: text})
             perform_step(step, attempt.context)

@@ -45,7 +45,7 @@ def table(
     said = {QUERY: compute_fingerprint(old, known), JUDGED: hash_query_reading(old, known), **summary}
     state = built(old, offsets, **said)
     assert state.changes is not None
-    properties = {**state.changes.properties, QUERY_TEXT: QueryText(old.sql).encode()}
+    properties = {**state.changes.properties, QUERY_TEXT: QueryText.from_model(old, {}).encode()}
     return replace(state, changes=replace(state.changes, columns=COLUMNS[:2], properties=properties))
 
 
@@ -120,6 +120,21 @@ def test_more_than_an_edit_is_a_full_computation(
     assert (decision.mode, decision.reason) == ("full", "QUERY_CHANGED")
 
 
+@pytest.mark.parametrize(
+    ("contract", "reason"),
+    [
+        ({"contract": COLUMNS[:2]}, "EDITED"),
+        ({"contract": COLUMNS[:2], "not_null": ("id",)}, "QUERY_CHANGED"),
+        ({"contract": COLUMNS[:2], "checks": ("v > 0",)}, "QUERY_CHANGED"),
+    ],
+)
+def test_columns_of_a_contract_may_change_with_the_query_and_rules_may_not(
+    contract: dict[str, Any], reason: str
+) -> None:
+    decision = decide_refresh(replace(a_model(NEW), **contract), table(a_model(OLD)), reading(), RUN_AGAIN)
+    assert decision.reason == reason
+
+
 def test_a_column_that_the_table_drops_or_does_not_have_is_not_read() -> None:
     old = "select id, v, w from ods.up where v > 1"
     new = "select id, v, upper(w) as big from ods.up where v > 1"
@@ -129,12 +144,15 @@ def test_a_column_that_the_table_drops_or_does_not_have_is_not_read() -> None:
 
 
 def test_texts_too_long_for_a_property_are_not_stored() -> None:
-    text = QueryText("select 1", {"lake.ods.view": "select 2"})
+    model = replace(a_model("select 1"), contract=COLUMNS, not_null=("id",), checks=("id > 0",))
+    text = QueryText.from_model(model, {"lake.ods.view": "select 2"})
     assert read_query_text({QUERY_TEXT: text.encode()}) == text
-    assert QueryText("x" * 200_000).encode() == ""
+    assert QueryText.from_model(a_model("x" * 200_000), {}).encode() == ""
     assert [read_query_text(properties) for properties in ({}, {QUERY_TEXT: "{"}, {QUERY_TEXT: "[1]"})] == [None] * 3
 
 
 def test_the_sources_of_the_last_query_are_those_of_its_views_too() -> None:
-    text = QueryText("select * from ods.view join ods.up", {"lake.ods.view": "select * from ods.other"})
+    text = QueryText.from_model(
+        a_model("select * from ods.view join ods.up"), {"lake.ods.view": "select * from ods.other"}
+    )
     assert set(list_former_sources(a_model(), text)) == {UP, OTHER}
