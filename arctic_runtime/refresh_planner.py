@@ -29,10 +29,11 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.plan.refresh.consistency import find_mixed_versions, find_newer_version
 from arctic_runtime.plan.refresh.decide import Decision, decide_refresh
 from arctic_runtime.plan.refresh.edits import find_former_query, list_former_sources
-from arctic_runtime.plan.refresh.fingerprint import is_same_query, select_effective_settings
+from arctic_runtime.plan.refresh.fingerprint import is_same_query
 from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
 from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup, plan_reconciliation
 from arctic_runtime.plan.refresh.request import Request
+from arctic_runtime.plan.refresh.spark_settings import select_sql_settings
 from arctic_runtime.timings import Timings
 
 NO_ROWS: Mapping[str, int] = {"insert": 0, "update": 0, "delete": 0, "upsert": 0}
@@ -108,7 +109,7 @@ class RefreshPlanner:
         self.request = request or Request()
         self.model = apply_configured_layout(model) if self.request.full_refresh else model
         self.reader = reader
-        self.settings = select_effective_settings(reader.profile.build_session_settings())
+        self.settings = select_sql_settings(reader.profile.build_session_settings())
         self.timings = Timings()
         self._loaded: dict[str, SourceState] = {}
 

@@ -249,7 +249,11 @@ STORED_NAMES: Final = (
         "policy; renamed and retyped columns of upstreams; SQL settings; version of the rules; and each key "
         "of event rules, null for `input: state`",
     ),
-    StoredName(SESSION, _RUN, "a fingerprint of the SQL settings and the version of the Spark that ran"),
+    StoredName(
+        SESSION,
+        _RUN,
+        "the minor version of the Spark that ran, and its SQL settings that may change results, without defaults",
+    ),
     StoredName(HIGH_WATERMARK, _RUN, "the highest `sequence_by` value that was read; a timestamp is in UTC"),
     StoredName(
         NEWEST_VALID_TIME,

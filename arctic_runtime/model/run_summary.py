@@ -109,7 +109,7 @@ class RunSummary:
     """Fingerprint of the query and of everything else that determines the table's rows, as JSON."""
 
     session: str | None = None
-    """Hash of the SQL settings and the version of the Spark that computed the rows."""
+    """Version and SQL settings of the Spark that computed the rows, as JSON; a hash if an earlier release wrote it."""
 
     high_watermark: str | None = None
     """The highest value of `sequence_by` that was read."""

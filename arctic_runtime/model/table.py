@@ -19,6 +19,7 @@ Changelog = Literal["lookup", "input"]
 Keep = Literal["net", "all"]
 OnSchemaChange = Literal["append_new_columns", "sync_all_columns", "fail", "ignore"]
 OnConfigurationChange = Literal["apply", "continue", "fail"]
+OnSessionChange = Literal["recompute", "keep"]
 Refresh = Literal["auto", "incremental", "strict", "full"]
 FormatVersion = Literal[3, 2]
 History = Literal["none", "scd2"]
@@ -188,6 +189,9 @@ class ModelConfig:
 
     on_configuration_change: OnConfigurationChange = "apply"
     """What a run does if the layout of the table differs from the configured one."""
+
+    on_session_change: OnSessionChange = "recompute"
+    """What a run does if Spark's minor version, or a setting that may change results, is another than before."""
 
     on_missing_key: OnMissingKey = "error"
     """What is done with a model that has no `primary_key`."""

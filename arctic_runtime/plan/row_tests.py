@@ -26,8 +26,8 @@ def replace_relation(sql: str, relation: str, replacement: str) -> str:
 def hash_definition(sql: str, tables: Sequence[tuple[str, ...]], session: str) -> str:
     """Hashes everything that determines a test's result besides the rows of its tables.
 
-    `tables` has texts for the primary key and the columns of each table, with the columns' ids. `session` is a hash of
-    the SQL settings.
+    `tables` has texts for the primary key and the columns of each table, with the columns' ids. `session` is a
+    text with the version of Spark and the SQL settings that may change results.
     """
     parts = [RULES, sql, [list(table) for table in tables], session]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

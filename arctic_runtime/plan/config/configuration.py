@@ -17,6 +17,7 @@ from arctic_runtime.model.table import (
     OnMatch,
     OnMissingKey,
     OnSchemaChange,
+    OnSessionChange,
     Refresh,
 )
 from arctic_runtime.plan.config.config_readers import (
@@ -351,6 +352,17 @@ CONFIGURATION = (
         ),
         read=get_reader(OnConfigurationChange),
         is_filled_by_dbt=True,
+    ),
+    ConfigKey(
+        "on_session_change",
+        "`recompute`, `keep`",
+        "`recompute`",
+        (
+            "what to do with a model of `input: state` if Spark has another minor version, or another value of a "
+            "setting that may change results: compute all rows again, or keep the present ones. See "
+            "[settings](../incremental.md#settings)"
+        ),
+        read=get_reader(OnSessionChange),
     ),
     ConfigKey(
         "on_failed_row",

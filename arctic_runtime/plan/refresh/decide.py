@@ -38,6 +38,7 @@ from arctic_runtime.plan.refresh.fingerprint import (
 )
 from arctic_runtime.plan.refresh.increment import Increment, Upstreams, check_maintained, plan_increment
 from arctic_runtime.plan.refresh.request import Request
+from arctic_runtime.plan.refresh.session_changes import describe_session_change
 from arctic_runtime.thresholds import SHIPPED, Thresholds
 
 
@@ -379,7 +380,8 @@ def _decide_state(
         return _decide_first_run(model, upstreams, windows, is_adopted=last is not None)
     if request.full_refresh:
         return Decision("full", "FULL_REFRESH", windows)
-    changed = describe_query_change(model, state, upstreams, last.query) or _explain_session_change(last, request)
+    changed = describe_query_change(model, state, upstreams, last.query)
+    changed = changed or explain_session_change(model, last, request)
     if changed:
         return _decide_to_edit(model, upstreams, request, state, windows, changed, thresholds)
     for reason, because in _list_reasons_to_recompute(upstreams):
@@ -416,7 +418,7 @@ def _decide_to_edit(
     if given_up is not None or model.config.refresh == "full" or not can_follow_changes(upstreams):
         return Decision("full", "QUERY_CHANGED", windows, f"{changed}; {given_up.because}" if given_up else changed)
     last = find_last_run(state.log)
-    if last is None or _explain_session_change(last, request):
+    if last is None or explain_session_change(model, last, request):
         return Decision("full", "QUERY_CHANGED", windows, changed)
     try:
         with refuse_on_error():
@@ -464,9 +466,14 @@ def _choose_cheaper_mode(decision: Decision, history: RunHistory, thresholds: Th
     return Decision("full", "COST", decision.windows, because, ways=ways)
 
 
-def _explain_session_change(last: RunSummary, request: Request) -> str:
-    is_other = request.session is not None and request.session != last.session
-    return "SQL settings of Spark, or its version, are others than in the last run" if is_other else ""
+def explain_session_change(model: Model, last: RunSummary, request: Request) -> str:
+    """Describes how the session differs from that of the last run, if the table is computed again because of it.
+
+    "" if not, if the model has `on_session_change: keep`, or before Spark is started.
+    """
+    if request.session is None or model.config.on_session_change == "keep":
+        return ""
+    return describe_session_change(last.session, request.session)
 
 
 def _recall_refusal(last: RunSummary, query: str) -> Refusal | None:

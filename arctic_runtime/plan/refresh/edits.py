@@ -87,11 +87,10 @@ def plan_table_edit(model: Model, state: TableState, upstreams: Upstreams) -> Ed
     """
     last = find_last_run(state.log)
     former = find_former_query(model, state, last)
-    if (
-        last is None
-        or former is None
-        or not has_other_query_or_contract(last.query, compute_fingerprint(model, upstreams))
-    ):
+    if last is None or former is None:
+        return None
+    keeps_settings = model.config.on_session_change == "keep"
+    if not has_other_query_or_contract(last.query, compute_fingerprint(model, upstreams), keeps_settings):
         return None
     old_model = replace(model, sql=former.sql)
     old_states = {**upstreams.states, **upstreams.former}

@@ -25,6 +25,8 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.refresh.event_rules import find_changed_rules, hash_event_rules
 from arctic_runtime.plan.refresh.increment import Upstreams
+from arctic_runtime.plan.refresh.session_changes import describe_changed_settings, describe_settings
+from arctic_runtime.plan.refresh.spark_settings import select_counted_before
 from arctic_runtime.sql.spark_sql import WRITTEN_VERSION
 
 RULES = 2
@@ -43,50 +45,21 @@ _QUERY = "query"
 _CONFIGURATION = "configuration"
 """Part of the fingerprint with the hash of the key and the contract."""
 
+_SETTINGS = "settings"
+"""Part of the fingerprint with a hash of the profile's settings, which releases before `_PROFILE` compare."""
+
+_PROFILE = "profile"
+"""Part of the fingerprint with the settings of the profile that may change results and are not Spark's defaults."""
+
 _CHANGED = {
     _QUERY: "the model's query, or a view that it reads, changed",
     _CONFIGURATION: "the model's key, contract, checks, `keep_deleted` or `on_schema_change` changed",
     "columns": "columns of its upstreams were renamed, made again or given other types",
-    "settings": "SQL settings of the profile changed",
+    _SETTINGS: "SQL settings of the profile changed",
+    _PROFILE: "SQL settings of the profile changed",
     _EVENTS: "`input` changed",
     "rules": "another version of dbt-arctic made the table, and this one follows changes by other rules",
 }
-
-# Prefixes of the settings that are known not to change results; any other setting may.
-_WITHOUT_EFFECT = (
-    "spark.sql.adaptive.",
-    "spark.sql.artifact.",
-    "spark.sql.autoBroadcastJoinThreshold",
-    "spark.sql.broadcast",
-    "spark.sql.cache.",
-    "spark.sql.catalog.",
-    "spark.sql.cbo.",
-    "spark.sql.codegen.",
-    "spark.sql.debug.",
-    "spark.sql.event",
-    "spark.sql.execution.",
-    "spark.sql.extensions",
-    "spark.sql.files.",
-    "spark.sql.hive.",
-    "spark.sql.iceberg.",
-    "spark.sql.inMemoryColumnarStorage.",
-    "spark.sql.join.",
-    "spark.sql.maxBroadcastTableSize",
-    "spark.sql.maxPlanStringLength",
-    "spark.sql.optimizer.",
-    "spark.sql.orc.",
-    "spark.sql.parquet.",
-    "spark.sql.planChangeLog.",
-    "spark.sql.redaction.",
-    "spark.sql.requireAllClusterKeysForCoPartition",
-    "spark.sql.shuffle.",
-    "spark.sql.sources.",
-    "spark.sql.statistics.",
-    "spark.sql.streaming.",
-    "spark.sql.thriftServer.",
-    "spark.sql.ui.",
-    "spark.sql.warehouse.",
-)
 
 
 def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
@@ -96,11 +69,12 @@ def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
         _QUERY: (model.sql, *sorted(upstreams.views.items())),
         _CONFIGURATION: _list_configuration(config.primary_key, StoredContract.from_model(model)),
         "columns": upstreams.reassigned_columns,
-        "settings": sorted(upstreams.settings.items()),
+        _SETTINGS: sorted(select_counted_before(upstreams.settings).items()),
         "rules": RULES,
     }
     hashes: dict[str, object] = {part: _hash_value(value) for part, value in parts.items()}
     hashes[_EVENTS] = hash_event_rules(config) if config.input == "changes" else None
+    hashes[_PROFILE] = describe_settings(upstreams.settings)
     return json.dumps(hashes)
 
 
@@ -130,29 +104,42 @@ def is_text_of(model: Model, query: QueryText, fingerprint: str | None) -> bool:
     return (known.get(_QUERY), known.get(_CONFIGURATION)) == (_hash_value(texts), _hash_value(contract))
 
 
-def has_other_query_or_contract(earlier: str | None, now: str) -> bool:
-    """Whether two fingerprints differ in the query or in the configuration, and in no other part."""
+def has_other_query_or_contract(earlier: str | None, now: str, keeps_settings: bool = False) -> bool:
+    """Whether two fingerprints differ in the query or in the configuration, and in no other part.
+
+    With `keeps_settings` the settings are not compared.
+    """
     before, after = _read_part_hashes(earlier), _read_part_hashes(now)
-    changed = {part for part in {**before, **after} if before.get(part) != after.get(part)}
-    return bool(before) and changed <= {_QUERY, _CONFIGURATION}
+    return bool(before) and set(_list_changed_parts(before, after, keeps_settings)) <= {_QUERY, _CONFIGURATION}
 
 
 def hash_query_reading(model: Model, upstreams: Upstreams) -> str:
     """Hashes everything that determines how Spark and sqlglot parse the query and the views that it reads."""
-    views, settings = sorted(upstreams.views.items()), sorted(upstreams.settings.items())
+    views, settings = sorted(upstreams.views.items()), sorted(select_counted_before(upstreams.settings).items())
     return _hash_value((sqlglot.__version__, WRITTEN_VERSION, str(model.table), model.sql, views, settings))
 
 
-def describe_fingerprint_change(earlier: str | None, now: str) -> str:
+def describe_fingerprint_change(earlier: str | None, now: str, keeps_settings: bool = False) -> str:
     """Describes in one line for users the parts of the fingerprint `now` that differ from the earlier one `earlier`.
 
-    "" if no part differs.
+    "" if no part differs. With `keeps_settings` the settings are not compared.
     """
     if earlier == now:
         return ""
     before, after = _read_part_hashes(earlier), _read_part_hashes(now)
-    changed = [part for part in after if before.get(part) != after[part]]
-    return "; ".join(_CHANGED[part] for part in changed if before or part == "rules")
+    changed = _list_changed_parts(before, after, keeps_settings)
+    return "; ".join(_describe_part(part, before, after) for part in changed if before or part == "rules")
+
+
+def _list_changed_parts(before: Mapping[str, Any], after: Mapping[str, Any], keeps_settings: bool) -> list[str]:
+    without = {_SETTINGS, _PROFILE} if keeps_settings else {_SETTINGS if _PROFILE in before else _PROFILE}
+    return [part for part in after if part not in without and before.get(part) != after[part]]
+
+
+def _describe_part(part: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    if part != _PROFILE:
+        return _CHANGED[part]
+    return f"{_CHANGED[part]}: {', '.join(describe_changed_settings(before[part], after[part]))}"
 
 
 def find_changed_event_rules(earlier: str | None, model: Model) -> tuple[str, ...]:
@@ -165,20 +152,6 @@ def find_changed_event_rules(earlier: str | None, model: Model) -> tuple[str, ..
         return ()
     known = parts[_EVENTS]
     return ("input",) if known is None else find_changed_rules(model.config, known)
-
-
-def select_effective_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Selects from `settings` the SQL settings that may change the result of a query."""
-    return {
-        key: value
-        for key, value in settings.items()
-        if key.startswith("spark.sql.") and not key.startswith(_WITHOUT_EFFECT)
-    }
-
-
-def hash_session(version: str, settings: Mapping[str, str]) -> str:
-    """Hashes Spark's `version` and the settings in `settings`, a session's, that may change the result of a query."""
-    return _hash_value((version, sorted(select_effective_settings(settings).items())))
 
 
 def _read_part_hashes(text: str | None) -> dict[str, Any]:
@@ -199,7 +172,8 @@ def describe_query_change(model: Model, state: TableState, upstreams: Upstreams,
     "" if it does not differ. The query of a clone does not differ either if it names its upstreams where the query of
     the origin names those of the origin.
     """
-    changed = describe_fingerprint_change(earlier, compute_fingerprint(model, upstreams))
+    keeps_settings = model.config.on_session_change == "keep"
+    changed = describe_fingerprint_change(earlier, compute_fingerprint(model, upstreams), keeps_settings)
     origin = read_clone_origin(state.log.properties) if state.log is not None and changed else None
     if origin is None:
         return changed
@@ -208,7 +182,7 @@ def describe_query_change(model: Model, state: TableState, upstreams: Upstreams,
         _rename_tables(name, model, origin): _rename_tables(sql, model, origin) for name, sql in upstreams.views.items()
     }
     of_origin = compute_fingerprint(renamed, replace(upstreams, views=views))
-    return changed if describe_fingerprint_change(earlier, of_origin) else ""
+    return changed if describe_fingerprint_change(earlier, of_origin, keeps_settings) else ""
 
 
 def check_own_upstreams(

@@ -73,7 +73,7 @@ class Upstreams:
     """SQL texts of views."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
-    """SQL settings of the dbt profile that may change a result."""
+    """SQL settings of the dbt profile, without those of catalogs."""
 
     clock: int = 0
     """The time that the run pins for its query, in microseconds since 1970."""

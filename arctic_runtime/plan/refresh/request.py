@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from arctic_runtime.ivm.algebra.refusal import Refusal
+from arctic_runtime.plan.refresh.session_changes import SessionState
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,8 @@ class Request:
     given_up: Refusal | None = None
     """Reason for which an earlier try abandoned its incremental plan."""
 
-    session: str | None = None
-    """Hash of the SQL settings of the Spark session; None before Spark is started."""
+    session: SessionState | None = None
+    """Version and settings of the Spark session; None before Spark is started."""
 
     was_overtaken: bool = False
     """True if an upstream changed during a full computation, which must read the newest versions.

@@ -42,11 +42,12 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.plan.refresh import decide as decisions
 from arctic_runtime.plan.refresh.decide import Decision
 from arctic_runtime.plan.refresh.event_rules import check_events, find_sequence_type, select_stored_columns
-from arctic_runtime.plan.refresh.fingerprint import compute_fingerprint, hash_session
+from arctic_runtime.plan.refresh.fingerprint import compute_fingerprint
 from arctic_runtime.plan.refresh.increment import Upstreams, drop_aggregate_state, pin_query
 from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.plan.refresh.schema import check_query
+from arctic_runtime.plan.refresh.session_changes import SessionState
 from arctic_runtime.refresh_planner import NO_ROWS, Outcome, PlannedRefresh, RefreshPlanner
 from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS, explain_damaged_files, was_too_large_to_broadcast
 from arctic_runtime.spark.engine.jobs import override_settings
@@ -189,9 +190,9 @@ class Refresh:
         """
         decisions.check_not_overtaken(plan.state, state, f"bring {self.model.table} up to date with its changes")
         context = self.table.build_context(state)
-        request = replace(request, session=hash_session(context.spark.version, context.spark.conf.getAll))
+        request = replace(request, session=SessionState(context.spark.version, context.spark.conf.getAll))
         attempt = RefreshAttempt(context=context, upstreams=plan.upstreams, decision=plan.decision, request=request)
-        if attempt.is_incremental and attempt.last_run.session != request.session:
+        if attempt.is_incremental and decisions.explain_session_change(self.model, attempt.last_run, request):
             return request
         for step in plan_branch_cleanup(self.model, state, self.table.now, context.thresholds.expiry):
             perform_step(step, context)
@@ -372,7 +373,7 @@ def build_summary(attempt: RefreshAttempt) -> RunSummary:
         reason=decision.reason,
         offsets=decision.consumed,
         query=compute_fingerprint(attempt.model, attempt.upstreams),
-        session=request.session,
+        session=request.session.encode() if request.session else None,
         no_aggregate_state=request.refused_state or (last.no_aggregate_state if last else None),
         given_up=str(decision.given_up) if decision.given_up else None,
         repaired=", ".join(decision.repairs) or None,

@@ -8,6 +8,7 @@ import pytest
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.plan.refresh import fingerprint as fingerprints
+from arctic_runtime.plan.refresh.spark_settings import DEFAULTS
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.engine.statement import quote_name as quoted
 from tests.spark.warehouse import Warehouse, refuse, sorted_rows
@@ -36,7 +37,10 @@ def test_another_time_zone_computes_all_rows_again_though_nothing_is_new(lake: W
     berlin = another(lake, **{"spark.sql.session.timeZone": "Europe/Berlin", "spark.sql.ansi.enabled": "false"})
     outcome = berlin.run(model)
     assert (outcome.mode, outcome.reason) == ("full", "QUERY_CHANGED")
-    assert outcome.because == "SQL settings of the profile changed"
+    assert outcome.because == (
+        "SQL settings of the profile changed: `spark.sql.ansi.enabled`: true -> false, "
+        "`spark.sql.session.timeZone`: UTC -> Europe/Berlin"
+    )
     lake.append("landed", [(2, "n/a", 4, 10)], LANDED)
     assert berlin.run(model).mode == "incremental"
     assert berlin.rows(model) == [(1, "1970-01-01 04:00:00", 7), (2, "1970-01-01 05:00:00", None)]
@@ -54,10 +58,49 @@ def test_settings_that_a_profile_does_not_tell_are_seen_where_there_is_something
     lake.append("landed", [(2, "8", 4, 10)], LANDED)
     outcome = hooked.run(model)
     assert (outcome.mode, outcome.reason) == ("full", "QUERY_CHANGED")
-    assert outcome.because == "SQL settings of Spark, or its version, are others than in the last run"
+    assert outcome.because == "`spark.sql.session.timeZone`: UTC -> Europe/Berlin"
     assert hooked.rows(model) == [(1, "1970-01-01 04:00:00", 7), (2, "1970-01-01 05:00:00", 8)]
     lake.append("landed", [(3, "9", 5, 10)], LANDED)
     assert hooked.run(model).mode == "incremental"
+
+
+def test_only_a_setting_that_may_change_results_computes_all_rows(lake: Warehouse) -> None:
+    lake.append("landed", [(1, "7", 3, 10)], LANDED)
+    model = lake.model("hours", HOURS, primary_key="id")
+    keeping = lake.model("kept", HOURS, primary_key="id", on_session_change="keep")
+    for one in (model, keeping):
+        lake.run(one)
+    quick = another(lake, **{"spark.sql.shuffle.partitions": "3", "spark.sql.ansi.enabled": "true"})
+    assert quick.run(model, session=refuse).mode == "unchanged"
+    lake.append("landed", [(2, "8", 4, 10)], LANDED)
+    assert [quick.run(one).mode for one in (model, keeping)] == ["incremental", "incremental"]
+    loose = another(lake, **{"spark.sql.ansi.enabled": "false"})
+    assert loose.run(keeping, session=refuse).mode == "unchanged"
+    lake.append("landed", [(3, "n/a", 5, 10)], LANDED)
+    outcomes = [loose.run(one) for one in (model, keeping)]
+    assert [outcome.mode for outcome in outcomes] == ["full", "incremental"]
+    assert outcomes[0].because == "SQL settings of the profile changed: `spark.sql.ansi.enabled`: true -> false"
+    assert loose.rows(model) == loose.rows(keeping)
+    assert [loose.run(one, session=refuse).mode for one in (model, keeping)] == ["unchanged", "unchanged"]
+
+
+def test_settings_of_a_session_that_is_kept_are_stored_with_the_next_commit(lake: Warehouse) -> None:
+    lake.append("landed", [(1, "7", 3, 10)], LANDED)
+    model = lake.model("hours", HOURS, primary_key="id", on_session_change="keep")
+    lake.run(model)
+    hooked = replace(lake, spark=lake.environment.new_session())
+    hooked.spark.conf.set("spark.sql.ansi.enabled", "false")
+    lake.append("landed", [(2, "n/a", 4, 10)], LANDED)
+    assert hooked.run(model).mode == "incremental"
+    recomputing = replace(model, config=replace(model.config, on_session_change="recompute"))
+    lake.append("landed", [(3, "n/a", 5, 10)], LANDED)
+    assert hooked.run(recomputing).mode == "incremental"
+
+
+def test_defaults_are_those_of_spark(lake: Warehouse) -> None:
+    """The profile sets no other value of these settings, so that a new session has Spark's."""
+    session = lake.environment.new_session()
+    assert {name: session.conf.get(name) for name in DEFAULTS} == DEFAULTS
 
 
 @pytest.mark.slow

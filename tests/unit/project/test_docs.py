@@ -304,6 +304,7 @@ def test_values_and_defaults_are_the_codes() -> None:
         ("keep", table.Keep),
         ("on_schema_change", table.OnSchemaChange),
         ("on_configuration_change", table.OnConfigurationChange),
+        ("on_session_change", table.OnSessionChange),
     ):
         assert _CODE.findall(described[key][0]) == [*get_args(kind)] or key == "on_schema_change"
         assert set(_CODE.findall(described[key][0])) == set(get_args(kind))

@@ -65,6 +65,7 @@ FACTS = {
     "model/table.py: MAX_VERSIONS": "the default of a key that users set",
     "model/table.py: VERSIONS_SECONDS": "the default of a key that users set",
     "plan/config/config_readers.py: _SMALLEST_FILE": "a bound of a key that users set",
+    "plan/refresh/session_changes.py: _PATCHES": "a property of Spark's releases",
     "plan/refresh/fingerprint.py: RULES": "a version that fingerprints keep",
     "plan/row_tests.py: RULES": "a version that hashes of tests keep",
     "spark/tables/merge.py: _OLDEST_WITHOUT_PARTITIONS": "a version of Spark",

@@ -34,8 +34,8 @@ from arctic_runtime.model.names import TableName, format_image_view
 from arctic_runtime.model.properties import PASSED_TESTS
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.version import Version, decode_versions
-from arctic_runtime.plan.refresh.fingerprint import hash_session
 from arctic_runtime.plan.refresh.increment import build_relation
+from arctic_runtime.plan.refresh.session_changes import SessionState
 from arctic_runtime.plan.row_tests import find_changes_since, hash_definition, replace_relation
 from arctic_runtime.spark.engine.statement import quote_name
 
@@ -143,7 +143,7 @@ def plan_test(
     test = find_row_test(sql, {name: build_relation(state) for name, state in known.items()})
     states = {table: known[table] for table in test.tables}
     tables = [_describe_table(reader, state) for state in states.values()]
-    definition = hash_definition(sql.strip(), tables, hash_session(spark.version, spark.conf.getAll))
+    definition = hash_definition(sql.strip(), tables, SessionState(spark.version, spark.conf.getAll).encode())
     versions = {role: states[table].version for role, table in zip(_ROLES, test.tables, strict=False)}
     return PlannedTest(test, states, PassedTest(definition, versions))
 

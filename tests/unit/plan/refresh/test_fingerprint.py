@@ -26,11 +26,10 @@ from arctic_runtime.plan.refresh.decide import Decision, decide_refresh
 from arctic_runtime.plan.refresh.fingerprint import (
     compute_fingerprint,
     describe_fingerprint_change,
-    hash_session,
-    select_effective_settings,
 )
 from arctic_runtime.plan.refresh.increment import Increment, Upstreams
 from arctic_runtime.plan.refresh.request import Request
+from arctic_runtime.plan.refresh.session_changes import SessionState, describe_settings
 from arctic_runtime.profile import Profile
 from tests.unit.plan.refresh.test_decide import READ_ONE, RUN_AGAIN, STATE, UP, a_model, a_source, built, reading
 from tests.unit.project.test_docs import CHANGED, EXAMPLES, SHOP
@@ -116,14 +115,12 @@ def test_settings_that_only_say_how_work_is_done_have_no_effect() -> None:
     own = {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.shuffle.partitions": "3", "spark.executor.cores": "2"}
     profile = Profile.for_embedded("/tmp/lake", settings=own)
     kept = {
-        "spark.sql.caseSensitive": "false",
         "spark.sql.defaultCatalog": "lake",
-        "spark.sql.parser.escapedStringLiterals": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.timestampType": "TIMESTAMP_NTZ",
     }
-    assert select_effective_settings(profile.build_session_settings()) == kept
-    assert select_effective_settings(profile.build_spark_settings()) == kept
+    assert describe_settings(profile.build_session_settings()) == kept
+    assert describe_settings(profile.build_spark_settings()) == kept
 
 
 @pytest.mark.parametrize("refresh", ["auto", "strict"])
@@ -131,13 +128,13 @@ def test_rows_of_another_session_are_not_followed(refresh: str) -> None:
     """A server may have settings of its own, which nobody sees before Spark is asked."""
     model = a_model(refresh=refresh)
     upstreams = reading(a_source(1, 2))
-    utc, berlin = (hash_session("4.1.4", {"spark.sql.session.timeZone": zone}) for zone in ("UTC", "Europe/Berlin"))
-    state = built(model, READ_ONE, **{SESSION: utc})
+    utc, berlin = (SessionState("4.1.4", {"spark.sql.session.timeZone": zone}) for zone in ("UTC", "Europe/Berlin"))
+    state = built(model, READ_ONE, **{SESSION: utc.encode()})
     assert decide_refresh(model, state, upstreams, RUN_AGAIN).mode == "incremental"
     assert decide_refresh(model, state, upstreams, Request(session=utc)).mode == "incremental"
     decision = decide_refresh(model, state, upstreams, Request(session=berlin))
     assert (decision.mode, decision.reason) == ("full", "QUERY_CHANGED")
-    assert decision.because == "SQL settings of Spark, or its version, are others than in the last run"
+    assert decision.because == "`spark.sql.session.timeZone`: UTC -> Europe/Berlin"
 
 
 def test_rules_that_make_other_plans_than_before_are_of_another_version_if_they_repair_tables() -> None:
