@@ -28,6 +28,8 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.refresh.consistency import find_mixed_versions, find_newer_version
 from arctic_runtime.plan.refresh.decide import Decision, decide_refresh
+from arctic_runtime.plan.refresh.edits import find_former_query, list_former_sources
+from arctic_runtime.plan.refresh.fingerprint import is_same_query
 from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
 from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup, plan_reconciliation
 from arctic_runtime.plan.refresh.request import Request
@@ -136,7 +138,7 @@ class RefreshPlanner:
         if _is_behind(pinned, get_offsets(find_last_run(state.log))):
             newest = self.observe_upstreams()
             decision = self.decide_mode(state, newest, request)
-            is_overtaken = decision.mode == "incremental" or decision.reason == "COST"
+            is_overtaken = decision.edit is None and (decision.mode == "incremental" or decision.reason == "COST")
             return Decision("unchanged", "NOTHING_NEW") if is_overtaken else decision, newest
         decision = self.decide_mode(state, pinned, request)
         if decision.mode not in ("create", "full"):
@@ -190,6 +192,7 @@ class RefreshPlanner:
     def decide_mode(self, state: TableState, upstreams: Upstreams, request: Request) -> Decision:
         """Decides on the next run from observed states of the model's tables and of its upstreams."""
         upstreams = with_day_texts(self._add_removals(state, upstreams), find_last_run(state.changes))
+        upstreams = self._add_former_sources(state, upstreams)
         return decide_refresh(self.model, state, upstreams, request, self.reader.thresholds)
 
     def _add_removals(self, state: TableState, upstreams: Upstreams) -> Upstreams:
@@ -202,6 +205,16 @@ class RefreshPlanner:
             for name, source in upstreams.states.items()
         }
         return replace(upstreams, states=states)
+
+    def _add_former_sources(self, state: TableState, upstreams: Upstreams) -> Upstreams:
+        """Adds the tables that only the query of the last run read, if that is known and was another one."""
+        last = find_last_run(state.changes)
+        former = find_former_query(self.model, state, last) if self.model.config.input == "state" else None
+        if last is None or former is None or is_same_query(self.model, upstreams, last.query):
+            return upstreams
+        others = (name for name in list_former_sources(self.model, former) if str(name) not in upstreams.states)
+        readable = (name for name in others if name.catalog == self.model.table.catalog)
+        return replace(upstreams, former={str(name): observe_readable(self.reader, name) for name in readable})
 
     def report_unchanged(self, planned: PlannedRefresh) -> Outcome | None:
         """Returns the outcome of the run if it has nothing to do; otherwise None.

@@ -194,11 +194,11 @@ def _label_node(node: Node, changed: Collection[TableName]) -> str:  # noqa: C90
         case Scan(source=source):
             return f"{source}{' (changed)' if source in changed else ''}"
         case Filter(condition=condition):
-            return f"where {_format_expression(condition)}"
+            return f"where {format_expression(condition)}"
         case Join(kind=kind, on=on):
-            return f"{kind} join{f' on {_format_expression(on)}' if on is not None else ''}"
+            return f"{kind} join{f' on {format_expression(on)}' if on is not None else ''}"
         case SemiJoin(kind=kind, on=on):
-            return f"{kind} join{f' on {_format_expression(on)}' if on is not None else ''}"
+            return f"{kind} join{f' on {format_expression(on)}' if on is not None else ''}"
         case Aggregate(keys=keys):
             return f"group by {_format_names(keys)}" if keys else "aggregate of all rows"
         case WindowColumns(partition=partition):
@@ -230,7 +230,9 @@ def _strip_number(name: str) -> str:
     return name.rpartition("#")[0] or name
 
 
-def _format_expression(expression: exp.Expr) -> str:
+def format_expression(expression: exp.Expr) -> str:
+    """Formats an expression over a tree's columns for users, with the columns' own names, in at most 100 characters."""
+
     def rename_column(node: exp.Expr) -> exp.Expr:
         return exp.column(_strip_number(node.name)) if isinstance(node, exp.Column) else node
 

@@ -88,6 +88,7 @@ COMPACTED_UNTIL: Final = "arctic.trimmed"
 FORGOTTEN: Final = "arctic.forgotten"
 FORGOTTEN_UNTIL: Final = "arctic.forgotten-until"
 COMMIT_TIMES: Final = "arctic.ages"
+QUERY_TEXT: Final = "arctic.query-text"
 BASELINE: Final = "arctic.baseline"
 CLONED_FROM: Final = "arctic.cloned-from"
 USED_AT: Final = "arctic.used-at"
@@ -179,6 +180,12 @@ STORED_NAMES: Final = (
         COMMIT_TIMES,
         ("property of the change table",),
         "times of the commits whose snapshots have expired, by sequence number",
+    ),
+    StoredName(
+        QUERY_TEXT,
+        ("property of the change table",),
+        "the query of the last run, the views that it read and the contract, as JSON; an [edited "
+        "query](incremental.md#after-an-edit) is compared with it if they have the hashes of the run's fingerprint",
     ),
     StoredName(
         CLONED_FROM,

@@ -32,6 +32,7 @@ Reason = Literal[
     "REPLAYED",
     "RESYNCED",
     "QUERY_CHANGED",
+    "EDITED",
     "OVERWRITTEN",
     "NOTHING_NEW",
     "SCHEMA_ONLY",

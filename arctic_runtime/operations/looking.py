@@ -40,15 +40,17 @@ ALL_ROWS = "all rows"
 def describe_next_run(model: Model, plan: Plan) -> list[str]:
     """Describes the plan of a model's next run in lines for people: mode, reason, inputs, estimated costs and steps."""
     decision = plan.decision
+    windows = decision.windows if decision.edit is None else {}
     return [
         f"{model.table}",
         f"  next run: {decision.mode} ({decision.reason}{f': {decision.because}' if decision.because else ''})",
         *([f"  key: {', '.join(model.config.primary_key)}, from {model.key_origin}"] if model.key_origin else []),
-        *(f"  reads {name}: {_describe_window(window)}" for name, window in decision.windows.items()),
+        *(f"  reads {name}: {_describe_window(window)}" for name, window in windows.items()),
         *([f"  {_describe_versions(model)}"] if model.config.has_history else []),
         *(f"  {line}" for line in _describe_merging(model)),
         *(f"  {way.explain_cost()}" for way in decision.ways),
         *(f"  {line}" for line in (decision.increment.describe_plan() if decision.increment else ())),
+        *(f"  {line}" for line in (decision.edit.describe_plan() if decision.edit else ())),
         *(f"  in full: {line}" for line in plan.joins),
         *(f"  then: {describe_step(step)}" for step in plan.steps),
         *([f"  then: {_catch_up(model)}"] if decision.mode != "unchanged" else []),

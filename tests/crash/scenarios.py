@@ -221,6 +221,22 @@ def other_columns() -> Scenario:
     return Scenario(("schema.evolve", "commit.publish"), build, lambda lake: lake.run(wider(lake)), of(wider))
 
 
+def edited_query() -> Scenario:
+    """An edit and changes of the source at the same time, each of which has a commit of its own."""
+
+    def model(lake: Warehouse) -> Model:
+        return lake.model("m", "select id, v, v * 2 as twice from {s} where v > 3", primary_key="id")
+
+    def build(lake: Warehouse) -> None:
+        load(lake)
+        lake.run(lake.model("m", "select id, v from {s} where v > 5", primary_key="id"))
+        load(lake, (1, "us", 100), (30, "eu", 4))
+
+    return Scenario(
+        (*ATTEMPT, "query.note", "base.overwrite"), build, lambda lake: lake.run(model(lake)), of(model), ("m",)
+    )
+
+
 def other_relations() -> Scenario:
     """A table that is to be merged on read from now on: a view takes its place."""
 
@@ -1032,6 +1048,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         unmerged_changes,
         abandoned_branch,
         other_columns,
+        edited_query,
         other_relations,
         aggregate_state,
         damaged_base,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from arctic_runtime.errors import CommitConflict, ConfigError, CorruptState, PlanError, SourceError
-from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal
+from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal, refuse_on_error
 from arctic_runtime.model.columns import VALID_FROM, format_key, parse_key
 from arctic_runtime.model.files.layout import format_layout, is_laid_out
 from arctic_runtime.model.names import TableName, list_changes_read
@@ -28,6 +28,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.refresh.adoption import check_baseline, is_being_adopted
 from arctic_runtime.plan.refresh.cost import Estimate, Past, RunHistory, Way, estimate_modes
+from arctic_runtime.plan.refresh.edits import EditPlan, plan_table_edit
 from arctic_runtime.plan.refresh.event_rules import can_continue, check_recomputable
 from arctic_runtime.plan.refresh.fingerprint import (
     check_own_upstreams,
@@ -58,6 +59,9 @@ class Decision:
 
     ways: tuple[Estimate, ...] = ()
     """The possible modes with their estimated costs, the cheapest first; empty for a model of change events."""
+
+    edit: EditPlan | None = None
+    """The plan by which the table follows an edit of its query; None in all other runs."""
 
     given_up: Refusal | None = None
     """Reason for which this run, or an earlier one, abandoned its incremental plan."""
@@ -389,7 +393,7 @@ def _decide_state(
     changed = describe_query_change(model, state, upstreams, last.query)
     changed = changed or explain_session_change(model, last, request)
     if changed:
-        return Decision("full", "QUERY_CHANGED", windows, changed)
+        return _decide_to_edit(model, upstreams, request, state, windows, changed, thresholds)
     for reason, because in _list_reasons_to_recompute(upstreams):
         return _decide_to_recompute(model, reason, because, windows)
     has_moved_clock = upstreams.has_moved_clock(last)
@@ -404,6 +408,38 @@ def _decide_state(
     if request.was_overtaken or model.config.refresh != "auto":
         return decision
     return _choose_cheaper_mode(decision, read_run_history(state), thresholds)
+
+
+def _decide_to_edit(
+    model: Model,
+    upstreams: Upstreams,
+    request: Request,
+    state: TableState,
+    windows: Mapping[str, Window],
+    changed: str,
+    thresholds: Thresholds,
+) -> Decision:
+    """Decides to derive the rows of an edited query from the table's own rows, or to recompute if that is impossible.
+
+    `changed` describes the difference from the last run for users. An edit is not planned if changes of the sources
+    since the last run can't be followed after it.
+    """
+    given_up = request.given_up
+    if given_up is not None or model.config.refresh == "full" or not can_follow_changes(upstreams):
+        return Decision("full", "QUERY_CHANGED", windows, f"{changed}; {given_up.because}" if given_up else changed)
+    last = find_last_run(state.log)
+    if last is None or explain_session_change(model, last, request):
+        return Decision("full", "QUERY_CHANGED", windows, changed)
+    try:
+        with refuse_on_error():
+            plan = plan_table_edit(model, state, upstreams)
+            if plan is None:
+                return Decision("full", "QUERY_CHANGED", windows, changed)
+            later = {name: Window(name, window.start, windows[name].end) for name, window in plan.windows.items()}
+            plan_increment(model, upstreams, later, state, thresholds)
+    except NotMaintained as refused:
+        return Decision("full", "QUERY_CHANGED", windows, f"{changed}; {refused.because}")
+    return Decision("incremental", "EDITED", plan.windows, "; ".join(plan.edit.differences), edit=plan)
 
 
 def _decide_first_run(model: Model, upstreams: Upstreams, windows: Mapping[str, Window], is_adopted: bool) -> Decision:

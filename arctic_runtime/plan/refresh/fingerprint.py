@@ -19,6 +19,7 @@ import sqlglot
 from arctic_runtime.errors import SourceError
 from arctic_runtime.model.clone import CloneOrigin, read_clone_origin
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.query_text import QueryText, StoredContract
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
@@ -38,6 +39,12 @@ repairs them. Fingerprints of version 1 are a single hash.
 _EVENTS = "events"
 """Part of the fingerprint with a hash of each event rule (see `event_rules`); null for `input: state`."""
 
+_QUERY = "query"
+"""Part of the fingerprint with the hash of the texts of the query and of the views that it reads."""
+
+_CONFIGURATION = "configuration"
+"""Part of the fingerprint with the hash of the key and the contract."""
+
 _SETTINGS = "settings"
 """Part of the fingerprint with a hash of the profile's settings, which releases before `_PROFILE` compare."""
 
@@ -45,8 +52,8 @@ _PROFILE = "profile"
 """Part of the fingerprint with the settings of the profile that may change results and are not Spark's defaults."""
 
 _CHANGED = {
-    "query": "the model's query, or a view that it reads, changed",
-    "configuration": "the model's key, contract, checks, `keep_deleted` or `on_schema_change` changed",
+    _QUERY: "the model's query, or a view that it reads, changed",
+    _CONFIGURATION: "the model's key, contract, checks, `keep_deleted` or `on_schema_change` changed",
     "columns": "columns of its upstreams were renamed, made again or given other types",
     _SETTINGS: "SQL settings of the profile changed",
     _PROFILE: "SQL settings of the profile changed",
@@ -59,16 +66,8 @@ def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
     """Computes the fingerprint of a model: a JSON text with a hash of each part, to be stored in a commit's summary."""
     config = model.config
     parts = {
-        "query": (model.sql, *sorted(upstreams.views.items())),
-        "configuration": (
-            config.primary_key,
-            (),  # Place of a removed key: without it, all fingerprints would change, and all tables be computed again.
-            config.on_schema_change,
-            model.not_null,
-            model.contract,
-            *model.checks,
-            *(() if config.keep_deleted else ("keep_deleted: false",)),
-        ),
+        _QUERY: (model.sql, *sorted(upstreams.views.items())),
+        _CONFIGURATION: _list_configuration(config.primary_key, StoredContract.from_model(model)),
         "columns": upstreams.reassigned_columns,
         _SETTINGS: sorted(select_counted_before(upstreams.settings).items()),
         "rules": RULES,
@@ -79,10 +78,39 @@ def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
     return json.dumps(hashes)
 
 
+def _list_configuration(key: tuple[str, ...], contract: StoredContract) -> tuple[object, ...]:
+    return (
+        key,
+        (),  # Place of a removed key: without it, all fingerprints would change, and all tables be computed again.
+        contract.on_schema_change,
+        contract.not_null,
+        contract.columns,
+        *contract.checks,
+        *(() if contract.keep_deleted else ("keep_deleted: false",)),
+    )
+
+
 def is_same_query(model: Model, upstreams: Upstreams, earlier: str | None) -> bool:
     """Whether the query and the views that it reads are those of the fingerprint `earlier`; True if unknown."""
-    known = _read_part_hashes(earlier).get("query")
-    return known is None or known == _read_part_hashes(compute_fingerprint(model, upstreams))["query"]
+    known = _read_part_hashes(earlier).get(_QUERY)
+    return known is None or known == _read_part_hashes(compute_fingerprint(model, upstreams))[_QUERY]
+
+
+def is_text_of(model: Model, query: QueryText, fingerprint: str | None) -> bool:
+    """Whether `query` is the text of the query of a fingerprint, and the contract that the rows of `model` had then."""
+    known = _read_part_hashes(fingerprint)
+    contract = _list_configuration(model.config.primary_key, query.contract)
+    texts = (query.sql, *sorted(query.views.items()))
+    return (known.get(_QUERY), known.get(_CONFIGURATION)) == (_hash_value(texts), _hash_value(contract))
+
+
+def has_other_query_or_contract(earlier: str | None, now: str, keeps_settings: bool = False) -> bool:
+    """Whether two fingerprints differ in the query or in the configuration, and in no other part.
+
+    With `keeps_settings` the settings are not compared.
+    """
+    before, after = _read_part_hashes(earlier), _read_part_hashes(now)
+    return bool(before) and set(_list_changed_parts(before, after, keeps_settings)) <= {_QUERY, _CONFIGURATION}
 
 
 def hash_query_reading(model: Model, upstreams: Upstreams) -> str:
@@ -99,9 +127,13 @@ def describe_fingerprint_change(earlier: str | None, now: str, keeps_settings: b
     if earlier == now:
         return ""
     before, after = _read_part_hashes(earlier), _read_part_hashes(now)
-    without = {_SETTINGS, _PROFILE} if keeps_settings else {_SETTINGS if _PROFILE in before else _PROFILE}
-    changed = [part for part in after if part not in without and before.get(part) != after[part]]
+    changed = _list_changed_parts(before, after, keeps_settings)
     return "; ".join(_describe_part(part, before, after) for part in changed if before or part == "rules")
+
+
+def _list_changed_parts(before: Mapping[str, Any], after: Mapping[str, Any], keeps_settings: bool) -> list[str]:
+    without = {_SETTINGS, _PROFILE} if keeps_settings else {_SETTINGS if _PROFILE in before else _PROFILE}
+    return [part for part in after if part not in without and before.get(part) != after[part]]
 
 
 def _describe_part(part: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

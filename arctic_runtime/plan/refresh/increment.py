@@ -44,8 +44,8 @@ from arctic_runtime.model.run_summary import RunSummary, find_last_run
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
+from arctic_runtime.plan.refresh.readable_columns import check_defaults, check_images
 from arctic_runtime.plan.refresh.window_rows import check_changed_share, check_window, has_before_images
-from arctic_runtime.sql.types import has_map, has_variant, read_type
 from arctic_runtime.thresholds import SHIPPED, IncrementalThresholds, JoinThresholds, ServiceThresholds, Thresholds
 
 NO_TABLE = TableState()
@@ -77,6 +77,9 @@ class Upstreams:
 
     clock: int = 0
     """The time that the run pins for its query, in microseconds since 1970."""
+
+    former: Mapping[str, SourceState | None] = field(default_factory=dict)
+    """States of the tables that the query of the last run read and this one does not; empty if it is not known."""
 
     def count_seconds_to_renewal(self, last: RunSummary | None, limits: ServiceThresholds) -> float | None:
         """Number of seconds after which the result may differ because time has passed; None if it never does.
@@ -254,8 +257,8 @@ def _build_increment(
         if source is not None and source.name in sources:
             check_window(source, window)
             check_changed_share(model, source, window, limits)
-    _check_images(list_scans(analysed.tree), upstreams, sources)
-    _check_defaults(list_scans(analysed.tree), upstreams, windows)
+    check_images(list_scans(analysed.tree), upstreams.states, sources)
+    check_defaults(list_scans(analysed.tree), upstreams.states, windows)
     facts = replace(
         _collect_facts(model, upstreams, analysed, state.base.rows if state.base else 0, limits),
         paired=_list_paired_sources(upstreams, changed),
@@ -563,36 +566,3 @@ def _find_output_column(analysed: Analysed, name: str) -> str:
 
 def build_relation(state: SourceState) -> Relation:
     return Relation(strip_change_columns(state.columns), state.key, state.not_null)
-
-
-def _check_defaults(scans: Iterable[Scan], upstreams: Upstreams, windows: Mapping[str, Window]) -> None:
-    """Raises NotMaintained if the query reads a default value that a version in `windows` does not give."""
-    for scan in scans:
-        state, window = upstreams.states[str(scan.source)], windows[str(scan.source)]
-        if state is None or not state.missing_defaults:
-            continue
-        versions = (version for version in (window.start, window.end) if version is not None)
-        lacking = {name for version in versions for name in state.missing_defaults.get(version.snapshot, ())}
-        for _, name in scan.fields:
-            if name.lower() in lacking:
-                raise NotMaintained(
-                    "UNSUPPORTED",
-                    f"{scan.source}.{name} has a default value for rows from before the column was added, which a "
-                    "version that the run compares does not have",
-                )
-
-
-def _check_images(scans: Iterable[Scan], upstreams: Upstreams, changed: frozenset[TableName]) -> None:
-    """Raises NotMaintained if the query reads a map or variant column of a changed source, which can't be compared."""
-    for scan in scans:
-        state = upstreams.states[str(scan.source)]
-        assert state is not None
-        names = {name.lower() for _, name in scan.fields}
-        kinds = [read_type(column.type) for column in state.columns if column.name.lower() in names]
-        is_read = {"map": any(map(has_map, kinds)), "variant": any(map(has_variant, kinds))}
-        refused = next((kind for kind, is_there in is_read.items() if is_there), None)
-        if scan.source in changed and refused:
-            raise NotMaintained(
-                "UNSUPPORTED",
-                f"{scan.source} has changed, and the query reads a column with a {refused}, which can't be compared",
-            )

@@ -150,14 +150,15 @@ def diff_pairs(pairs: DataFrame, shape: Shape) -> DataFrame:
     return emit_image_changes(build_pair_images(pairs, shape), shape)
 
 
-def build_pair_images(pairs: DataFrame, shape: Shape) -> DataFrame:
+def build_pair_images(pairs: DataFrame, shape: Shape, stored: Sequence[str] | None = None) -> DataFrame:
     """Converts `pairs`, rows with the new and the old row of a key, to the columns that `emit_image_changes` reads.
 
-    The columns of `pairs` are described in `diff_pairs`.
+    The columns of `pairs` are described in `diff_pairs`. `stored` are the columns of the old row; if it is None, they
+    are the query's.
     """
     images = pairs.selectExpr(
         *build_images("a", shape, shape.given),
-        *build_images("b", shape, shape.given, name_before),
+        *build_images("b", shape, shape.given if stored is None else stored, name_before),
         alias_as(quote_name(HAS_AFTER), _HAS_AFTER),
         alias_as(quote_name(HAS_BEFORE), _HAS_BEFORE),
         *_build_default_ts_and_seq(shape),

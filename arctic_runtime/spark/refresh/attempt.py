@@ -92,7 +92,7 @@ class RefreshAttempt:
 
     @property
     def is_incremental(self) -> bool:
-        return self.decision.increment is not None
+        return self.decision.increment is not None or self.decision.edit is not None
 
     def record_entries(self, entries: RunSummary) -> Self:
         """Returns the attempt with `entries` added to what later runs read."""

@@ -33,6 +33,7 @@ from arctic_runtime.spark.history import versions
 from arctic_runtime.spark.refresh import aggregate_state as totals
 from arctic_runtime.spark.refresh import increments
 from arctic_runtime.spark.refresh.attempt import Computed, PreparedAttempt
+from arctic_runtime.spark.refresh.edits import compute_edit
 from arctic_runtime.spark.refresh.from_events import compute_from_events
 from arctic_runtime.spark.refresh.images import SourceWindows
 from arctic_runtime.spark.tables.rows.bounds import collect_bounds
@@ -69,7 +70,9 @@ class QueryComputation:
 
     def compute(self) -> Computed:
         """Computes the change rows; raises NotMaintained if an incremental plan is impossible or too expensive."""
-        increment = self.attempt.decision.increment
+        increment, edit = self.attempt.decision.increment, self.attempt.decision.edit
+        if edit is not None:
+            return compute_edit(self.attempt, edit)
         return self._compare() if increment is None else self.follow(increment)
 
     def _compare(self) -> Computed:

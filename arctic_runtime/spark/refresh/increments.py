@@ -100,7 +100,7 @@ def compute_deltas(spark: SparkSession, changes: Node, increment: Increment, que
     delta_rows = spark.sql(render_sql(changes))
     if any(isinstance(node, UnionAll | Explode) for node in walk_tree(changes)):
         delta_rows = sum_multiplicities(delta_rows, MULTIPLICITY)
-    return delta_rows.selectExpr(*_list_outputs(delta_rows, increment.outputs, query), quote_name(MULTIPLICITY))
+    return delta_rows.selectExpr(*list_outputs(delta_rows, increment.outputs, query), quote_name(MULTIPLICITY))
 
 
 def compute_pairs(spark: SparkSession, pairs: Node, increment: Increment, query: DataFrame) -> DataFrame:
@@ -110,9 +110,9 @@ def compute_pairs(spark: SparkSession, pairs: Node, increment: Increment, query:
     the flags HAS_AFTER and HAS_BEFORE, whether each of the two rows exists.
     """
     pair_rows = spark.sql(render_sql(pairs))
-    was = _list_outputs(pair_rows, increment.outputs, query, name_before)
+    was = list_outputs(pair_rows, increment.outputs, query, name_before)
     return pair_rows.selectExpr(
-        *_list_outputs(pair_rows, increment.outputs, query), *was, quote_name(HAS_AFTER), quote_name(HAS_BEFORE)
+        *list_outputs(pair_rows, increment.outputs, query), *was, quote_name(HAS_AFTER), quote_name(HAS_BEFORE)
     )
 
 
@@ -137,10 +137,10 @@ def as_query(rows: DataFrame, outputs: Outputs, query: DataFrame) -> DataFrame:
 
     `outputs` are those of the analysed query. Raises NotMaintained if number, names or types of the columns differ.
     """
-    return rows.selectExpr(*_list_outputs(rows, outputs, query))
+    return rows.selectExpr(*list_outputs(rows, outputs, query))
 
 
-def _list_outputs(rows: DataFrame, outputs: Outputs, query: DataFrame, named: Callable[[str], str] = str) -> list[Sql]:
+def list_outputs(rows: DataFrame, outputs: Outputs, query: DataFrame, named: Callable[[str], str] = str) -> list[Sql]:
     """Builds the expressions that select the columns of `query` from `rows`, the result of an operator tree.
 
     `named` converts the names of both, such as to those of old rows. Raises NotMaintained if number, names or types of

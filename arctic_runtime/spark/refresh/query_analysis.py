@@ -10,7 +10,7 @@ compares the columns of its tree with those of the query.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -25,10 +25,11 @@ from sqlglot.errors import SqlglotError
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.clock import BEFORE, NOW
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal
-from arctic_runtime.ivm.algebra.tree import list_scans
+from arctic_runtime.ivm.algebra.tree import Node, list_scans
 from arctic_runtime.ivm.frontend.day_texts import TIME_ALONE, is_text
 from arctic_runtime.ivm.frontend.functions import parse_query
 from arctic_runtime.ivm.render import name_input, render_sql
+from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName, parse_table_name
 from arctic_runtime.model.run_summary import ClockReading, RunSummary
 from arctic_runtime.model.state import SourceState
@@ -195,17 +196,23 @@ def _check_tree(model: Model, upstreams: Upstreams, query: DataFrame) -> None:
         analysed, _ = analyse_model(model, upstreams)
     except NotMaintained:
         return
-    for scan in list_scans(analysed.tree):
-        state = upstreams.states[str(scan.source)]
-        assert state is not None
-        columns = [cast_as(NULL, column.type, column.name) for column in build_relation(state).columns]
-        empty = query.sparkSession.range(0).selectExpr(*columns)
-        empty.createOrReplaceTempView(quote_name(name_input(scan.source, scan.image)))
+    known = {name: build_relation(state).columns for name, state in upstreams.states.items() if state is not None}
+    register_empty_sources(query.sparkSession, analysed.tree, known)
     try:
         as_query(query.sparkSession.sql(render_sql(analysed.tree)), analysed.outputs, query).schema  # noqa: B018
     except (AnalysisException, ParseException) as error:
         because = f"Spark does not take the tree of the query: {_get_first_line(error)}"
         raise NotMaintained("NOT_SAME_TO_SPARK", because) from error
+
+
+def register_empty_sources(spark: SparkSession, tree: Node, sources: Mapping[str, Sequence[Column]]) -> None:
+    """Creates the views that a tree reads, without rows, so that Spark tells the types of the tree's columns.
+
+    `sources` are the columns of the tables that it reads, by the names of the tables.
+    """
+    for scan in list_scans(tree):
+        columns = [cast_as(NULL, column.type, column.name) for column in sources[str(scan.source)]]
+        spark.range(0).selectExpr(*columns).createOrReplaceTempView(quote_name(name_input(scan.source, scan.image)))
 
 
 def _check_text(spark: SparkSession, sql: str, at: TableName, subject: str) -> None:

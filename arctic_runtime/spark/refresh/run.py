@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import (
@@ -31,7 +31,8 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal, get_first
 from arctic_runtime.ivm.strategies.aggregate_state import AggregateState
 from arctic_runtime.model.columns import Column, strip_change_columns
 from arctic_runtime.model.names import format_changes_view, list_changes_read
-from arctic_runtime.model.properties import REPAIRED
+from arctic_runtime.model.properties import QUERY_TEXT, REPAIRED
+from arctic_runtime.model.query_text import QueryText
 from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, find_last_run
 from arctic_runtime.model.shape import ChangeSet, build_shape
 from arctic_runtime.model.state import SourceState, TableState
@@ -154,8 +155,10 @@ class Refresh:
         """Plans and attempts the run until it has published its change rows, or has nothing to publish.
 
         An attempt that another run overtakes, or that learns something which a plan must know, is followed by another.
+        So is one that follows an edit of the query, since sources may have changed as well.
         """
-        request, published, conflicts = self.planner.request, None, 0
+        request, conflicts = self.planner.request, 0
+        published: Published | None = None
         while True:
             try:
                 plan = planned or self.planner.plan_refresh(request)
@@ -167,7 +170,9 @@ class Refresh:
                 if isinstance(result, Request):
                     request = result
                     continue
-                published = result
+                published = result if published is None else published.add_later(result)
+                if result.decision.edit is not None:
+                    continue
                 return self._build_outcome(published, self._settle_tables(self.table.observe_state(), published))
             except CommitConflict as conflict:
                 conflicts += 1
@@ -180,7 +185,7 @@ class Refresh:
         return self.table.reconcile_until_done(state, appended=published.appended if published else None)
 
     def _build_outcome(self, published: Published, state: TableState) -> Outcome:
-        rows = published.appended.rows if published.appended else NO_ROWS
+        rows = published.rows
         return self.planner.build_outcome(published.decision, rows, state)
 
     def _attempt_run(self, plan: PlannedRefresh, state: TableState, request: Request) -> Published | Request:
@@ -207,7 +212,17 @@ class Refresh:
                 return replace(request, refused_state=refused.state)
             except Exception as error:
                 return replace(request, given_up=self._refuse_increment(attempt, error))
-        return Published(replace(attempt.decision, because=appended.because or attempt.decision.because), appended)
+        self._note_query(attempt)
+        decision = replace(attempt.decision, because=appended.because or attempt.decision.because)
+        return Published(decision, appended, appended.rows)
+
+    def _note_query(self, attempt: RefreshAttempt) -> None:
+        """Stores the text of the query that the table now holds, with which a later run compares an edited query."""
+        changes = self.table.observe_state().changes
+        text = QueryText.from_model(self.model, attempt.upstreams.views).encode()
+        if self.model.config.input == "state" and changes and changes.properties.get(QUERY_TEXT, "") != text:
+            step = SetProperties("query.note", self.model.table.changes, {QUERY_TEXT: text})
+            perform_step(step, attempt.context)
 
     def _add_repairs(self, attempt: RefreshAttempt) -> RefreshAttempt:
         """Checks the table if a full refresh was requested, and adds the names of failed checks to the decision.
@@ -329,6 +344,15 @@ class Published:
 
     decision: Decision
     appended: Appended | None = None
+    rows: Mapping[str, int] = field(default_factory=lambda: dict(NO_ROWS))
+    """Number of change rows by action, of all commits of the run."""
+
+    def add_later(self, later: Published) -> Published:
+        """Returns what the run has published after a further commit; the reason remains that of the first one."""
+        rows = {action: count + later.rows.get(action, 0) for action, count in self.rows.items()}
+        first = self.decision
+        decision = replace(later.decision, reason=first.reason, because=first.because)
+        return Published(decision, later.appended, rows)
 
 
 def _drop_refused_state(attempt: RefreshAttempt) -> RefreshAttempt:
@@ -348,6 +372,7 @@ def build_summary(attempt: RefreshAttempt) -> RunSummary:
     """Builds the summary of an attempt's commit, without the entries that the attempt has recorded."""
     decision, request = attempt.decision, attempt.request
     last = None if request.full_refresh else find_last_run(attempt.context.state.log)
+    kept = _keep_aggregate_state(last) if decision.edit is not None and last else RunSummary()
     is_without_before_images = attempt.model.config.changelog == "input" and decision.mode == "incremental"
     return RunSummary(
         run=attempt.context.token,
@@ -360,7 +385,12 @@ def build_summary(attempt: RefreshAttempt) -> RunSummary:
         given_up=str(decision.given_up) if decision.given_up else None,
         repaired=", ".join(decision.repairs) or None,
         changelog="input" if is_without_before_images else None,
-    )
+    ).with_entries_from(kept)
+
+
+def _keep_aggregate_state(last: RunSummary) -> RunSummary:
+    """Returns the entries by which the stored aggregate state of the last run stays that of the newest run."""
+    return RunSummary(run=last.run, aggregate_state=last.aggregate_state) if last.aggregate_state else RunSummary()
 
 
 def _build_estimate_summary(decision: Decision) -> RunSummary:

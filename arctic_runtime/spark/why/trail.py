@@ -329,6 +329,8 @@ class _RunStep:
             return step if begins or run.mode == "create" else replace(step, ends="the run before it has expired")
         if run.mode == "full" and run.reason in ("QUERY_CHANGED", "FULL_REFRESH"):
             return replace(step, ends=f"the run computed the whole query ({run.reason})")
+        if run.reason == "EDITED":
+            return replace(step, ends="the run followed an edit of the query (EDITED)")
         return step
 
     def describe_time(self) -> str:

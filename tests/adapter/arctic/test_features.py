@@ -37,7 +37,7 @@ class TestSample:
         run_dbt(["run", "--select", "events"])
         assert messages(run_dbt(["run", "--select", "copy", SAMPLE])) == {"copy": "create +2 ~0 -0"}
         assert ids(project, "copy") == [1, 2]
-        assert messages(run_dbt(["run", "--select", "copy"])) == {"copy": "full +1 ~0 -0"}
+        assert messages(run_dbt(["run", "--select", "copy"])) == {"copy": "incremental +1 ~0 -0"}
         refused = run_dbt(["run", "--select", "copy", SAMPLE], expect_pass=False).results[0].message
         assert "add --full-refresh" in refused
         assert ids(project, "copy") == [0, 1, 2]

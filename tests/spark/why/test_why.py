@@ -291,7 +291,7 @@ def test_a_trail_says_where_it_ends(lake: Warehouse) -> None:
     other = lake.model("m", "select id, n + 1 as n from {rows}", primary_key="id")
     lake.run(other)
     newest, oldest = trace(lake, [other], other, 1).changes
-    assert newest.ends == "the run computed the whole query (QUERY_CHANGED)"
+    assert newest.ends == "the run followed an edit of the query (EDITED)"
     assert oldest.ends == "the model's query has changed since this run"
     with pytest.raises(ConfigError, match="no change of this row"):
         trace(lake, [other], other, 1, version="1")

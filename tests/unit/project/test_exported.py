@@ -49,6 +49,8 @@ SURFACE_OF_IVM = (
     "algebra.refusal",
     "algebra.tree",
     "algebra.unique",
+    "edits.edit",
+    "edits.refused",
     "frontend.analyse",
     "frontend.configured_expressions",
     "frontend.day_texts",

@@ -47,6 +47,8 @@ FACTS = {
     "ivm/algebra/inferred_types.py: _LEAST_AVERAGED": "Spark's types of averages",
     "ivm/algebra/numbers.py: _MORE_IN_SUM": "Spark's types of sums",
     "ivm/algebra/numbers.py: _MOST_DIGITS": "the most digits of a decimal",
+    "ivm/edits/matching.py: _MOST_CHOICES": "a bound of the work of one analysis",
+    "model/query_text.py: _MOST_CHARACTERS": "what each commit of a table may write again",
     "ivm/algebra/unique.py: _MOST": "a bound of the work of one analysis",
     "ivm/frontend/clauses/grouping_sets.py: _MOST": "grouping sets of a query that is followed",
     "ivm/frontend/clauses/grouping_sets.py: _MOST_KEYS": "bits of Spark's number of a grouping set",

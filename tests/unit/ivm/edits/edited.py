@@ -1,0 +1,147 @@
+"""An edit of a query, made in DuckDB: the table that the old query left, and what the edit makes of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import duckdb
+
+from arctic_runtime.ivm.algebra.tree import HAS_AFTER, HAS_BEFORE, list_columns, list_scans, name_before
+from arctic_runtime.ivm.edits.edit import Edit, OwnTable, Query, plan_edit
+from arctic_runtime.ivm.frontend.analyse import Analysed, analyse_query
+from arctic_runtime.ivm.frontend.scope import Relation
+from arctic_runtime.ivm.render import name_input, render_sql
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.names import TableName
+from tests.unit.ivm.duck import CATALOG, SCHEMA, connect, fetch, in_duckdb, load
+
+RELATIONS = {
+    "lake.raw.orders": Relation(
+        (
+            Column("id", "bigint"),
+            Column("customer", "int"),
+            Column("amount", "int"),
+            Column("state", "string"),
+            Column("day", "string"),
+        ),
+        key=("id",),
+    ),
+    "lake.raw.customers": Relation(
+        (Column("customer", "int"), Column("name", "string"), Column("city", "string"), Column("country", "int")),
+        key=("customer",),
+    ),
+    "lake.raw.countries": Relation((Column("country", "int"), Column("title", "string")), key=("country",)),
+    "lake.raw.lines": Relation(
+        (Column("id", "bigint"), Column("line", "int"), Column("price", "int")), key=("id", "line")
+    ),
+    "lake.raw.heap": Relation((Column("id", "bigint"), Column("amount", "int"), Column("customer", "int"))),
+}
+OWN = TableName(CATALOG, SCHEMA, "own")
+Rows = dict[tuple[Any, ...], tuple[Any, ...]]
+
+
+def random_sources(draw: Random) -> dict[str, list[tuple[Any, ...]]]:
+    """Rows of the sources, with nulls and with keys that other tables do not have."""
+
+    def some(most: int) -> int | None:
+        return draw.choice([None, *range(most)])
+
+    states, names = ("paid", "open", None), ("ann", "bob", None)
+    days = ("2024-01-01", "2024-02-01", None)
+    return {
+        "orders": [(i, some(6), some(6), draw.choice(states), draw.choice(days)) for i in range(draw.choice((0, 12)))],
+        "customers": [(i, draw.choice(names), draw.choice(names), some(3)) for i in range(draw.choice((2, 5)))],
+        "countries": [(i, draw.choice(names)) for i in range(2)],
+        "lines": [(i, j, some(5)) for i in range(8) for j in range(draw.choice((0, 1, 2)))],
+        "heap": [(i + 100, some(5), some(4)) for i in range(draw.choice((0, 4)))],
+    }
+
+
+def analyse(sql: str) -> Analysed:
+    return analyse_query(sql, RELATIONS, {}, CATALOG, SCHEMA)
+
+
+def to_query(analysed: Analysed, key: tuple[str, ...]) -> Query:
+    columns = dict(analysed.outputs)
+    return Query(analysed.tree, analysed.outputs, tuple(columns[name] for name in key), analysed.types)
+
+
+@dataclass(frozen=True)
+class Edited:
+    """An edit as it is planned, and the change rows that it made of a table."""
+
+    edit: Edit
+    changed: Rows
+    """For each changed key the row after, without the rest where there is none."""
+
+    kept: int
+    """Rows of the table that are in no pair."""
+
+
+def plan(old: str, new: str, key: tuple[str, ...]) -> Edit:
+    before = analyse(old)
+    columns = {name.lower(): name for name, _ in before.outputs}
+    return plan_edit(to_query(before, key), to_query(analyse(new), key), OwnTable(OWN, columns, tuple(columns)))
+
+
+def edit_table(old: str, new: str, sources: dict[str, list[tuple[Any, ...]]], key: tuple[str, ...] = ("id",)) -> Edited:
+    """Makes the table of the old query, edits it, and asserts that it is the result of the new one."""
+    edit = plan(old, new, key)
+    with connect() as con:
+        for name, rows in sources.items():
+            load(con, TableName(CATALOG, SCHEMA, name), RELATIONS[f"lake.raw.{name}"].columns, rows)
+        con.execute(f"create table own as {in_duckdb(old)}")
+        _show_images(con, edit)
+        before = {_pick(row, key): row for row in _read(con, "select * from own")}
+        wanted = _read(con, in_duckdb(new))
+        if edit.repeated is not None:
+            repeated = fetch(con, _sql(edit.repeated))
+            assert bool(repeated) == (max(Counter(_pick(row, key) for row in wanted).values(), default=0) > 1)
+            if repeated:
+                return Edited(edit, {}, 0)
+        pairs = [] if edit.rows is None else _read(con, _sql(edit.rows))
+        after, changed = dict(before), {}
+        outputs = dict(analyse(new).outputs)
+        for pair in pairs:
+            row = {name: pair[made] for name, made in outputs.items()}
+            at = _pick(row, key)
+            assert pair[HAS_BEFORE] == (at in before), "a pair has a row before if and only if the table has it"
+            if pair[HAS_BEFORE]:
+                assert {name: pair[name_before(name)] for name in before[at]} == before[at]
+                del after[at]
+            assert at not in changed
+            changed[at] = row if pair[HAS_AFTER] else {}
+            if pair[HAS_AFTER]:
+                after[at] = row
+        names = list(outputs)
+        kept = [row for at, row in before.items() if at not in changed]
+        assert all(set(names) <= set(row) for row in kept), "a row without a pair has all columns of the new query"
+        rows = Counter(tuple(row[name] for name in names) for row in after.values())
+        assert rows == Counter(tuple(row[name] for name in names) for row in wanted), (old, new)
+        return Edited(edit, changed, len(kept))
+
+
+def _show_images(con: duckdb.DuckDBPyConnection, edit: Edit) -> None:
+    for scan in (scan for tree in edit.trees for scan in list_scans(tree)):
+        view = name_input(scan.source, scan.image)
+        con.execute(f'create or replace view "{view}" as select * from "{scan.source.name}"')
+
+
+def _sql(tree: Any) -> str:
+    return in_duckdb(render_sql(tree))
+
+
+def _read(con: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, Any]]:
+    cursor = con.execute(sql)
+    names = [part[0] for part in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def _pick(row: dict[str, Any], key: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in key)
+
+
+__all__ = ["Edited", "edit_table", "list_columns", "plan", "random_sources"]
