@@ -50,6 +50,12 @@ def load(lake: Warehouse, rows: dict[str, list[tuple[Any, ...]]]) -> None:
     lake.load("heap", rows["heap"], HEAP)
 
 
+def draw_rows(draw: Random) -> dict[str, list[tuple[Any, ...]]]:
+    """Random rows; each order has a customer, which is the key of groups."""
+    rows = random_sources(draw)
+    return {**rows, "orders": [(row[0], row[1] or 0, *row[2:]) for row in rows["orders"]]}
+
+
 def check(lake: Warehouse, model: Model) -> None:
     assert lake.rows(model) == sorted_rows(lake.spark.sql(model.sql))
     assert lake.broken(model) == []
@@ -215,7 +221,7 @@ def test_a_run_that_dies_in_an_edit_is_followed_by_one_that_ends_it(lake: Wareho
 def test_random_histories_of_changes_and_edits_end_with_the_rows_of_the_query(lake: Warehouse, seed: int) -> None:
     draw = Random(seed)
     query = random_query(draw)
-    load(lake, random_sources(draw))
+    load(lake, draw_rows(draw))
     name, reasons = f"m{seed}", Counter[str]()
 
     def build_model() -> Model:
@@ -229,7 +235,7 @@ def test_random_histories_of_changes_and_edits_end_with_the_rows_of_the_query(la
         if way != "changes":
             query = random_edit(draw, query)[1]
         if way != "edit":
-            load(lake, random_sources(draw))
+            load(lake, draw_rows(draw))
         model = build_model()
         reasons[lake.run(model).reason] += 1
         wanted = lake.spark.sql(model.sql)
