@@ -141,7 +141,7 @@ class TableRows:
         while waiting:
             leaf = next((leaf for leaf in waiting if self._join_leaf(leaf, conditions)), None)
             if leaf is None:
-                raise NotEdited(f"a row may have several partners in the join with {_name_sources(waiting[0].node)}")
+                raise NotEdited(f"a row may have several partners in the join with {name_sources(waiting[0].node)}")
             waiting.remove(leaf)
 
     def _join_leaf(self, leaf: Leaf, conditions: list[exp.Expr]) -> bool:
@@ -153,14 +153,14 @@ class TableRows:
         if not is_one_partner(list_columns(self._node), leaf.node, on):
             return False
         self._join_partner(leaf.node, [made for _, made in usable], is_asked="inner")
-        self.joined.append(_name_sources(leaf.node))
+        self.joined.append(name_sources(leaf.node))
         used = [id(part) for part, _ in usable]
         conditions[:] = [part for part in conditions if id(part) not in used]
         return True
 
     def attach(self, part: Attached) -> None:
         """Joins the right side of a left, semi or anti join; raises NotEdited if a row may have several partners."""
-        what = _name_sources(part.right)
+        what = name_sources(part.right)
         self.joined.append(what)
         if part.kind == "left":
             if not self._join_if_unique(part.right, part.on):
@@ -218,5 +218,6 @@ def _keep_names(names: Iterable[str]) -> dict[Form, exp.Expr]:
     return {get_bare_form(build_column(name)): build_column(name) for name in names}
 
 
-def _name_sources(node: Node) -> str:
+def name_sources(node: Node) -> str:
+    """Names the sources that a tree reads, for users."""
     return ", ".join(dict.fromkeys(str(scan.source) for scan in list_scans(node))) or "a single row"

@@ -41,7 +41,7 @@ RELATIONS = {
     "lake.raw.heap": Relation((Column("id", "bigint"), Column("amount", "int"), Column("customer", "int"))),
 }
 OWN = TableName(CATALOG, SCHEMA, "own")
-Rows = dict[tuple[Any, ...], tuple[Any, ...]]
+Rows = dict[tuple[Any, ...], dict[str, Any]]
 
 
 def random_sources(draw: Random) -> dict[str, list[tuple[Any, ...]]]:

@@ -137,6 +137,20 @@ def test_an_edit_that_no_rule_covers_is_refused_by_name(old: str, new: str, beca
         plan(old, new, ("customer",))
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "differences"),
+    [
+        ("select id from orders where amount > 3", "select id from orders where amount > 2", ("where amount > 2", "no longer where amount > 3")),
+        ("select id, state from orders", "select id from orders where id > 3", ("where id > 3", "no column state")),
+        ("select id, customer from orders", JOIN, ("joined with lake.raw.customers", "column name")),
+        (JOIN, "select id, customer from orders", ("no longer joined with lake.raw.customers", "no column name")),
+        (PARTS, "select id, 'heap' as kind from heap", ("parts of a union were removed",)),
+    ],
+)  # fmt: skip
+def test_the_differences_of_an_edit_are_named(old: str, new: str, differences: tuple[str, ...]) -> None:
+    assert plan(old, new, ID).differences == differences
+
+
 def test_rows_that_stay_are_in_no_pair_if_only_rows_go() -> None:
     sources = {**random_sources(Random(1)), "orders": [(i, None, i, "paid", None) for i in range(100)]}
     edited = edit_table("select id, amount from orders", "select id, amount from orders where amount < 90", sources)
