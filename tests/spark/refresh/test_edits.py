@@ -33,7 +33,7 @@ PAID = "select id, amount from {orders} where state = 'paid'"
 JOIN = "select o.id, o.customer, c.name from {orders} o join {customers} c on c.customer = o.customer"
 PARTS = "select id, 'order' as kind from {orders} union all select id, 'heap' as kind from {heap}"
 TOTALS = "select customer, sum(amount) as total from {orders} group by customer"
-ROWS = {
+ROWS: dict[str, list[tuple[Any, ...]]] = {
     "orders": [(i, i % 4, i, "paid" if i % 3 else "open", "2024-01-01") for i in range(12)],
     "customers": [(i, f"name {i}", f"city {i}", i) for i in range(3)],
     "countries": [(i, f"title {i}") for i in range(2)],
@@ -73,7 +73,7 @@ def edited(lake: Warehouse, old: str, new: str, key: str = "id", **config: Any) 
     return lake.actions(outcome)
 
 
-EDITS = {
+EDITS: dict[str, tuple[str, str, tuple[int, int, int]]] = {
     "column": ("select id, amount from {orders}", "select id, amount, amount * 2 as twice from {orders}", (0, 12, 0)),
     "format": (PAID, "with o as (select * from {orders}) select o.id, o.amount /* ! */ from o where ('paid' = o.state)", (0, 0, 0)),
     "narrow": (PAID, f"{PAID} and amount > 4", (0, 0, 3)),
@@ -225,7 +225,7 @@ def test_random_histories_of_changes_and_edits_end_with_the_rows_of_the_query(la
     name, reasons = f"m{seed}", Counter[str]()
 
     def build_model() -> Model:
-        sql = re.sub(r"\b(orders|customers|lines|heap)\b", lambda one: lake.sql_name(one[0]), query.write())
+        sql = re.sub(r"\b(orders|customers|lines|heap)\b", lambda one: lake.sql_name(str(one[0])), query.write())
         return lake.model(name, sql, primary_key=KEYS[query.kind][0], refresh=draw_refresh)
 
     draw_refresh = draw.choice(("auto", "incremental"))

@@ -148,8 +148,8 @@ def edit_table(
         names = list(outputs)
         kept = [row for at, row in before.items() if at not in changed]
         assert all(set(names) <= set(row) for row in kept), "a row without a pair has all columns of the new query"
-        rows = Counter(tuple(row[name] for name in names) for row in after.values())
-        assert rows == Counter(tuple(row[name] for name in names) for row in wanted), (old, new)
+        result = Counter(tuple(row[name] for name in names) for row in after.values())
+        assert result == Counter(tuple(row[name] for name in names) for row in wanted), (old, new)
         return Edited(edit, changed, len(kept))
 
 
