@@ -203,10 +203,10 @@ class TestQuarantine(Quarantined):
         assert self.check_orders(project) == 11
         file = Path("models", "schema.yml")
         for text, message, rows in (
-            (YAML.replace('"<= 60"', '"<= 4"'), "full +0 ~0 -26; 37 in quarantine", 37),
-            (YAML.replace("[paid, open, draft]", "[open]"), "full +0 ~0 -3; 40 in quarantine", 40),
+            (YAML.replace('"<= 60"', '"<= 4"'), "incremental +0 ~0 -26; 37 in quarantine", 37),
+            (YAML.replace("[paid, open, draft]", "[open]"), "incremental +0 ~0 -3; 40 in quarantine", 40),
             (YAML.replace("[paid, open, draft]", "[open]").replace("state_known", "other"), "unchanged; 40", 40),
-            (YAML, "full +29 ~0 -0; 11 in quarantine", 11),
+            (YAML, "incremental +29 ~0 -0; 11 in quarantine", 11),
         ):
             file.write_text(text)
             (result,) = run_dbt(["run", "-s", "orders"])

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import build_column
+from arctic_runtime.ivm.algebra.conditions import substitute_columns
+from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import (
     HAS_AFTER,
@@ -29,10 +30,10 @@ from arctic_runtime.ivm.algebra.unique import is_unique
 from arctic_runtime.ivm.canonical.tree import canonicalize_tree
 from arctic_runtime.ivm.edits.block import express, get_bare_form, get_condition_form
 from arctic_runtime.ivm.edits.implication import is_implied
-from arctic_runtime.ivm.edits.inserts import list_inserted
-from arctic_runtime.ivm.edits.matching import BlockMatch, match_queries
+from arctic_runtime.ivm.edits.inserts import list_inserted, list_removed_conditions
+from arctic_runtime.ivm.edits.matching import BlockMatch, match_queries, name_lost_column
 from arctic_runtime.ivm.edits.refused import NotEdited
-from arctic_runtime.ivm.edits.table_rows import TableRows, name_own_column
+from arctic_runtime.ivm.edits.table_rows import TableRows, name_own_column, name_sources
 from arctic_runtime.ivm.render import format_expression
 from arctic_runtime.ivm.rewrite.column_pruning import prune_columns
 from arctic_runtime.ivm.rules.terms import project_columns, select_columns, union_terms
@@ -173,7 +174,11 @@ def _keep_rows(match: BlockMatch, table: TableRows) -> list[str]:
     """
     known = {get_condition_form(part) for part in match.old.conditions}
     added = [part for part in match.new.conditions if get_condition_form(part) not in known]
-    differences = [f"where {format_expression(part)}" for part in added]
+    of_joins = {name for leaf in match.added_leaves for name in leaf.columns}
+    own = [part for part in added if of_joins.isdisjoint(list_used_columns(part))]
+    differences = [f"where {_format_condition(part)}" for part in own]
+    differences += [f"no longer where {_format_condition(part)}" for part in list_removed_conditions(match)]
+    differences += [f"no longer joined with {name_sources(part.right)}" for part in match.removed_attached]
     table.join_added_leaves(match.added_leaves, added)
     for part in match.added_attached:
         table.attach(part)
@@ -186,6 +191,13 @@ def _keep_rows(match: BlockMatch, table: TableRows) -> list[str]:
     if match.union is not None and match.union.added:
         differences.append("parts were added to a union")
     return [*differences, *(f"joined with {name}" for name in table.joined)]
+
+
+def _format_condition(condition: exp.Expr) -> str:
+    """Formats a condition for users, also one over columns that the new tree does not have."""
+    lost = name_lost_column("")
+    named = {name: build_column(name.removeprefix(lost)) for name in list_used_columns(condition)}
+    return format_expression(substitute_columns(condition, named))
 
 
 def _tell_removed(match: BlockMatch, table: TableRows) -> exp.Expr:

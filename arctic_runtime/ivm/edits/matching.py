@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.conditions import substitute_columns
+from arctic_runtime.ivm.algebra.conditions import build_conjunction, substitute_columns
 from arctic_runtime.ivm.algebra.expressions import Form, build_column, list_used_columns
 from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
@@ -27,6 +27,7 @@ from arctic_runtime.ivm.algebra.tree import (
     WindowColumns,
     list_columns,
 )
+from arctic_runtime.ivm.algebra.unique import is_one_partner
 from arctic_runtime.ivm.edits.block import (
     Attached,
     Block,
@@ -111,14 +112,33 @@ def match_blocks(old: Block, new: Block) -> BlockMatch | None:
 def match_queries(old: Node, new: Node) -> BlockMatch | None:
     """Finds all inputs of an old query in a new one; None if the new one lacks any.
 
-    If one of them is a union, the other may be a union of other inputs, or one of these inputs alone.
+    The new one may lack a table that the old one joins by its key, which is then as in a semi join of the old one. If
+    one of them is a union, the other may be a union of other inputs, or one of these inputs alone.
     """
-    match = match_blocks(build_block(old), build_block(new))
-    if match is not None:
-        return match
+    block, other_block = build_block(old), build_block(new)
+    for known in (block, *filter(None, (_to_semi_join(block, leaf) for leaf in block.leaves))):
+        match = match_blocks(known, other_block)
+        if match is not None:
+            return match
     one, other = _as_union(old), _as_union(new)
     union = match_union(one.leaves[0], other.leaves[0])
     return None if union is None else replace(_complete_match(one, other, ((0, union[0]),)), union=union[1])
+
+
+def _to_semi_join(block: Block, leaf: Leaf) -> Block | None:
+    """Turns an inner join into a semi join of the same rows; None if a row may have several partners."""
+    rest = tuple(other for other in block.leaves if other is not leaf)
+    names = tuple(name for other in rest for name in other.columns)
+    own = set(leaf.columns)
+    on = tuple(part for part in block.conditions if own.intersection(list_used_columns(part)))
+    is_joined_later = any(own.intersection(list_used_columns(value)) for part in block.attached for value in part.on)
+    if not rest or is_joined_later or not is_one_partner(names, leaf.node, build_conjunction(on)):
+        return None
+    if any(not own.union(names).issuperset(list_used_columns(part)) for part in on):
+        return None
+    conditions = tuple(part for part in block.conditions if not own.intersection(list_used_columns(part)))
+    attached = (*block.attached, Attached("semi", leaf.node, on))
+    return replace(block, leaves=rest, attached=attached, conditions=conditions)
 
 
 def _as_union(tree: Node) -> Block:

@@ -45,6 +45,7 @@ class TableRows:
         self._node = node
         self._match = match
         self._conditions: list[exp.Expr] = []
+        self._sought: set[str] = set()
 
     @classmethod
     def scan(
@@ -55,14 +56,22 @@ class TableRows:
         for column, value in values.items():
             if list_used_columns(value):
                 known.setdefault(get_bare_form(value), build_column(name_own_column(column)))
-        for condition in match.old.conditions:
-            names = list_used_columns(condition)
-            for pair in list_equalities(condition, names, names):
-                own = known.get(get_bare_form(build_column(pair.left)))
-                if pair.same and own is not None:
-                    known.setdefault(get_bare_form(build_column(pair.right)), own)
         fields = tuple((name_own_column(column), column) for column in columns)
-        return cls(Scan(table, fields), known, match)
+        rows = cls(Scan(table, fields), known, match)
+        rows._learn_equal_columns()
+        return rows
+
+    def _learn_equal_columns(self) -> None:
+        """Adds to the known columns those that equal one of them in every row of the table."""
+        for left, right in self._list_equal_columns():
+            own = self.known.get(get_bare_form(build_column(left)))
+            if own is not None:
+                self.known.setdefault(get_bare_form(build_column(right)), own)
+
+    def _list_equal_columns(self) -> list[tuple[str, str]]:
+        named = ((part, list_used_columns(part)) for part in self._match.old.conditions)
+        pairs = (pair for part, names in named for pair in list_equalities(part, names, names))
+        return [(pair.left, pair.right) for pair in pairs if pair.same]
 
     @property
     def is_filtered(self) -> bool:
@@ -103,8 +112,9 @@ class TableRows:
 
     def _join_again(self, column: str) -> None:
         """Joins the row of a source from which the rows of the table come, by the source's key, if the table has it."""
-        if get_bare_form(build_column(column)) in self.known:
+        if get_bare_form(build_column(column)) in self.known or column in self._sought:
             return
+        self._sought.add(column)
         for leaf in (self._match.new.leaves[place] for place in self._match.leaves):
             if column in leaf.columns and isinstance(leaf.node, Scan) and leaf.node.key:
                 self._join_by_key(leaf.node, leaf.node.key)
@@ -113,6 +123,10 @@ class TableRows:
                 self._join_if_unique(part.right, part.on)
 
     def _join_by_key(self, node: Scan, key: Sequence[str]) -> None:
+        equal = self._list_equal_columns()
+        for part in key:
+            for other in (left for left, right in equal if right == part):
+                self._join_again(other)
         own = [(self.known.get(get_bare_form(build_column(part))), part) for part in key]
         on = [exp.EQ(this=one.copy(), expression=build_column(part)) for one, part in own if one is not None]
         if len(on) == len(key):
@@ -127,7 +141,7 @@ class TableRows:
         while waiting:
             leaf = next((leaf for leaf in waiting if self._join_leaf(leaf, conditions)), None)
             if leaf is None:
-                raise NotEdited(f"a row may have several partners in the join with {_name_sources(waiting[0].node)}")
+                raise NotEdited(f"a row may have several partners in the join with {name_sources(waiting[0].node)}")
             waiting.remove(leaf)
 
     def _join_leaf(self, leaf: Leaf, conditions: list[exp.Expr]) -> bool:
@@ -139,14 +153,14 @@ class TableRows:
         if not is_one_partner(list_columns(self._node), leaf.node, on):
             return False
         self._join_partner(leaf.node, [made for _, made in usable], is_asked="inner")
-        self.joined.append(_name_sources(leaf.node))
+        self.joined.append(name_sources(leaf.node))
         used = [id(part) for part, _ in usable]
         conditions[:] = [part for part in conditions if id(part) not in used]
         return True
 
     def attach(self, part: Attached) -> None:
         """Joins the right side of a left, semi or anti join; raises NotEdited if a row may have several partners."""
-        what = _name_sources(part.right)
+        what = name_sources(part.right)
         self.joined.append(what)
         if part.kind == "left":
             if not self._join_if_unique(part.right, part.on):
@@ -197,11 +211,13 @@ class TableRows:
         if is_asked in ("left", "inner"):
             for form, column in _keep_names(names).items():
                 self.known.setdefault(form, column)
+            self._learn_equal_columns()
 
 
 def _keep_names(names: Iterable[str]) -> dict[Form, exp.Expr]:
     return {get_bare_form(build_column(name)): build_column(name) for name in names}
 
 
-def _name_sources(node: Node) -> str:
+def name_sources(node: Node) -> str:
+    """Names the sources that a tree reads, for users."""
     return ", ".join(dict.fromkeys(str(scan.source) for scan in list_scans(node))) or "a single row"

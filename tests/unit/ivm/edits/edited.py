@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 import duckdb
 
-from arctic_runtime.ivm.algebra.tree import HAS_AFTER, HAS_BEFORE, list_columns, list_scans, name_before
+from arctic_runtime.ivm.algebra.tree import HAS_AFTER, HAS_BEFORE, list_scans, name_before
 from arctic_runtime.ivm.edits.edit import Edit, OwnTable, Query, plan_edit
 from arctic_runtime.ivm.frontend.analyse import Analysed, analyse_query
-from arctic_runtime.ivm.frontend.scope import Relation
+from arctic_runtime.ivm.frontend.scope import Relation, ViewText
 from arctic_runtime.ivm.render import name_input, render_sql
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
@@ -40,7 +41,7 @@ RELATIONS = {
     "lake.raw.heap": Relation((Column("id", "bigint"), Column("amount", "int"), Column("customer", "int"))),
 }
 OWN = TableName(CATALOG, SCHEMA, "own")
-Rows = dict[tuple[Any, ...], tuple[Any, ...]]
+Rows = dict[tuple[Any, ...], dict[str, Any]]
 
 
 def random_sources(draw: Random) -> dict[str, list[tuple[Any, ...]]]:
@@ -60,13 +61,27 @@ def random_sources(draw: Random) -> dict[str, list[tuple[Any, ...]]]:
     }
 
 
-def analyse(sql: str) -> Analysed:
-    return analyse_query(sql, RELATIONS, {}, CATALOG, SCHEMA)
+@dataclass(frozen=True)
+class Tables:
+    """The tables and views that queries read."""
+
+    relations: Mapping[str, Relation]
+    views: Mapping[str, str | ViewText] = field(default_factory=dict)
+
+    def analyse(self, sql: str) -> Analysed:
+        return analyse_query(sql, self.relations, self.views, CATALOG, SCHEMA)
+
+
+SHOP = Tables(RELATIONS)
 
 
 def to_query(analysed: Analysed, key: tuple[str, ...]) -> Query:
     columns = dict(analysed.outputs)
     return Query(analysed.tree, analysed.outputs, tuple(columns[name] for name in key), analysed.types)
+
+
+class RepeatedKey(Exception):
+    """Raised if the old query has several rows of a key, so that no table could have been made of it."""
 
 
 @dataclass(frozen=True)
@@ -81,21 +96,35 @@ class Edited:
     """Rows of the table that are in no pair."""
 
 
-def plan(old: str, new: str, key: tuple[str, ...]) -> Edit:
-    before = analyse(old)
+def plan(old: str, new: str, key: tuple[str, ...], tables: Tables = SHOP) -> Edit:
+    before = tables.analyse(old)
     columns = {name.lower(): name for name, _ in before.outputs}
-    return plan_edit(to_query(before, key), to_query(analyse(new), key), OwnTable(OWN, columns, tuple(columns)))
+    return plan_edit(to_query(before, key), to_query(tables.analyse(new), key), OwnTable(OWN, columns, tuple(columns)))
 
 
-def edit_table(old: str, new: str, sources: dict[str, list[tuple[Any, ...]]], key: tuple[str, ...] = ("id",)) -> Edited:
-    """Makes the table of the old query, edits it, and asserts that it is the result of the new one."""
-    edit = plan(old, new, key)
+def edit_table(
+    old: str,
+    new: str,
+    sources: dict[str, list[tuple[Any, ...]]],
+    key: tuple[str, ...] = ("id",),
+    tables: Tables = SHOP,
+    prepare: Callable[[duckdb.DuckDBPyConnection], object] = lambda _: None,
+) -> Edited:
+    """Makes the table of the old query, edits it, and asserts that it is the result of the new one.
+
+    `prepare` makes the views that the queries read.
+    """
+    edit = plan(old, new, key, tables)
     with connect() as con:
         for name, rows in sources.items():
-            load(con, TableName(CATALOG, SCHEMA, name), RELATIONS[f"lake.raw.{name}"].columns, rows)
+            load(con, TableName(CATALOG, SCHEMA, name), tables.relations[f"lake.raw.{name}"].columns, rows)
+        prepare(con)
         con.execute(f"create table own as {in_duckdb(old)}")
         _show_images(con, edit)
-        before = {_pick(row, key): row for row in _read(con, "select * from own")}
+        stored = _read(con, "select * from own")
+        before = {_pick(row, key): row for row in stored}
+        if len(before) < len(stored):
+            raise RepeatedKey
         wanted = _read(con, in_duckdb(new))
         if edit.repeated is not None:
             repeated = fetch(con, _sql(edit.repeated))
@@ -104,7 +133,7 @@ def edit_table(old: str, new: str, sources: dict[str, list[tuple[Any, ...]]], ke
                 return Edited(edit, {}, 0)
         pairs = [] if edit.rows is None else _read(con, _sql(edit.rows))
         after, changed = dict(before), {}
-        outputs = dict(analyse(new).outputs)
+        outputs = dict(tables.analyse(new).outputs)
         for pair in pairs:
             row = {name: pair[made] for name, made in outputs.items()}
             at = _pick(row, key)
@@ -119,8 +148,8 @@ def edit_table(old: str, new: str, sources: dict[str, list[tuple[Any, ...]]], ke
         names = list(outputs)
         kept = [row for at, row in before.items() if at not in changed]
         assert all(set(names) <= set(row) for row in kept), "a row without a pair has all columns of the new query"
-        rows = Counter(tuple(row[name] for name in names) for row in after.values())
-        assert rows == Counter(tuple(row[name] for name in names) for row in wanted), (old, new)
+        result = Counter(tuple(row[name] for name in names) for row in after.values())
+        assert result == Counter(tuple(row[name] for name in names) for row in wanted), (old, new)
         return Edited(edit, changed, len(kept))
 
 
@@ -137,11 +166,12 @@ def _sql(tree: Any) -> str:
 def _read(con: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, Any]]:
     cursor = con.execute(sql)
     names = [part[0] for part in cursor.description]
-    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    return [dict(zip(names, map(_to_hashable, row), strict=True)) for row in cursor.fetchall()]
+
+
+def _to_hashable(value: Any) -> Any:
+    return repr(value) if isinstance(value, list | dict) else value
 
 
 def _pick(row: dict[str, Any], key: tuple[str, ...]) -> tuple[Any, ...]:
     return tuple(row[name] for name in key)
-
-
-__all__ = ["Edited", "edit_table", "list_columns", "plan", "random_sources"]

@@ -57,7 +57,19 @@ SOURCES = (
     ("select id, customer from orders", "select id, customer from orders o where exists (select 1 from lines l where l.id = o.id)", {"lines"}),
     ("select id, customer from orders", "select id, customer from orders o where not exists (select 1 from lines l where l.id = o.id)", {"lines"}),
     ("select id, customer from orders", "select id, customer from orders where id in (select id from lines where price > 2)", {"lines"}),
+    (
+        JOIN,
+        "select id, customer from orders",
+        {"orders", "customers"},
+    ),
+    (
+        "select o.id, o.amount from orders o join customers c on c.customer = o.customer",
+        "select o.id, o.amount, c.city from orders o join customers c on c.customer = o.customer",
+        {"orders", "customers"},
+    ),
     ("select id, customer from orders where id in (select id from lines)", "select id, customer from orders", {"orders", "lines"}),
+    (JOIN, "select id, customer from orders", {"orders", "customers"}),
+    ("select o.id, o.amount from orders o join customers c on c.customer = o.customer", "select o.id, o.amount, c.city from orders o join customers c on c.customer = o.customer", {"orders", "customers"}),
     ("select id, amount from orders where amount > 3", "select id, amount from orders where amount > 2", {"orders"}),
     ("select id, amount from orders where state = 'paid'", "select id, amount from orders", {"orders"}),
     ("select id, amount from orders where state = 'paid' and amount > 2", "select id, amount from orders where amount < 4", {"orders"}),
@@ -123,6 +135,20 @@ def test_groups_are_filtered_and_joined_as_rows(old: str, new: str) -> None:
 def test_an_edit_that_no_rule_covers_is_refused_by_name(old: str, new: str, because: str) -> None:
     with pytest.raises(NotEdited, match=because):
         plan(old, new, ("customer",))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "differences"),
+    [
+        ("select id from orders where amount > 3", "select id from orders where amount > 2", ("where amount > 2", "no longer where amount > 3")),
+        ("select id, state from orders", "select id from orders where id > 3", ("where id > 3", "no column state")),
+        ("select id, customer from orders", JOIN, ("joined with lake.raw.customers", "column name")),
+        (JOIN, "select id, customer from orders", ("no longer joined with lake.raw.customers", "no column name")),
+        (PARTS, "select id, 'heap' as kind from heap", ("parts of a union were removed",)),
+    ],
+)  # fmt: skip
+def test_the_differences_of_an_edit_are_named(old: str, new: str, differences: tuple[str, ...]) -> None:
+    assert plan(old, new, ID).differences == differences
 
 
 def test_rows_that_stay_are_in_no_pair_if_only_rows_go() -> None:
