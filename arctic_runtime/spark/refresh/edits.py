@@ -11,7 +11,7 @@ from arctic_runtime.plan.refresh.edits import EditPlan
 from arctic_runtime.spark.changes.diff import build_pair_images, diff_states, emit_image_changes
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.refresh.attempt import Computed, PreparedAttempt
-from arctic_runtime.spark.refresh.images import SourceWindows
+from arctic_runtime.spark.refresh.images import SourceWindows, register_views
 from arctic_runtime.spark.refresh.increments import list_outputs
 from arctic_runtime.spark.refresh.query_analysis import register_empty_sources
 from arctic_runtime.spark.tables.rows.frames import cast_as, type_of
@@ -25,7 +25,7 @@ def compute_edit(attempt: PreparedAttempt, plan: EditPlan) -> Computed:
     edit, shape = plan.edit, attempt.shape
     if edit.rows is None:
         return Computed(diff_states(attempt.query.limit(0), None, shape), is_gathered=True)
-    _register_views(attempt, plan)
+    _register_rows(attempt, plan)
     if edit.repeated is not None and attempt.spark.sql(render_sql(edit.repeated)).limit(1).count():
         raise NotMaintained("QUERY_CHANGED", "rows that the query adds have the keys of other rows")
     rows = attempt.spark.sql(render_sql(edit.rows))
@@ -42,14 +42,18 @@ def _list_stored_columns(rows: DataFrame) -> list[str]:
     return [name.removeprefix(prefix) for name in rows.columns if name.startswith(prefix)]
 
 
-def _register_views(attempt: PreparedAttempt, plan: EditPlan) -> None:
+def _register_rows(attempt: PreparedAttempt, plan: EditPlan) -> None:
     """Creates the views of the sources at the versions of the last run, and of the table's own rows."""
     edit = plan.edit
     sources = SourceWindows(attempt.spark, attempt.upstreams, plan.windows, attempt.thresholds)
     own = _read_own_rows(attempt, plan)
-    for source in edit.sources:
-        scans = [scan for tree in edit.trees for scan in list_scans(tree) if scan.source == source]
-        sources.get_window(source).register_views(scans)
+    scans = [scan for tree in edit.trees for scan in list_scans(tree)]
+    views = (
+        view
+        for source in edit.sources
+        for view in sources.get_window(source).read_views([scan for scan in scans if scan.source == source])
+    )
+    register_views(views, attempt.thresholds.pruning)
     own.createOrReplaceTempView(quote_name(name_input(edit.own, "new")))
 
 
