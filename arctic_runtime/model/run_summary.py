@@ -211,6 +211,26 @@ class RunSummary:
         entries = {field.name: getattr(other, field.name) for field in fields(other)}
         return replace(self, **{name: entry for name, entry in entries.items() if entry is not None})
 
+    def select_row_entries(self) -> RunSummary:
+        """Returns the entries that describe the rows: by what they were computed, and up to which offsets.
+
+        They also hold for a later commit with which the table has these rows again.
+        """
+        return RunSummary(
+            offsets=self.offsets,
+            query=self.query,
+            session=self.session,
+            given_up=self.given_up,
+            judged=self.judged,
+            day_texts=self.day_texts,
+            clock=self.clock,
+            high_watermark=self.high_watermark,
+            truncated=self.truncated,
+            declared=self.declared,
+            position=self.position,
+            position_events=self.position_events,
+        )
+
     def to_repeat(self, mode: str, reason: str) -> RunSummary:
         """Returns a copy of the record for another commit with the same offsets, such as that of a restore.
 

@@ -33,6 +33,7 @@ Reason = Literal[
     "RESYNCED",
     "QUERY_CHANGED",
     "EDITED",
+    "REVERTED",
     "OVERWRITTEN",
     "NOTHING_NEW",
     "SCHEMA_ONLY",

@@ -39,6 +39,7 @@ from arctic_runtime.plan.refresh.fingerprint import (
 )
 from arctic_runtime.plan.refresh.increment import Increment, Upstreams, check_maintained, plan_increment
 from arctic_runtime.plan.refresh.request import Request
+from arctic_runtime.plan.refresh.revert import RevertPlan, is_cheaper, plan_revert, rewind_state
 from arctic_runtime.plan.refresh.session_changes import describe_session_change
 from arctic_runtime.thresholds import SHIPPED, Thresholds
 
@@ -64,6 +65,9 @@ class Decision:
     edit: EditPlan | None = None
     """The plan by which the table follows an edit of its query; None in all other runs."""
 
+    revert: RevertPlan | None = None
+    """The plan by which the table returns to a version that its present query made; None in all other runs."""
+
     given_up: Refusal | None = None
     """Reason for which this run, or an earlier one, abandoned its incremental plan."""
 
@@ -75,6 +79,11 @@ class Decision:
         """Cost estimate of the chosen mode; None for a model of change events."""
         way = "incremental" if self.mode == "incremental" else "full"
         return next((estimate for estimate in self.ways if estimate.way == way), None)
+
+    @property
+    def has_later_changes(self) -> bool:
+        """Whether the same run follows changes of the sources after this, since it is made at earlier offsets."""
+        return self.edit is not None or self.revert is not None
 
     @property
     def consumed(self) -> dict[str, Version]:
@@ -298,7 +307,8 @@ def _decide_state(
     changed = describe_query_change(model, state, upstreams, last.query)
     changed = changed or explain_session_change(model, last, request)
     if changed:
-        return _decide_to_edit(model, upstreams, request, state, windows, changed, thresholds)
+        edit = _decide_to_edit(model, upstreams, request, state, windows, changed, thresholds)
+        return _decide_to_revert(model, upstreams, request, state, edit, thresholds) or edit
     for reason, because in _list_reasons_to_recompute(upstreams):
         return _decide_to_recompute(model, reason, because, windows)
     has_moved_clock = upstreams.has_moved_clock(last)
@@ -345,6 +355,24 @@ def _decide_to_edit(
     except NotMaintained as refused:
         return Decision("full", "QUERY_CHANGED", windows, f"{changed}; {refused.because}")
     return Decision("incremental", "EDITED", plan.windows, "; ".join(plan.edit.differences), edit=plan)
+
+
+def _decide_to_revert(
+    model: Model, upstreams: Upstreams, request: Request, state: TableState, edit: Decision, thresholds: Thresholds
+) -> Decision | None:
+    """Decides to return to the newest version that the present query made; None if `edit` costs less.
+
+    Also None if there is no such version, or if the changes of the sources since then can't be followed after it.
+    """
+    revert = plan_revert(model, state, upstreams, lambda run: not explain_session_change(model, run, request))
+    if revert is None or request.given_up is not None:
+        return None
+    is_strict = model.config.refresh == "strict"
+    lenient = replace(model, config=replace(model.config, refresh="incremental")) if is_strict else model
+    later = _decide_state(lenient, upstreams, request, rewind_state(state, revert), thresholds)
+    if later.mode == "full" or not is_cheaper(revert, edit.edit, upstreams, state, thresholds.incremental):
+        return None
+    return Decision("incremental", "REVERTED", revert.windows, revert.because, revert=revert)
 
 
 def _decide_first_run(model: Model, upstreams: Upstreams, windows: Mapping[str, Window], is_adopted: bool) -> Decision:

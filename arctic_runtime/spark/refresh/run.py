@@ -149,7 +149,7 @@ class Refresh:
         """Plans and attempts the run until it has published its change rows, or has nothing to publish.
 
         An attempt that another run overtakes, or that learns something which a plan must know, is followed by another.
-        So is one that follows an edit of the query, since sources may have changed as well.
+        So is one after which sources may have changes to follow, as after an edit of the query.
         """
         request, conflicts = self.planner.request, 0
         published: Published | None = None
@@ -165,7 +165,7 @@ class Refresh:
                     request = result
                     continue
                 published = result if published is None else published.add_later(result)
-                if result.decision.edit is not None:
+                if result.decision.has_later_changes:
                     continue
                 return self._build_outcome(published, self._settle_tables(self.table.observe_state(), published))
             except CommitConflict as conflict:
