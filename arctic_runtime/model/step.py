@@ -36,6 +36,7 @@ Reason = Literal[
     "REVERTED",
     "OVERWRITTEN",
     "NOTHING_NEW",
+    "WAITS_FOR_RESTORED_QUERY",
     "SCHEMA_ONLY",
     "AS_CONFIGURED",
     "COST",

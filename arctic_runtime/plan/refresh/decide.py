@@ -16,6 +16,7 @@ from arctic_runtime.model.properties import (
 )
 from arctic_runtime.model.run_summary import (
     RunSummary,
+    find_awaited_cut,
     find_last_load,
     find_last_run,
     get_offsets,
@@ -305,6 +306,9 @@ def _decide_state(
     if request.full_refresh:
         return Decision("full", "FULL_REFRESH", windows)
     changed = describe_query_change(model, state, upstreams, last.query)
+    awaited = find_awaited_cut(state.log)
+    if changed and awaited is not None:
+        return Decision("unchanged", "WAITS_FOR_RESTORED_QUERY", because=explain_wait(model, awaited))
     changed = changed or explain_session_change(model, last, request)
     if changed:
         edit = _decide_to_edit(model, upstreams, request, state, windows, changed, thresholds)
@@ -323,6 +327,19 @@ def _decide_state(
     if request.was_overtaken or model.config.refresh != "auto":
         return decision
     return _choose_cheaper_mode(decision, _read_run_history(state), thresholds)
+
+
+def has_awaited_query(decision: Decision, state: TableState) -> bool:
+    """Whether the runs of a restored table wait for a query, and `decision` shows that the model has it now."""
+    return decision.reason == "NOTHING_NEW" and find_awaited_cut(state.log) is not None
+
+
+def explain_wait(model: Model, cut: str) -> str:
+    """Explains for users that the runs of a model wait for the query of a cut, and how this ends."""
+    return (
+        f"the table was restored to {cut}, and its query is not that of the cut; deploy that code, or run "
+        f"`arctic resume {model.table.name}`"
+    )
 
 
 def _decide_to_edit(

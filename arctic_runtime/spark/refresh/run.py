@@ -31,7 +31,7 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal, get_first
 from arctic_runtime.ivm.strategies.aggregate_state import AggregateState
 from arctic_runtime.model.columns import Column, strip_change_columns
 from arctic_runtime.model.names import format_changes_view, list_changes_read
-from arctic_runtime.model.properties import QUERY_TEXT, REPAIRED
+from arctic_runtime.model.properties import QUERY_TEXT, REPAIRED, RESUMED
 from arctic_runtime.model.query_text import QueryText
 from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, find_last_run
 from arctic_runtime.model.shape import ChangeSet, build_shape
@@ -159,6 +159,7 @@ class Refresh:
                 planned = None
                 state = self._settle_tables(plan.state, published)
                 if plan.decision.mode == "unchanged":
+                    self._end_wait(plan.decision, state)
                     return self._build_outcome(published or Published(plan.decision), state)
                 result = self._attempt_run(plan, state, request)
                 if isinstance(result, Request):
@@ -177,6 +178,14 @@ class Refresh:
     def _settle_tables(self, state: TableState, published: Published | None) -> TableState:
         """Brings the base table and the view up to date with the change table; returns the state after that."""
         return self.table.reconcile_until_done(state, appended=published.appended if published else None)
+
+    def _end_wait(self, decision: Decision, state: TableState) -> None:
+        """Notes that the runs of a restored table no longer wait for a query, since the model has it."""
+        last = find_last_run(state.changes)
+        if last is not None and decisions.has_awaited_query(decision, state):
+            values = {RESUMED: last.run or ""}
+            step = SetProperties("restore.resume", self.model.table.changes, values)
+            perform_step(step, self.table.build_context(state))
 
     def _build_outcome(self, published: Published, state: TableState) -> Outcome:
         rows = published.rows

@@ -1,4 +1,4 @@
-"""Queries that go back to an earlier text: when a table returns to its version of that text."""
+"""Queries that go back to an earlier text: when a table returns to its version of that text, and when runs wait."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from arctic_runtime.model.properties import (
     QUERY,
     REASON,
     REPAIRED,
+    RESTORED_CUT,
+    RESUMED,
     RUN,
     SESSION,
 )
 from arctic_runtime.model.run_summary import SCHEMA_ONLY
 from arctic_runtime.model.state import Commit, SourceState, TableState
 from arctic_runtime.model.version import Window, encode_versions
-from arctic_runtime.plan.refresh.decide import Decision, decide_refresh
+from arctic_runtime.plan.refresh.decide import Decision, decide_refresh, has_awaited_query
 from arctic_runtime.plan.refresh.fingerprint import compute_fingerprint, hash_query_reading
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.plan.refresh.session_changes import SessionState
@@ -144,3 +146,32 @@ def test_the_cheaper_of_an_edit_and_a_return_is_made(rows: int, reason: str) -> 
     last = replace(state.changes.commits[0], version=v(3, "changes"), parent=102, rows=rows)
     state = replace(state, changes=replace(state.changes, commits=(*LIFE[:2], last)))
     assert decide(state, "select id, v from ods.up where v > 1").reason == reason
+
+
+WAITING = lived(*LIFE, made_by(4, GOOD, 2, **{REASON: "RESTORED", RESTORED_CUT: "build_1"}))
+
+
+def test_a_restored_table_waits_until_its_query_is_that_of_the_cut() -> None:
+    waiting = decide(WAITING, BAD)
+    assert (waiting.mode, waiting.reason) == ("unchanged", "WAITS_FOR_RESTORED_QUERY")
+    assert "restored to build_1" in waiting.because
+    assert "`arctic resume orders`" in waiting.because
+    assert not has_awaited_query(waiting, WAITING)
+    assert decide(WAITING, GOOD).reason == "CHANGES"
+    assert decide(WAITING, BAD, request=REFRESH).reason == "FULL_REFRESH"
+
+
+def test_a_run_without_changes_ends_the_wait_if_the_query_is_that_of_the_cut() -> None:
+    decision = decide(WAITING, GOOD, up=source(1, 2))
+    assert decision.reason == "NOTHING_NEW"
+    assert has_awaited_query(decision, WAITING)
+
+
+def test_a_table_that_was_resumed_or_has_run_again_does_not_wait() -> None:
+    resumed = lived(
+        *(WAITING.changes.commits if WAITING.changes else ()),
+        properties={**(WAITING.changes.properties if WAITING.changes else {}), RESUMED: "run-4"},
+    )
+    assert decide(resumed, BAD).reason == "REVERTED"
+    followed = lived(*(WAITING.changes.commits if WAITING.changes else ()), made_by(5, GOOD, 3))
+    assert decide(followed, BAD).reason == "REVERTED"
