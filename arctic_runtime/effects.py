@@ -96,6 +96,7 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "repair.mark": Effect("repeatable", "Notes up to where change rows may break promises before a repair."),
         "keep.mark": Effect("repeatable", "Notes that a commit may have several change rows of one key from now on."),
         "query.note": Effect("repeatable", "Notes the text of the query that a run has computed."),
+        "restore.resume": Effect("repeatable", "Notes that runs no longer wait for the query of a restored cut."),
         "reset.drop": Effect("repeatable", "Drops one relation of a model that is reset."),
         # Upkeep.
         "compaction.partition_spec": Effect("repeatable", "Changes the number of buckets of a table's partition spec."),

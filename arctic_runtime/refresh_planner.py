@@ -21,15 +21,15 @@ from arctic_runtime.ivm.frontend.reads import Reads, find_reads
 from arctic_runtime.ivm.rewrite.join_placement import describe_joins
 from arctic_runtime.model.files.layout import Placement, apply_configured_layout
 from arctic_runtime.model.names import list_changes_read, parse_full_name
-from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets, to_micros
-from arctic_runtime.model.state import SourceState, TableState
+from arctic_runtime.model.run_summary import RunSummary, find_last_run, find_run_at, get_offsets, to_micros
+from arctic_runtime.model.state import Commit, SourceState, TableState
 from arctic_runtime.model.step import AppendChanges, Mode, Reason, Step
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.refresh.consistency import find_mixed_versions, find_newer_version
-from arctic_runtime.plan.refresh.decide import Decision, decide_refresh
+from arctic_runtime.plan.refresh.decide import Decision, decide_refresh, has_awaited_query
 from arctic_runtime.plan.refresh.edits import find_former_query, list_former_sources
-from arctic_runtime.plan.refresh.fingerprint import is_same_query
+from arctic_runtime.plan.refresh.fingerprint import describe_query_change, is_same_query
 from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
 from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup, plan_reconciliation
 from arctic_runtime.plan.refresh.request import Request
@@ -138,8 +138,9 @@ class RefreshPlanner:
         if _is_behind(pinned, get_offsets(find_last_run(state.log))):
             newest = self.observe_upstreams()
             decision = self.decide_mode(state, newest, request)
-            is_overtaken = decision.edit is None and (decision.mode == "incremental" or decision.reason == "COST")
-            return Decision("unchanged", "NOTHING_NEW") if is_overtaken else decision, newest
+            is_overtaken = decision.mode == "incremental" or decision.reason == "COST"
+            is_done = is_overtaken and not decision.has_later_changes
+            return Decision("unchanged", "NOTHING_NEW") if is_done else decision, newest
         decision = self.decide_mode(state, pinned, request)
         if decision.mode not in ("create", "full"):
             if decision.mode == "unchanged" or (newer := self._find_newer_version(pinned)) is None:
@@ -207,23 +208,37 @@ class RefreshPlanner:
         return replace(upstreams, states=states)
 
     def _add_former_sources(self, state: TableState, upstreams: Upstreams) -> Upstreams:
-        """Adds the tables that only the query of the last run read, if that is known and was another one."""
+        """Adds the tables that only the query of the last run read, if that is known and was another one.
+
+        Adds the table itself if the last run differs from the next one in anything that the rows depend on.
+        """
         last = find_last_run(state.changes)
-        former = find_former_query(self.model, state, last) if self.model.config.input == "state" else None
-        if last is None or former is None or is_same_query(self.model, upstreams, last.query):
+        if last is None or self.model.config.input != "state":
+            return upstreams
+        if describe_query_change(self.model, state, upstreams, last.query):
+            upstreams = replace(upstreams, own=observe_source(self.reader, self.model.table))
+        former = find_former_query(self.model, state, last)
+        if former is None or is_same_query(self.model, upstreams, last.query):
             return upstreams
         others = (name for name in list_former_sources(self.model, former) if str(name) not in upstreams.states)
         readable = (name for name in others if name.catalog == self.model.table.catalog)
         return replace(upstreams, former={str(name): observe_readable(self.reader, name) for name in readable})
+
+    def describe_change_since(self, commit: Commit) -> str:
+        """Describes for users how the model's query differs from that of a version; "" if it does not."""
+        state = self.observe_state()
+        query = find_run_at(state.changes, commit).query
+        return describe_query_change(self.model, state, self.observe_upstreams(), query)
 
     def report_unchanged(self, planned: PlannedRefresh) -> Outcome | None:
         """Returns the outcome of the run if it has nothing to do; otherwise None.
 
         It has nothing to do if there are no changes to read and no steps that an earlier run left undone.
         """
-        if planned.decision.mode != "unchanged" or plan_reconciliation(
-            self.model, planned.state, self.reader.thresholds.merge
-        ):
+        is_unchanged = planned.decision.mode == "unchanged"
+        if not is_unchanged or has_awaited_query(planned.decision, planned.state):
+            return None
+        if plan_reconciliation(self.model, planned.state, self.reader.thresholds.merge):
             return None
         self.pins.invalidate_table(self.model.table)
         return self.build_outcome(planned.decision, NO_ROWS, planned.state)

@@ -44,6 +44,8 @@ HIGH_WATERMARK: Final = "arctic.high-mark"
 NEWEST_VALID_TIME: Final = "arctic.newest-valid-time"
 TRUNCATED: Final = "arctic.truncated"
 RESTORED: Final = "arctic.restored"
+RESTORED_CUT: Final = "arctic.restored-cut"
+RESUMED: Final = "arctic.resumed"
 DECLARED: Final = "arctic.declared"
 DECLARED_PARTS: Final = "arctic.declared-parts"
 AGGREGATE_STATE: Final = "arctic.totals"
@@ -270,6 +272,17 @@ STORED_NAMES: Final = (
         RESTORED,
         _RUN,
         "the version that a table of change events was restored to; its rows no longer follow from the events alone",
+    ),
+    StoredName(
+        RESTORED_CUT,
+        _RUN,
+        "the [cut of a build](builds.md#cuts) that a table was restored to while its model had another query; runs "
+        "wait for the query of the cut",
+    ),
+    StoredName(
+        RESUMED,
+        ("property of the change table",),
+        "the token of the restore to a cut after which runs no longer wait",
     ),
     StoredName(
         DECLARED,

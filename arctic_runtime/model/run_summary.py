@@ -174,6 +174,9 @@ class RunSummary:
     clock: ClockReading | None = None
     """The time with which the query was computed; None if the query does not read the clock."""
 
+    cut: str | None = None
+    """The cut of a build to which the table was restored, if the model's query was not that of the cut by then."""
+
     @classmethod
     def decode(cls, summary: Mapping[str, str]) -> RunSummary:
         """Reads the record from a snapshot's summary; raises CorruptState for offsets that can't be read."""
@@ -211,6 +214,26 @@ class RunSummary:
         entries = {field.name: getattr(other, field.name) for field in fields(other)}
         return replace(self, **{name: entry for name, entry in entries.items() if entry is not None})
 
+    def select_row_entries(self) -> RunSummary:
+        """Returns the entries that describe the rows: by what they were computed, and up to which offsets.
+
+        They also hold for a later commit with which the table has these rows again.
+        """
+        return RunSummary(
+            offsets=self.offsets,
+            query=self.query,
+            session=self.session,
+            given_up=self.given_up,
+            judged=self.judged,
+            day_texts=self.day_texts,
+            clock=self.clock,
+            high_watermark=self.high_watermark,
+            truncated=self.truncated,
+            declared=self.declared,
+            position=self.position,
+            position_events=self.position_events,
+        )
+
     def to_repeat(self, mode: str, reason: str) -> RunSummary:
         """Returns a copy of the record for another commit with the same offsets, such as that of a restore.
 
@@ -230,6 +253,7 @@ _TEXTS: Mapping[str, str] = {
     "truncated": properties.TRUNCATED,
     "newest_valid_time": properties.NEWEST_VALID_TIME,
     "restored": properties.RESTORED,
+    "cut": properties.RESTORED_CUT,
     "aggregate_state": properties.AGGREGATE_STATE,
     "no_aggregate_state": properties.NO_AGGREGATE_STATE,
     "given_up": properties.GIVEN_UP,
@@ -281,6 +305,27 @@ def find_last_run(changes: ChangeTableState | None) -> RunSummary | None:
     """Returns the record of the newest run that loaded data (mode other than `schema-only`); None if there is none."""
     last = find_last_load(changes)
     return RunSummary.decode(last.summary) if last else None
+
+
+def find_run_at(changes: ChangeTableState | None, commit: Commit) -> RunSummary:
+    """Returns the record of the newest run that loaded data up to `commit`, which may be one of maintenance.
+
+    It is the record of `commit` itself if that run has expired.
+    """
+    known = [one for one in run_commits(changes) if one.version.sequence <= commit.version.sequence]
+    loads = [one for one in known if one.summary.get(properties.MODE) != SCHEMA_ONLY]
+    return RunSummary.decode((loads[-1] if loads and not is_run(commit) else commit).summary)
+
+
+def find_awaited_cut(changes: ChangeTableState | None) -> str | None:
+    """Returns the cut for whose query the runs of a restored table wait; None if they don't wait for any.
+
+    They wait until a run has this query again, or until `arctic resume`.
+    """
+    last = find_last_run(changes)
+    if changes is None or last is None or changes.properties.get(properties.RESUMED) == last.run:
+        return None
+    return last.cut
 
 
 def is_planned_increment(commit: Commit) -> bool:

@@ -83,6 +83,9 @@ class ChangeTableState:
     old_column_names: Mapping[int, Names] = field(default_factory=dict)
     """Maps each snapshot whose column names differ from the current ones to its names, by the current ones."""
 
+    dropped_columns: frozenset[int] = frozenset()
+    """Ids of the snapshots that have a column which was dropped since."""
+
     @property
     def head(self) -> Version | None:
         return self.commits[-1].version if self.commits else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.observation.tables import (
     observe_model,
@@ -21,12 +21,15 @@ from arctic_runtime.model.forgetting import (
     join_plans,
 )
 from arctic_runtime.model.names import TableName, parse_table_name
+from arctic_runtime.model.properties import RESUMED
 from arctic_runtime.model.refs import parse_cut
+from arctic_runtime.model.run_summary import find_awaited_cut, find_last_run
 from arctic_runtime.model.state import ConflictingRelation
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations import inspect
 from arctic_runtime.operations.arguments import read_flag, read_partition, read_source, read_texts
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values, check_key, on_one
+from arctic_runtime.plan.maintenance.savepoint import find_savepoint
 
 if TYPE_CHECKING:
     from arctic_runtime.spark.forget.forgetting import Forgetting
@@ -53,7 +56,10 @@ def _restore_tables(context: OperationContext, models: Sequence[Model], values: 
 
 
 def _restore_cut(context: OperationContext, models: Sequence[Model], cut: str) -> Answer:
-    """Restores those of the models that have the cut, one after another; raises ConfigError if none has it."""
+    """Restores those of the models that have the cut, one after another; raises ConfigError if none has it.
+
+    Those whose query is not that of the cut wait for it after that.
+    """
     names = {model.table: {known.name for known in observe_savepoints(context.reader, model)} for model in models}
     tagged = [model for model in models if cut in names[model.table]]
     if not tagged:
@@ -64,17 +70,50 @@ def _restore_cut(context: OperationContext, models: Sequence[Model], cut: str) -
             actual=cut,
             fix="`arctic history MODEL` shows the cuts that a table has; expiry drops old ones",
         )
-    counts: dict[str, dict[str, int]] = {}
+    data: dict[str, dict[str, Any]] = {}
+    waiting: list[str] = []
     for model in tagged:
-        counts[str(model.table)] = _restore_version(context, model, cut)
-        context.progress(inspect.describe_restored(model, counts[str(model.table)]))
-    return Answer(counts, (f"{len(tagged)} tables are as in {cut}",))
+        waits = _has_other_query(context, model, cut)
+        counts = _restore_version(context, model, cut, cut if waits else None)
+        context.progress(inspect.describe_restored(model, counts))
+        data[str(model.table)] = {**counts, "waits": waits}
+        waiting += [f"{model.table} waits: its query is not that of the cut"] if waits else []
+    advice = ["deploy the code of the cut, or run `arctic resume` with these models"] if waiting else []
+    return Answer(data, (f"{len(tagged)} tables are as in {cut}", *waiting, *advice))
 
 
-def _restore_version(context: OperationContext, model: Model, version: str) -> dict[str, int]:
+def _has_other_query(context: OperationContext, model: Model, cut: str) -> bool:
+    """Whether the next run of a model would compute another query than that of the cut, and so undo a restore to it.
+
+    Runs of a model of change events do not undo one.
+    """
+    if model.config.input != "state" or model.ingested_from is not None:
+        return False
+    commit = find_savepoint(model, cut, observe_savepoints(context.reader, model)).commit
+    return bool(context.build_planner(model).describe_change_since(commit))
+
+
+def _restore_version(
+    context: OperationContext, model: Model, version: str, awaited_cut: str | None = None
+) -> dict[str, int]:
     from arctic_runtime.spark.refresh.overwrite import restore_version
 
-    return restore_version(context.open_table(model), version)
+    return restore_version(context.open_table(model), version, awaited_cut)
+
+
+def _resume_models(context: OperationContext, models: Sequence[Model], _: Values) -> Answer:
+    """Ends the wait of those of the models that wait for the query of a cut."""
+    from arctic_runtime.spark.tables.commit import set_properties
+
+    resumed: dict[str, str] = {}
+    for model in models:
+        changes = observe_model(context.reader, model).changes
+        cut, last = find_awaited_cut(changes), find_last_run(changes)
+        if cut is not None and last is not None:
+            set_properties("restore.resume", context.spark(), model.table.changes, {RESUMED: last.run or ""})
+            resumed[str(model.table)] = cut
+    lines = [f"{table}: no longer waits for the query of {cut}" for table, cut in resumed.items()]
+    return Answer(resumed, tuple(lines or ["no table waits for the query of a cut"]))
 
 
 def _overwrite_table(context: OperationContext, model: Model, values: Values) -> Answer:
@@ -154,6 +193,14 @@ RESTORE = Operation(
         Argument("cut", "of a build: each table that has it goes back to it", metavar="CUT", exclusive_group="version"),
     ),
     macro_arguments=("version",),
+)
+RESUME = Operation(
+    name="resume",
+    description="run models again that wait for the query of a cut since a restore to it",
+    tables="any",
+    perform=_resume_models,
+    needs_spark=True,
+    changes=True,
 )
 OVERWRITE = Operation(
     name="overwrite",

@@ -23,7 +23,14 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.columns import CHANGE_COLUMNS, Column, SchemaChange, compare_columns
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.refs import Savepoint
-from arctic_runtime.model.run_summary import RunSummary, find_last_run, find_version_at, get_offsets, run_commits
+from arctic_runtime.model.run_summary import (
+    RunSummary,
+    find_awaited_cut,
+    find_last_run,
+    find_version_at,
+    get_offsets,
+    run_commits,
+)
 from arctic_runtime.model.sources.freshness import Freshness
 from arctic_runtime.model.sources.ingestion import Progress, SourceProgress, time_of
 from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
@@ -144,6 +151,9 @@ class Status:
     freshness: Freshness | None = None
     """Freshness of the table; None if it was not computed, or if there is no table."""
 
+    awaited_cut: str = ""
+    """The cut to which the table was restored and for whose query its runs wait; empty if they don't wait."""
+
 
 @dataclass(frozen=True)
 class HistoryEntry:
@@ -203,6 +213,7 @@ def read_status(
             reader_model.name: str(reader_model.commit.version.snapshot)
             for reader_model in observe_savepoints(reader, model)
         },
+        awaited_cut=find_awaited_cut(state.changes) or "",
     )
 
 
@@ -293,6 +304,7 @@ def describe_status(
         own += [f"  not merged: {status.unmerged_commits} commits, {status.unmerged_rows:,} rows"]
     return [
         f"{status.model}: version {status.version} of {status.changed_at}, {status.versions} versions kept",
+        *([f"  waits for the query of {status.awaited_cut}, to which it was restored"] if status.awaited_cut else []),
         *freshness,
         *own,
         *(

@@ -40,7 +40,7 @@ ALL_ROWS = "all rows"
 def describe_next_run(model: Model, plan: Plan) -> list[str]:
     """Describes the plan of a model's next run in lines for people: mode, reason, inputs, estimated costs and steps."""
     decision = plan.decision
-    windows = decision.windows if decision.edit is None else {}
+    windows = {} if decision.has_later_changes else decision.windows
     return [
         f"{model.table}",
         f"  next run: {decision.mode} ({decision.reason}{f': {decision.because}' if decision.because else ''})",
@@ -51,6 +51,7 @@ def describe_next_run(model: Model, plan: Plan) -> list[str]:
         *(f"  {way.explain_cost()}" for way in decision.ways),
         *(f"  {line}" for line in (decision.increment.describe_plan() if decision.increment else ())),
         *(f"  {line}" for line in (decision.edit.describe_plan() if decision.edit else ())),
+        *(f"  {line}" for line in (decision.revert.describe_plan() if decision.revert else ())),
         *(f"  in full: {line}" for line in plan.joins),
         *(f"  then: {describe_step(step)}" for step in plan.steps),
         *([f"  then: {_catch_up(model)}"] if decision.mode != "unchanged" else []),

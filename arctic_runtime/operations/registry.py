@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from arctic_runtime.errors import ConfigError, suggest_nearest
-from arctic_runtime.operations.changing import FORGET, OVERWRITE, RESET, RESTORE, RESYNC, SAVEPOINT
+from arctic_runtime.operations.changing import FORGET, OVERWRITE, RESET, RESTORE, RESUME, RESYNC, SAVEPOINT
 from arctic_runtime.operations.clones import CLONES
 from arctic_runtime.operations.differences import DIFF
 from arctic_runtime.operations.looking import CHANGES, EXPLAIN, HISTORY, LOOKUP, STATUS, VERIFY
@@ -26,6 +26,7 @@ OPERATIONS: tuple[Operation, ...] = (
     SPLIT,
     EXPIRE,
     RESTORE,
+    RESUME,
     SAVEPOINT,
     RESET,
     RESYNC,

@@ -35,7 +35,7 @@ PartName = Literal["Before", "Look", "Do", "Over"]
 
 _PART = re.compile(r"^\*\*(Before|Look|Do|Over)\.\*\*", re.MULTILINE)
 _STEP = re.compile(r"^```sh\n(.*?)^```$(?:\n\n```\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
-_VERSION = re.compile(r"\b\d{15,19}\b")
+_VERSION = re.compile(r"\b(?:\d{15,19}|build_\w+)\b")
 _MASKED = (
     (r"\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?", "TIME"),
     (r"\b20\d\d-\d\d-\d\d\b", "DAY"),
@@ -81,6 +81,10 @@ select id, customer, month, amount, nr from {{ changes(source('landing', 'orders
 SALES = """
 {{ config(materialized='arctic', primary_key='month') }}
 select month, count(*) as orders, sum(amount) as amount from {{ ref('orders') }} group by month
+"""
+PEAKS = """
+{{ config(materialized='arctic', primary_key='month') }}
+select month, amount from {{ ref('sales') }} where amount > 47
 """
 VISITS = """
 {{ config(materialized='incremental', incremental_strategy='microbatch', event_time='at', batch_size='month',
@@ -227,7 +231,9 @@ def terminal(tmp_path: Path, spark_settings: dict[str, str]) -> Iterator[Termina
     made.type("arctic spark stop", may_fail=True)
 
 
-def write_project(terminal: Terminal, settings: dict[str, str], name: str, schema: str, warehouse: str) -> None:
+def write_project(
+    terminal: Terminal, settings: dict[str, str], name: str, schema: str, warehouse: str, **more: str
+) -> None:
     target = {
         "type": "arctic",
         "warehouse": warehouse,
@@ -235,6 +241,7 @@ def write_project(terminal: Terminal, settings: dict[str, str], name: str, schem
         "threads": 2,
         "keep_alive": "15m",
         "server_side_parameters": {**settings, **INTERPRETED},
+        **more,
     }
     terminal.write("profiles.yml", yaml.safe_dump({name: {"target": schema, "outputs": {schema: target}}}))
     terminal.write("dbt_project.yml", yaml.safe_dump({"name": name, "version": "1.0", "profile": name}))
@@ -256,6 +263,27 @@ def test_a_bad_deploy_is_taken_back(built: Terminal) -> None:
     built.follow(runbook["Do"])
     built.follow(runbook["Over"])
     built.check_fold(EVENTS)
+
+
+def test_a_bad_deploy_is_hidden_until_the_code_is_back(terminal: Terminal, spark_settings: dict[str, str]) -> None:
+    """Events arrive while the models wait."""
+    runbook = read_steps("After a bad deploy")
+    write_project(terminal, spark_settings, "shop", "dev", "./warehouse", publish="build")
+    terminal.write("models/peaks.sql", PEAKS)
+    terminal.append(EVENTS)
+    terminal.type("git init -q && git add models && git commit -qm good && dbt build")
+    good = terminal.rows("peaks")
+    terminal.write("models/sales.sql", SALES.replace("sum(amount)", "sum(amount * 100)"))
+    terminal.type("git commit -qam bad && dbt build")
+    terminal.follow(runbook["Look"])
+    restore, wait, *rest = runbook["Do"]
+    terminal.follow([restore])
+    terminal.append(LATER)
+    terminal.follow([wait])
+    assert terminal.rows("peaks") == good
+    terminal.follow(rest)
+    terminal.follow(runbook["Over"])
+    terminal.check_fold([*EVENTS, *LATER])
 
 
 def test_a_month_is_restated(built: Terminal) -> None:
@@ -437,7 +465,7 @@ def test_each_runbook_is_executed() -> None:
     headings = set(re.findall(r"^## (.+)$", PAGE, re.MULTILINE)) - {"Which runbook", "The examples"}
     here = Path(__file__).read_text(encoding="utf-8")
     assert set(re.findall(r'read_steps\("(.+)"\)', here)) == headings
-    assert len(headings) == 9
+    assert len(headings) == 10
     for heading in headings:
         steps = read_steps(heading)
         assert {"Look", "Do", "Over"} <= set(steps)

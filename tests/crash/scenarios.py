@@ -48,6 +48,8 @@ from arctic_runtime.model.forgetting import Forget
 from arctic_runtime.model.refs import format_cut
 from arctic_runtime.model.sources.ingestion import ChangeSource
 from arctic_runtime.model.table import Model, ModelConfig, Retention
+from arctic_runtime.operations.changing import RESUME
+from arctic_runtime.operations.operation import OperationContext
 from arctic_runtime.operations.refreshing import perform_refresh
 from arctic_runtime.plan.cloning.clone_plan import CloneRequest
 from arctic_runtime.refresh_planner import RefreshPlanner
@@ -233,6 +235,28 @@ def edited_query() -> Scenario:
         load(lake, (1, "us", 100), (30, "eu", 4))
 
     return Scenario((*ATTEMPT, "query.note", "base.overwrite"), build, lambda lake: lake.run(model(lake)), of(model))
+
+
+def reverted_query() -> Scenario:
+    """A table that was restored to a cut no longer waits, and returns to what its query had made before."""
+    cut = "build_20261128T083012Z_0a1b"
+
+    def model(lake: Warehouse) -> Model:
+        return lake.model("m", "select id, v + 1 as v from {s} where v > 3", primary_key="id")
+
+    def build(lake: Warehouse) -> None:
+        former = lake.model("m", "select id, v from {s} where v > 5", primary_key="id")
+        load(lake)
+        lake.run(former)
+        make_savepoint(lake.session_of(former), cut)
+        lake.run(model(lake))
+        restore_version(lake.session_of(former), cut, cut)
+
+    def act(lake: Warehouse) -> None:
+        RESUME.run_operation(OperationContext(lake.reader, lambda: lake.spark, ()), [model(lake)], {})
+        lake.run(model(lake))
+
+    return Scenario(("restore.resume", *ATTEMPT, "base.overwrite"), build, act, of(model), ("m",))
 
 
 def other_relations() -> Scenario:
@@ -1047,6 +1071,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         abandoned_branch,
         other_columns,
         edited_query,
+        reverted_query,
         other_relations,
         aggregate_state,
         damaged_base,

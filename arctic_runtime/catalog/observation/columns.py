@@ -55,6 +55,16 @@ def _map_names_then(today: Schema, schema: Schema) -> Names:
     return {now: old for now, old in pairs if not is_same_name(now, old) and (old or now.lower() in known)}
 
 
+def list_snapshots_with_dropped_columns(table: Table) -> frozenset[int]:
+    """Returns the ids of the snapshots with a column that was dropped since; one of its name is another column."""
+    schemas, today = table.schemas(), table.schema().field_ids
+    if len(schemas) == 1:
+        return frozenset()
+    lost = {number for number, schema in schemas.items() if not set(schema.field_ids) <= set(today)}
+    snapshots = table.metadata.snapshots
+    return frozenset(snapshot.snapshot_id for snapshot in snapshots if (snapshot.schema_id or 0) in lost)
+
+
 def list_reassigned_columns(table: Table) -> Iterator[str]:
     """Yields a text for each column, also nested ones, whose name, id or type has changed, or that has a default value.
 

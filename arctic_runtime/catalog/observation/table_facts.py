@@ -9,8 +9,8 @@ from datetime import datetime
 from arctic_runtime.catalog.observation.tables import observe_model, observe_progress, observe_source
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName, parse_full_name
-from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets, is_run
-from arctic_runtime.model.sources.freshness import TableFacts, to_origin_status
+from arctic_runtime.model.run_summary import RunSummary, find_awaited_cut, find_last_run, get_offsets, is_run
+from arctic_runtime.model.sources.freshness import NoRefreshReason, TableFacts, to_origin_status
 from arctic_runtime.model.sources.ingestion import Progress, SourceProgress, time_of
 from arctic_runtime.model.state import ChangeTableState, Commit, TableState
 from arctic_runtime.model.table import Model
@@ -58,7 +58,9 @@ def to_facts(model: Model, state: TableState, log: ChangeTableState, progress: S
     lag = float(model.config.target_lag)
     expired = _find_expired_sequence(log.commits)
     if model.ingested_from is None:
-        return TableFacts(log.uuid, commits, get_offsets(find_last_run(seen)), None, lag, expired_until=expired)
+        cut = find_awaited_cut(log)
+        wait = _explain_wait(model, cut) if cut is not None else None
+        return TableFacts(log.uuid, commits, get_offsets(find_last_run(seen)), None, lag, wait, expired)
     if model.source is None:
         return TableFacts(log.uuid, commits, None, None, lag, expired_until=expired)
     origin = to_origin_status(model.source, model.ingested_from, progress, commits)
@@ -67,6 +69,12 @@ def to_facts(model: Model, state: TableState, log: ChangeTableState, progress: S
         before = RunSummary.decode(hidden[0].summary).shown_before_ms
         origin = replace(origin, as_of=_find_earlier(origin.as_of, before))
     return TableFacts(log.uuid, commits, None, origin, lag, expired_until=expired)
+
+
+def _explain_wait(model: Model, cut: str) -> NoRefreshReason:
+    return NoRefreshReason(
+        f"waits for the query of {cut}", f"deploy the code of that build, or run `arctic resume {model.table.name}`"
+    )
 
 
 def _find_expired_sequence(commits: Sequence[Commit]) -> int:

@@ -13,6 +13,7 @@ from arctic_runtime.catalog.observation.columns import (
     UNSORTED,
     list_columns,
     list_reassigned_columns,
+    list_snapshots_with_dropped_columns,
     map_former_names,
     map_missing_defaults,
 )
@@ -416,6 +417,7 @@ def _change_table(table: Table) -> ChangeTableState:
         parents=_map_parents(table),
         times=_map_times(table),
         old_column_names=map_former_names(table),
+        dropped_columns=list_snapshots_with_dropped_columns(table),
     )
 
 

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from arctic_runtime.errors import CommitConflict, ConfigError, CorruptState, PlanError, SourceError
+from arctic_runtime.errors import CommitConflict, ConfigError, CorruptState, PlanError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal, refuse_on_error
 from arctic_runtime.model.columns import VALID_FROM, format_key, parse_key
 from arctic_runtime.model.files.layout import format_layout, is_laid_out
-from arctic_runtime.model.names import TableName, list_changes_read
+from arctic_runtime.model.names import list_changes_read
 from arctic_runtime.model.properties import (
     LAYOUT,
     PRIMARY_KEY,
 )
 from arctic_runtime.model.run_summary import (
     RunSummary,
+    find_awaited_cut,
     find_last_load,
     find_last_run,
     get_offsets,
     is_planned_increment,
     read_measured_seconds,
 )
-from arctic_runtime.model.state import ChangeTableState, Commit, ConflictingRelation, SourceState, TableState
+from arctic_runtime.model.state import ChangeTableState, Commit, ConflictingRelation, TableState
 from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
@@ -30,6 +31,7 @@ from arctic_runtime.plan.refresh.adoption import check_baseline, is_being_adopte
 from arctic_runtime.plan.refresh.cost import Estimate, Past, RunHistory, Way, estimate_modes
 from arctic_runtime.plan.refresh.edits import EditPlan, plan_table_edit
 from arctic_runtime.plan.refresh.event_rules import can_continue, check_recomputable
+from arctic_runtime.plan.refresh.event_windows import plan_event_window
 from arctic_runtime.plan.refresh.fingerprint import (
     check_own_upstreams,
     describe_query_change,
@@ -38,6 +40,7 @@ from arctic_runtime.plan.refresh.fingerprint import (
 )
 from arctic_runtime.plan.refresh.increment import Increment, Upstreams, check_maintained, plan_increment
 from arctic_runtime.plan.refresh.request import Request
+from arctic_runtime.plan.refresh.revert import RevertPlan, is_cheaper, plan_revert, rewind_state
 from arctic_runtime.plan.refresh.session_changes import describe_session_change
 from arctic_runtime.thresholds import SHIPPED, Thresholds
 
@@ -63,6 +66,9 @@ class Decision:
     edit: EditPlan | None = None
     """The plan by which the table follows an edit of its query; None in all other runs."""
 
+    revert: RevertPlan | None = None
+    """The plan by which the table returns to a version that its present query made; None in all other runs."""
+
     given_up: Refusal | None = None
     """Reason for which this run, or an earlier one, abandoned its incremental plan."""
 
@@ -74,6 +80,11 @@ class Decision:
         """Cost estimate of the chosen mode; None for a model of change events."""
         way = "incremental" if self.mode == "incremental" else "full"
         return next((estimate for estimate in self.ways if estimate.way == way), None)
+
+    @property
+    def has_later_changes(self) -> bool:
+        """Whether the same run follows changes of the sources after this, since it is made at earlier offsets."""
+        return self.edit is not None or self.revert is not None
 
     @property
     def consumed(self) -> dict[str, Version]:
@@ -271,7 +282,7 @@ def _decide_changes(
     afresh = request.full_refresh or last is None
     offsets = {} if afresh else get_offsets(last)
     check_own_upstreams(model, state, sources, offsets)
-    windows = {str(name): _plan_window(model, name, upstreams, offsets.get(str(name))) for name in sources}
+    windows = {str(name): plan_event_window(model, name, upstreams, offsets.get(str(name))) for name in sources}
     if afresh:
         lost = [name for name in windows if (source := upstreams.states[name]) and source.has_deleted_rows]
         because = f"events were deleted from {', '.join(lost)}, and those that are left are read" if lost else ""
@@ -284,92 +295,6 @@ def _decide_changes(
     if all(window.is_empty for window in windows.values()):
         return Decision("unchanged", "NOTHING_NEW", windows)
     return Decision("incremental", "CHANGES", windows)
-
-
-def _plan_window(model: Model, name: TableName, upstreams: Upstreams, start: Version | None) -> Window:
-    source = upstreams.states.get(str(name))
-    if source is None:
-        raise SourceError(
-            f"{model.table}: the changes of {name} can't be read.",
-            expected="an Iceberg table with at least one snapshot",
-            actual="none",
-            fix="write to the table first, or correct the name in changes(…)",
-        )
-    if start is not None:
-        _check_continues(model, name, source, start)
-    return Window(str(name), start, source.version)
-
-
-def _check_continues(model: Model, name: TableName, source: SourceState, start: Version) -> None:
-    refresh = f"run `dbt run --full-refresh` for {model.table.name} to compare with everything that is there now"
-    if source.version.table != start.table:
-        raise SourceError(
-            f"{model.table}: upstream {name} was dropped and created again since the last run.",
-            expected=f"table {start.table}",
-            actual=f"table {source.version.table}",
-            fix=refresh,
-        )
-    snapshots = [commit.version.snapshot for commit in source.commits]
-    is_kept = start.snapshot in snapshots
-    if not is_kept and source.commits[0].version.sequence < start.sequence:
-        raise SourceError(
-            f"{model.table}: upstream {name} was rolled back to a version before the one that the last run read.",
-            expected=f"snapshot {start.snapshot}, or a descendant of it",
-            actual=f"snapshot {source.version.snapshot}, which is not a descendant",
-            fix=refresh,
-        )
-    if not is_kept and source.commits[0].parent is None:
-        raise SourceError(
-            f"{model.table}: upstream {name} was replaced since the last run.",
-            expected=f"snapshot {start.snapshot} among the ancestors of its current snapshot",
-            actual=f"a new history that begins with snapshot {source.commits[0].version.snapshot}",
-            fix=f"{refresh}; or read it with `input: state`",
-        )
-    new = source.commits[snapshots.index(start.snapshot) + 1 :] if is_kept else source.commits
-    rewritten = next((commit for commit in new if not _keeps_new_rows(commit, start)), None)
-    if rewritten is not None:
-        raise SourceError(
-            f"{model.table}: upstream {name} had commits other than appends since the last run.",
-            expected="only appends, and deletions of rows that were read",
-            actual=_describe_rewritten(rewritten, start),
-            fix=f"{refresh}; or read it with `input: state`",
-        )
-    if source.format_version < 3 and not is_kept:
-        raise SourceError(
-            f"{model.table}: upstream {name} no longer keeps the snapshot that the last run read (UPSTREAM_EXPIRED).",
-            expected=f"snapshot {start.snapshot}",
-            actual=f"snapshot {source.commits[0].version.snapshot} as the oldest",
-            fix=f"{refresh}; keep its snapshots longer, or upgrade it to format version 3",
-        )
-    if not source.can_read_all_after(start) and source.kind != "changes":
-        raise SourceError(
-            f"{model.table}: upstream {name} no longer keeps all rows since the last run (UPSTREAM_EXPIRED).",
-            expected=f"rows after sequence number {start.sequence}",
-            actual=f"those up to sequence number {source.trimmed} may have been deleted by `arctic expire`",
-            fix=f"{refresh}; expire the table where all models that read it are known",
-        )
-    if not source.can_read_all_after(start):
-        raise SourceError(
-            f"{model.table}: upstream {name} no longer keeps all changes since the last run (UPSTREAM_EXPIRED).",
-            expected=f"change rows after sequence number {start.sequence}",
-            actual=f"up to sequence number {source.trimmed}, only the newest change row of each key",
-            fix=f"{refresh}; set `retention: changes` of {name} to more than the time between runs",
-        )
-
-
-def _keeps_new_rows(commit: Commit, start: Version) -> bool:
-    """Whether `commit` certainly leaves all rows unchanged that were added after the version `start`."""
-    if commit.operation == "delete":
-        return commit.count_removed_after(start) == 0
-    return commit.operation in ("append", "replace")
-
-
-def _describe_rewritten(commit: Commit, start: Version) -> str:
-    lost = commit.count_removed_after(start)
-    what = f"{commit.operation} in snapshot {commit.version.snapshot}"
-    if lost is not None:
-        return f"{what}, which took away {lost} row(s) that were not read yet"
-    return f"{what}, which may have changed or taken away rows that were not read yet"
 
 
 def _decide_state(
@@ -391,9 +316,13 @@ def _decide_state(
     if request.full_refresh:
         return Decision("full", "FULL_REFRESH", windows)
     changed = describe_query_change(model, state, upstreams, last.query)
+    awaited = find_awaited_cut(state.log)
+    if changed and awaited is not None:
+        return Decision("unchanged", "WAITS_FOR_RESTORED_QUERY", because=explain_wait(model, awaited))
     changed = changed or explain_session_change(model, last, request)
     if changed:
-        return _decide_to_edit(model, upstreams, request, state, windows, changed, thresholds)
+        edit = _decide_to_edit(model, upstreams, request, state, windows, changed, thresholds)
+        return _decide_to_revert(model, upstreams, request, state, edit, thresholds) or edit
     for reason, because in _list_reasons_to_recompute(upstreams):
         return _decide_to_recompute(model, reason, because, windows)
     has_moved_clock = upstreams.has_moved_clock(last)
@@ -408,6 +337,19 @@ def _decide_state(
     if request.was_overtaken or model.config.refresh != "auto":
         return decision
     return _choose_cheaper_mode(decision, read_run_history(state), thresholds)
+
+
+def has_awaited_query(decision: Decision, state: TableState) -> bool:
+    """Whether the runs of a restored table wait for a query, and `decision` shows that the model has it now."""
+    return decision.reason == "NOTHING_NEW" and find_awaited_cut(state.log) is not None
+
+
+def explain_wait(model: Model, cut: str) -> str:
+    """Explains for users that the runs of a model wait for the query of a cut, and how this ends."""
+    return (
+        f"the table was restored to {cut}, and its query is not that of the cut; deploy that code, or run "
+        f"`arctic resume {model.table.name}`"
+    )
 
 
 def _decide_to_edit(
@@ -440,6 +382,24 @@ def _decide_to_edit(
     except NotMaintained as refused:
         return Decision("full", "QUERY_CHANGED", windows, f"{changed}; {refused.because}")
     return Decision("incremental", "EDITED", plan.windows, "; ".join(plan.edit.differences), edit=plan)
+
+
+def _decide_to_revert(
+    model: Model, upstreams: Upstreams, request: Request, state: TableState, edit: Decision, thresholds: Thresholds
+) -> Decision | None:
+    """Decides to return to the newest version that the present query made; None if `edit` costs less.
+
+    Also None if there is no such version, or if the changes of the sources since then can't be followed after it.
+    """
+    revert = plan_revert(model, state, upstreams, lambda run: not explain_session_change(model, run, request))
+    if revert is None or request.given_up is not None:
+        return None
+    is_strict = model.config.refresh == "strict"
+    lenient = replace(model, config=replace(model.config, refresh="incremental")) if is_strict else model
+    later = _decide_state(lenient, upstreams, request, rewind_state(state, revert), thresholds)
+    if later.mode == "full" or not is_cheaper(revert, edit.edit, upstreams, state, thresholds.incremental):
+        return None
+    return Decision("incremental", "REVERTED", revert.windows, revert.because, revert=revert)
 
 
 def _decide_first_run(model: Model, upstreams: Upstreams, windows: Mapping[str, Window], is_adopted: bool) -> Decision:

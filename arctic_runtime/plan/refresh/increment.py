@@ -81,6 +81,9 @@ class Upstreams:
     former: Mapping[str, SourceState | None] = field(default_factory=dict)
     """States of the tables that the query of the last run read and this one does not; empty if it is not known."""
 
+    own: SourceState | None = None
+    """State of the model's own table, as that of an upstream; None if its last run had the same query."""
+
     def count_seconds_to_renewal(self, last: RunSummary | None, limits: ServiceThresholds) -> float | None:
         """Number of seconds after which the result may differ because time has passed; None if it never does.
 

@@ -9,6 +9,7 @@ import { Dialog, Failure, useAction, useAnswer } from "./parts.js";
 const OFFERED = {
   savepoint: { title: "Savepoint", kinds: ["model", "ingested"], warning: "" },
   restore: { title: "Restore", kinds: ["model", "ingested"], warning: "The current rows are replaced by those of the version, as a new change, and all downstream tables follow. No version is lost." },
+  resume: { title: "End the wait for a cut", kinds: ["model"], warning: "If the table waits for the query of a cut since a restore, its next refresh computes the present query." },
   overwrite: { title: "Overwrite", kinds: ["model"], warning: "The rows of the table are replaced by those that you name, as a new change, and all downstream tables follow." },
   resync: { title: "Resync", kinds: ["ingested"], warning: "The table is read from its source again, and the differences are published as a new change. Until then it shows the current rows." },
   reset: { title: "Reset", kinds: ["model"], warning: "Everything that the model has written is dropped, with all its versions. This can't be undone." },

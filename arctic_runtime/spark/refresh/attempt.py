@@ -87,12 +87,17 @@ class RefreshAttempt:
 
     @property
     def last_run(self) -> RunSummary:
-        """The summary of the newest run of the model; empty before the first run."""
+        """The summary of the run whose rows the attempt continues; empty before the first run.
+
+        It is the newest run of the model, unless the attempt returns to an earlier version.
+        """
+        if self.decision.revert is not None:
+            return self.decision.revert.run
         return find_last_run(self.context.state.changes) or RunSummary()
 
     @property
     def is_incremental(self) -> bool:
-        return self.decision.increment is not None or self.decision.edit is not None
+        return self.decision.increment is not None or self.decision.has_later_changes
 
     def record_entries(self, entries: RunSummary) -> Self:
         """Returns the attempt with `entries` added to what later runs read."""

@@ -13,7 +13,7 @@ from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.columns import ACTION, SEQUENCE, find_column, strip_change_columns
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets, run_commits
+from arctic_runtime.model.run_summary import RunSummary, find_last_run, find_run_at, get_offsets, run_commits
 from arctic_runtime.model.shape import DELETE, ChangeSet, Shape, build_shape
 from arctic_runtime.model.sources.declared import WHOLE, Declared, Part, describe_part, read_part
 from arctic_runtime.model.state import build_not_built_error
@@ -227,17 +227,20 @@ def _check_columns(model: Model, rows: DataFrame, shape: Shape) -> None:
         )
 
 
-def restore_version(session: TableSession, version: int | str) -> dict[str, int]:
+def restore_version(session: TableSession, version: int | str, cut: str | None = None) -> dict[str, int]:
     """Restores the rows of `version`, a snapshot id or a savepoint's name; returns numbers of changed rows by action.
 
     A table with `input: state` also returns to the offsets of that version, so its next run reads the changes of its
-    upstreams since then. A table of change events keeps its offsets, so undone events are not read again. Raises
-    ConfigError if the version is not kept, and CommitConflict if other writers are faster at every attempt.
+    upstreams since then. A table of change events keeps its offsets, so undone events are not read again. If `cut` is
+    given, later runs wait for the query of that cut.
+
+    Raises ConfigError if the version is not kept, and CommitConflict if other writers are faster at every attempt.
     """
-    return retry_on_conflict(partial(_restore_once, session, str(version)), session.reader.thresholds.commits.attempts)
+    restore = partial(_restore_once, session, str(version), cut)
+    return retry_on_conflict(restore, session.reader.thresholds.commits.attempts)
 
 
-def _restore_once(session: TableSession, version: str) -> dict[str, int]:
+def _restore_once(session: TableSession, version: str, cut: str | None) -> dict[str, int]:
     state = session.reconcile_until_done(session.observe_state())
     table = session.model.table
     commit = find_version(session.reader, session.model, run_commits(state.changes), version)
@@ -251,25 +254,16 @@ def _restore_once(session: TableSession, version: str) -> dict[str, int]:
     old = read_current_rows(context.spark, session.model, state, context.thresholds.pruning)
     change_rows = diff_states(rows, old, shape)
     commit_plan = AppendChanges(table.changes, state.changes.head.snapshot, "full", "RESTORED")
-    then = RunSummary.decode(commit.summary) if session.model.config.input == "state" else find_last_run(state.changes)
+    is_query = session.model.config.input == "state"
+    then = find_run_at(state.changes, commit) if is_query else find_last_run(state.changes)
     assert then is not None
     summary = RunSummary(
         run=context.token,
         mode=commit_plan.mode,
         reason=commit_plan.reason,
         restored=str(commit.version.snapshot),
-        offsets=then.offsets,
-        query=then.query,
-        session=then.session,
-        given_up=then.given_up,
-        day_texts=then.day_texts,
-        clock=then.clock,
-        high_watermark=then.high_watermark,
-        truncated=then.truncated,
-        declared=then.declared,
-        position=then.position,
-        position_events=then.position_events,
-    )
+        cut=cut,
+    ).with_entries_from(then.select_row_entries())
     appended = publish_changes(ChangeSet(commit_plan, change_rows, shape, summary), context)
     session.reconcile_until_done(session.observe_state())
     return appended.rows

@@ -31,7 +31,7 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal, get_first
 from arctic_runtime.ivm.strategies.aggregate_state import AggregateState
 from arctic_runtime.model.columns import Column, strip_change_columns
 from arctic_runtime.model.names import format_changes_view, list_changes_read
-from arctic_runtime.model.properties import QUERY_TEXT, REPAIRED
+from arctic_runtime.model.properties import QUERY_TEXT, REPAIRED, RESUMED
 from arctic_runtime.model.query_text import QueryText
 from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, find_last_run
 from arctic_runtime.model.shape import ChangeSet, build_shape
@@ -155,7 +155,7 @@ class Refresh:
         """Plans and attempts the run until it has published its change rows, or has nothing to publish.
 
         An attempt that another run overtakes, or that learns something which a plan must know, is followed by another.
-        So is one that follows an edit of the query, since sources may have changed as well.
+        So is one after which sources may have changes to follow, as after an edit of the query.
         """
         request, conflicts = self.planner.request, 0
         published: Published | None = None
@@ -165,13 +165,14 @@ class Refresh:
                 planned = None
                 state = self._settle_tables(plan.state, published)
                 if plan.decision.mode == "unchanged":
+                    self._end_wait(plan.decision, state)
                     return self._build_outcome(published or Published(plan.decision), state)
                 result = self._attempt_run(plan, state, request)
                 if isinstance(result, Request):
                     request = result
                     continue
                 published = result if published is None else published.add_later(result)
-                if result.decision.edit is not None:
+                if result.decision.has_later_changes:
                     continue
                 return self._build_outcome(published, self._settle_tables(self.table.observe_state(), published))
             except CommitConflict as conflict:
@@ -183,6 +184,14 @@ class Refresh:
     def _settle_tables(self, state: TableState, published: Published | None) -> TableState:
         """Brings the base table and the view up to date with the change table; returns the state after that."""
         return self.table.reconcile_until_done(state, appended=published.appended if published else None)
+
+    def _end_wait(self, decision: Decision, state: TableState) -> None:
+        """Notes that the runs of a restored table no longer wait for a query, since the model has it."""
+        last = find_last_run(state.changes)
+        if last is not None and decisions.has_awaited_query(decision, state):
+            values = {RESUMED: last.run or ""}
+            step = SetProperties("restore.resume", self.model.table.changes, values)
+            perform_step(step, self.table.build_context(state))
 
     def _build_outcome(self, published: Published, state: TableState) -> Outcome:
         rows = published.rows

@@ -200,6 +200,8 @@ def _explain_not_recomputed(table: TableSession, state: TableState, upstreams: U
         return f"its result depends on {', '.join(upstreams.reads.unstable)}, so it can't be computed again"
     if decision.reason == "SOURCE_UNKNOWN":
         return f"it reads what has no versions: {decision.because}"
+    if decision.reason == "WAITS_FOR_RESTORED_QUERY":
+        return decision.because
     return "" if decision.mode == "unchanged" else "it is behind its upstreams; run it first"
 
 

@@ -331,6 +331,8 @@ class _RunStep:
             return replace(step, ends=f"the run computed the whole query ({run.reason})")
         if run.reason == "EDITED":
             return replace(step, ends="the run followed an edit of the query (EDITED)")
+        if run.reason == "REVERTED":
+            return replace(step, ends="the run took back what another query had changed (REVERTED)")
         return step
 
     def describe_time(self) -> str:

@@ -25,7 +25,7 @@ PLACES = st.dictionaries(st.lists(st.tuples(st.text(), st.text()), max_size=2).m
 TEXT_FIELDS = (
     *("run", "mode", "reason", "query", "session", "high_watermark", "restored", "aggregate_state"),
     *("no_aggregate_state", "given_up", "judged", "changelog", "repaired", "position", "position_events", "letters"),
-    *("truncated", "newest_valid_time"),
+    *("truncated", "newest_valid_time", "cut"),
 )
 SUMMARIES = st.builds(
     RunSummary,
@@ -49,6 +49,7 @@ FULL = RunSummary(
     newest_valid_time="8",
     day_texts="lake.ods.orders",
     clock=ClockReading(1_700_000_000_000_000, "Europe/Berlin"),
+    cut="build_20261128T083012Z_0a1b",
 )
 
 

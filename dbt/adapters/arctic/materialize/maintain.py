@@ -122,6 +122,8 @@ def build_response(outcome: Outcome, failures: Mapping[str, str] | None = None, 
 
 def _format_message(outcome: Outcome) -> str:
     rows = outcome.rows
+    if outcome.reason == "WAITS_FOR_RESTORED_QUERY":
+        return f"unchanged: {outcome.because}"
     if outcome.mode == "unchanged":
         return "unchanged"
     upserts = f" ^{rows['upsert']}" if rows["upsert"] else ""
