@@ -9,6 +9,7 @@ from arctic_runtime.operations.differences import DIFF
 from arctic_runtime.operations.looking import CHANGES, EXPLAIN, HISTORY, LOOKUP, STATUS, VERIFY
 from arctic_runtime.operations.maintaining import COMPACT, EXPIRE, SPLIT
 from arctic_runtime.operations.operation import Operation
+from arctic_runtime.operations.restating import RESTATE
 from arctic_runtime.operations.why import WHY
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -24,6 +25,7 @@ OPERATIONS: tuple[Operation, ...] = (
     SPLIT,
     EXPIRE,
     RESTORE,
+    RESTATE,
     SAVEPOINT,
     RESET,
     RESYNC,
