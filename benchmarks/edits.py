@@ -100,10 +100,12 @@ def _restate_month(bench: Lake) -> dict[str, float]:
     sql = MONTHLY.format_map(sources)
     model, edited = (query_model("monthly", text, "id") for text in (sql, f"-- The same.\n{sql}"))
     bench.run(model)
-    table = quoted(*model.table.parts)
-    bench.spark.sql(fill_statement("UPDATE {table} SET b = -1 WHERE month = 5 AND id % 10 = 0", table=table))
+    damage = "UPDATE {table} SET b = -1 WHERE month = 5 AND id % 10 = 0"
+    statement = fill_statement(damage, table=quoted(*model.table.parts))
+    bench.spark.sql(statement)
     refresh = Refresh.from_model(model, bench.reader, lambda: bench.spark)
     ours = seconds(lambda: print(f"    restated: {restate_part(refresh, 'month = 5')}", flush=True))
+    bench.spark.sql(statement)
     _remove_query_text(bench, model)
     full = seconds(lambda: print(f"    full: {bench.run(edited)}", flush=True))
     return {"ours": ours, "full": full}
