@@ -1,4 +1,4 @@
-"""An edited query over facts and customers: what the run costs, beside one that computes and compares everything.
+"""An edited query and a restated month, over facts and customers: what these cost, beside a computation of all rows.
 
 Two models with the same query are edited in the same way. From the second one the stored text of its query is removed
 before each edit, so that its run does what a run without it does.
@@ -14,11 +14,14 @@ from arctic_runtime.model.properties import QUERY_TEXT
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import fill_statement, quote_text
 from arctic_runtime.spark.engine.statement import quote_name as quoted
+from arctic_runtime.spark.refresh.restate import restate_part
+from arctic_runtime.spark.refresh.run import Refresh
 from benchmarks.lake import NAMESPACE, Lake, differing, lake, query_model
 from benchmarks.measure import Measurement, seconds
 from benchmarks.rows import COLUMNS, images
 
 CUSTOMERS = 100_000
+MONTHLY = "select o.id, o.month, o.a, o.b, o.c, o.d, c.city from {facts} o join {customers} c on c.a = o.a"
 JOIN = "from {facts} o join {customers} c on c.a = o.a"
 TEXTS = {
     "load": f"select o.id, o.a, o.b, o.c, o.d, c.city {JOIN}",
@@ -39,11 +42,13 @@ def measure(rows: int) -> list[Measurement]:
         unchanged = _run(bench, "ours", "format")
         tables = [bench.spark.table(quoted("lake", NAMESPACE, name)) for name in ("ours", "full")]
         wrong = differing(*tables)
+        restated = _restate_month(bench)
     return [
         _compare("an added column: edit / full computation", times["column"], 0.5),
         _compare("a filter that drops 1%: edit / full computation", times["filter"], 0.15),
         Measurement("a reformatted query: beyond an unchanged run", times["format"]["ours"] - unchanged, "s", 2, False),
         Measurement("edits: rows that differ", wrong, "", 0, False),
+        _compare("one of twelve months restated / full computation", restated, 0.2),
     ]
 
 
@@ -53,7 +58,8 @@ def _compare(metric: str, taken: dict[str, float], target: float) -> Measurement
 
 def _fill(bench: Lake) -> None:
     facts = bench.spark.range(bench.rows).select(*images(F.col("id"), 0))
-    _load(bench, "facts", facts, COLUMNS, "id")
+    month = (F.col("id") * 12 / bench.rows).cast("int").alias("month")
+    _load(bench, "facts", facts.select("*", month), (*COLUMNS, "month"), "id")
     customers = bench.spark.range(CUSTOMERS).select(F.col("id").alias("a"), F.concat(F.lit("c"), "id").alias("city"))
     _load(bench, "customers", customers, ("a", "city"), "a")
 
@@ -72,13 +78,34 @@ def _build(name: str, edit: str) -> Model:
 def _run(bench: Lake, name: str, edit: str) -> float:
     model = _build(name, edit)
     if name == "full" and edit != "load":
-        remove = fill_statement(
-            "ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({text})",
-            table=quoted(*model.table.changes.parts),
-            text=quote_text(QUERY_TEXT),
-        )
-        bench.spark.sql(remove)
+        _remove_query_text(bench, model)
     outcomes: list[object] = []
     taken = seconds(lambda: outcomes.append(bench.run(model)))
     print(f"    {name}: {outcomes[0]}", flush=True)
     return taken
+
+
+def _remove_query_text(bench: Lake, model: Model) -> None:
+    remove = fill_statement(
+        "ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({text})",
+        table=quoted(*model.table.changes.parts),
+        text=quote_text(QUERY_TEXT),
+    )
+    bench.spark.sql(remove)
+
+
+def _restate_month(bench: Lake) -> dict[str, float]:
+    """The seconds to restate a month with wrong rows, and those to compute and compare all rows."""
+    sources = {source: quoted("lake", NAMESPACE, source) for source in ("facts", "customers")}
+    sql = MONTHLY.format_map(sources)
+    model, edited = (query_model("monthly", text, "id") for text in (sql, f"-- The same.\n{sql}"))
+    bench.run(model)
+    damage = "UPDATE {table} SET b = -1 WHERE month = 5 AND id % 10 = 0"
+    statement = fill_statement(damage, table=quoted(*model.table.parts))
+    bench.spark.sql(statement)
+    refresh = Refresh.from_model(model, bench.reader, lambda: bench.spark)
+    ours = seconds(lambda: print(f"    restated: {restate_part(refresh, 'month = 5')}", flush=True))
+    bench.spark.sql(statement)
+    _remove_query_text(bench, model)
+    full = seconds(lambda: print(f"    full: {bench.run(edited)}", flush=True))
+    return {"ours": ours, "full": full}

@@ -312,6 +312,15 @@ class Table:
         """Sets the table's rows back to those of an earlier version, by a new commit with the differences."""
         return self._run("restore", version=version)
 
+    def restate(self, where: str, *, below: bool = False, plan: bool = False) -> Answer:
+        """Computes the rows for which the SQL predicate `where` is true anew, and publishes what differs.
+
+        If `below` or `plan`, it only counts the rows that differ, and the change rows that the models below would read.
+        Raises ConfigError for a predicate that is not valid, and PlanError if the rows can't be computed as of the last
+        refresh.
+        """
+        return self._run("restate", plan, where=where, below=below)
+
     def savepoint(self, name: str, version: int | str | None = None, *, drop: bool = False) -> Answer:
         """Gives a version a name, which keeps the version from expiry; if `drop`, removes the name instead.
 

@@ -28,6 +28,7 @@ Reason = Literal[
     "FULL_REFRESH",
     "ADOPTED",
     "RESTORED",
+    "RESTATED",
     "FORGOTTEN",
     "REPLAYED",
     "RESYNCED",

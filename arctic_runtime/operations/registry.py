@@ -10,6 +10,7 @@ from arctic_runtime.operations.looking import CHANGES, EXPLAIN, HISTORY, LOOKUP,
 from arctic_runtime.operations.maintaining import COMPACT, EXPIRE, SPLIT
 from arctic_runtime.operations.operation import Operation
 from arctic_runtime.operations.preview import PREVIEW
+from arctic_runtime.operations.restating import RESTATE
 from arctic_runtime.operations.why import WHY
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -27,6 +28,7 @@ OPERATIONS: tuple[Operation, ...] = (
     EXPIRE,
     RESTORE,
     RESUME,
+    RESTATE,
     SAVEPOINT,
     RESET,
     RESYNC,

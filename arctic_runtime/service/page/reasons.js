@@ -6,6 +6,7 @@ export const REASONS = {
   NOTHING_NEW: "no table that it reads has a new version",
   FULL_REFRESH: "a full refresh was asked for",
   ADOPTED: "the table was taken over by `arctic adopt`",
+  RESTATED: "`arctic restate` computed a part of the rows anew",
   RESTORED: "the table was taken back to an earlier version",
   FORGOTTEN: "rows were erased by `arctic forget`",
   REPLAYED: "dead letters were applied",

@@ -164,6 +164,21 @@ def check_predicates(query: DataFrame, model: Model) -> None:
             )
 
 
+def check_predicate_reading(rows: DataFrame, predicate: str) -> None:
+    """Raises ConfigError if Spark understands a predicate over `rows` differently than our parser.
+
+    Raises Spark's AnalysisException if Spark can't read it.
+    """
+    rows.createOrReplaceTempView(_CHECKED)
+    verdict = _compare_check(rows.sparkSession, predicate)
+    if not verdict.is_same:
+        raise ConfigError(
+            f"Spark and dbt-arctic read {predicate!r} differently.",
+            actual=verdict.because,
+            fix="write the predicate in another way",
+        )
+
+
 def _compare_check(spark: SparkSession, check: str) -> Verdict:
     select = fill_statement(
         "SELECT ({check}\n) AS held FROM {rows}", check=trust_query(check), rows=quote_name(_CHECKED)

@@ -310,7 +310,7 @@ class Refresh:
             def confirm_upstreams() -> None:
                 background.wait_for_all()
                 if not computed.is_pinned:
-                    self._confirm_upstreams(attempt.upstreams)
+                    self.confirm_upstreams(attempt.upstreams)
 
             summary = summary.with_entries_from(begun) if computed.as_decided else summary
             head = context.state.changes.head.snapshot
@@ -327,7 +327,7 @@ class Refresh:
                 rebase = RebaseAttempt(self.planner, self.table, attempt, changes, times)
                 return publish_changes(changes, context, rebase.publish_on_top)
 
-    def _confirm_upstreams(self, upstreams: Upstreams) -> None:
+    def confirm_upstreams(self, upstreams: Upstreams) -> None:
         """Raises UpstreamMoved if an upstream has changed since it was observed.
 
         The change rows may then contain later rows of the upstream than the offsets say.

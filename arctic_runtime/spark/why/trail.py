@@ -36,6 +36,7 @@ from arctic_runtime.spark.why.upstream_rows import ChangeRow, Key, TraceableTabl
 
 _ENDS = {
     "RESTORED": "a restore wrote it, not a run of the query",
+    "RESTATED": "a restatement computed it anew, as of the versions that the run before it had read",
     "OVERWRITTEN": "an overwrite wrote it, not a run of the query",
     "ADOPTED": "it was adopted with the table",
     "FORGOTTEN": "its row was computed again after other rows were forgotten",

@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, str] = {
     "expire": "let old snapshots, and rows of landing tables, go that nobody needs",
     "restore": "go back to an earlier version, as a new change",
     "resume": "run models again that wait for the query of a cut since a restore to it",
+    "restate": "compute the rows that a predicate selects anew, and publish what differs",
     "savepoint": "give a version a name, which keeps it from expiry",
     "reset": "drop everything that a model has made, so that its next run is its first",
     "resync": "have a table of an ingested database loaded anew, and publish what differs",

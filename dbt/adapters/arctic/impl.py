@@ -280,7 +280,8 @@ class ArcticAdapter(SparkAdapter):
             if (build := self._command_build.build) is not None:
                 for part in model.parts:
                     build.note_refresh(part, readers)
-            return maintenance.run_model(model, self.catalog_reader, self.spark_session, request, readers, observe)
+            where, reader = maintenance.write_restated_window(node, asked), self.catalog_reader
+            return maintenance.run_model(model, reader, self.spark_session, request, readers, observe, where)
 
     @available.parse(lambda *_a, **_k: False)
     def has_arctic_origin(self, origin: BaseRelation) -> bool:

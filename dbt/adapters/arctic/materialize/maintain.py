@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse
@@ -31,6 +32,7 @@ from dbt.adapters.arctic.materialize.masks import read_masks
 from dbt.adapters.arctic.materialize.row_conditions import RowConditions
 from dbt.adapters.arctic.project.sources import group_tables_by_source
 from dbt.adapters.arctic.relations.constraints import warn_of_unenforced
+from dbt.adapters.arctic.relations.relation import write_event_window
 
 if TYPE_CHECKING:
     from dbt.adapters.base import BaseRelation
@@ -146,17 +148,19 @@ def run_model(
     request: Request,
     readers: Callable[[TableName], Iterable[TableName]] = lambda _: (),
     observe: ObserveRefresh = perform_unobserved,
+    restated: str = "",
 ) -> ArcticResponse:
     """Brings a model's table up to date, and before it its quarantine; starts Spark only if one has to be changed.
 
     `readers` returns the models that may read a table; versions that they have not read yet do not expire after the
-    run. `observe` observes the refresh.
+    run. `observe` observes the refresh. The rows that the predicate `restated` selects are then computed anew, unless
+    it is empty.
     """
     # Imported here, since it is much code, and most commands of dbt refresh nothing.
     from arctic_runtime.operations.refreshing import refresh_parts
 
     def refresh() -> Refreshed:
-        return refresh_parts(model, reader, lambda part: _run_part(part, reader, session, request, readers))
+        return refresh_parts(model, reader, lambda part: _run_part(part, reader, session, request, readers, restated))
 
     done = observe(model, refresh)
     return build_response(done.outcome, done.failures, done.quarantined)
@@ -168,8 +172,9 @@ def _run_part(
     session: Callable[[], SparkSession],
     request: Request,
     readers: Callable[[TableName], Iterable[TableName]],
+    restated: str = "",
 ) -> Refreshed:
-    """Brings one table of a model up to date."""
+    """Brings one table of a model up to date, and computes the rows that the predicate `restated` selects anew."""
     from arctic_runtime.operations.refreshing import format_upkeep_warning, perform_refresh
     from arctic_runtime.refresh_planner import RefreshPlanner
 
@@ -183,7 +188,44 @@ def _run_part(
     done = perform_refresh(planner, planned, session, readers)
     for part, message in done.failures.items():
         logger.warning(format_upkeep_warning(model.table, part, message))
-    return done
+    return _restate_rows(model, reader, session, done, restated) if restated else done
+
+
+def _restate_rows(
+    model: Model, reader: CatalogReader, session: Callable[[], SparkSession], done: Refreshed, where: str
+) -> Refreshed:
+    """Restates rows of a table that its refresh, which is done, did not compute in full.
+
+    A table whose rows can't be restated is left as the refresh made it, with a warning.
+    """
+    from arctic_runtime.plan.refresh.restate import check_restatable
+    from arctic_runtime.spark.refresh.restate import restate_part
+    from arctic_runtime.spark.refresh.run import Refresh
+
+    if done.outcome.mode not in ("incremental", "unchanged") or done.outcome.reason == "SCHEMA_ONLY":
+        return done
+    try:
+        check_restatable(model)
+    except ConfigError as refused:
+        logger.warning(str(refused))
+        return done
+    part = restate_part(Refresh.from_model(model, reader, session), where)
+    rows = {action: count + part.rows.get(action, 0) for action, count in done.outcome.rows.items()}
+    outcome = replace(
+        done.outcome, mode="full", reason="RESTATED", because=f"where {where}", rows=rows, version=part.version
+    )
+    return replace(done, outcome=outcome)
+
+
+def write_restated_window(node: Mapping[str, Any], asked: Any) -> str:
+    """Returns the SQL predicate for the rows of a model that dbt's flags `--event-time-start` and `-end` select.
+
+    `asked` has the flags. Empty without these, and for a model without `event_time`. Times without a zone are in UTC.
+    """
+    column = node["config"].get("event_time")
+    given: list[datetime | None] = [getattr(asked, name, None) for name in ("EVENT_TIME_START", "EVENT_TIME_END")]
+    start, end = (at.replace(tzinfo=at.tzinfo or timezone.utc) if at else None for at in given)
+    return write_event_window(str(column), start, end) if column else ""
 
 
 @functools.lru_cache(maxsize=1)

@@ -27,6 +27,12 @@
   {%- endfor -%}
 {%- endmacro %}
 
+{% macro arctic_restate(model, where, below=false) -%}
+  {%- for line in adapter.arctic_operation('restate', model, dict(where=where, below=below, **kwargs)) -%}
+    {%- do log(line, info=true) -%}
+  {%- endfor -%}
+{%- endmacro %}
+
 {% macro arctic_restore(model, version=none) -%}
   {%- for line in adapter.arctic_operation('restore', model, dict(version=version, **kwargs)) -%}
     {%- do log(line, info=true) -%}

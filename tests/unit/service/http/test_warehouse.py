@@ -92,7 +92,7 @@ def test_the_plan_that_has_to_find_rows_uses_the_spark_of_the_service(
         raise CatalogError("here Spark would look for the rows.")
 
     monkeypatch.setattr(user_requests, "lend_session", lambda _: nullcontext(take_session))
-    assert [operation.name for operation in OPERATIONS if operation.plan_needs_spark] == ["forget"]
+    assert [operation.name for operation in OPERATIONS if operation.plan_needs_spark] == ["restate", "forget"]
     planned = warehouse.get("/api/operations/forget/plan?table=dwd&key=3")
     assert (planned.status, planned.json["detail"]) == (503, "here Spark would look for the rows.")
 
