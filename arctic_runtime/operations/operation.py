@@ -70,11 +70,20 @@ def list_no_descendants(_: Collection[TableName]) -> Collection[TableName]:
     return ()
 
 
+Audit = Callable[[Mapping[str, Any]], None]
+"""Function that writes facts to an audit log; they have names of tables, and no values of rows."""
+
+
+def audit_nothing(_: Mapping[str, Any]) -> None:
+    """Writes nothing, for processes without an audit log."""
+
+
 @dataclass(frozen=True)
 class OperationContext:
     """The environment of an operation: the catalog, all models of the project, and a function that starts Spark.
 
-    `progress` is called with lines for people while the operation runs.
+    `progress` is called with lines for people while the operation runs, and `audit` before it drops tables that the
+    request does not name.
     """
 
     reader: CatalogReader
@@ -83,6 +92,7 @@ class OperationContext:
     progress: Callable[[str], None] = lambda _: None
     find_counterparts: FindCounterparts = refuse_environment
     list_descendants: ListDescendants = list_no_descendants
+    audit: Audit = audit_nothing
 
     def build_planner(self, model: Model) -> RefreshPlanner:
         from arctic_runtime.refresh_planner import RefreshPlanner

@@ -24,7 +24,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.operations.inspect import read_status
 from arctic_runtime.operations.looking import CHANGES, open_changes
 from arctic_runtime.operations.masks import build_mask
-from arctic_runtime.operations.operation import Answer, Operation, OperationContext
+from arctic_runtime.operations.operation import Answer, Audit, Operation, OperationContext, audit_nothing
 from arctic_runtime.service.activity import Activity
 from arctic_runtime.service.project import ServedProject
 from arctic_runtime.service.shared_state import ServiceWarehouse
@@ -123,12 +123,18 @@ class UserRequests:
         CHANGES.check_keys(models)
         return open_changes(self._warehouse.reader, models[0], start, end)
 
-    def submit_operation(self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any]) -> Job:
+    def submit_operation(
+        self,
+        operation: Operation,
+        tables: Sequence[str],
+        given_arguments: Mapping[str, Any],
+        audit: Audit = audit_nothing,
+    ) -> Job:
         values = operation.read_values(given_arguments)
         models = self._choose_models(operation, tables)
         job = self._jobs.add_job("operation", operation.name, [model.table for model in models], "asked for by a user")
         try:
-            done = self._threads.submit(self._perform_operation, job, operation, models, values)
+            done = self._threads.submit(self._perform_operation, job, operation, models, values, audit)
         except RuntimeError as error:
             self._jobs.cancel_job(job.number)
             raise ConfigError("this service ends, and starts nothing more.", fix="ask the next one") from error
@@ -140,7 +146,7 @@ class UserRequests:
         return self._jobs.cancel_job(number)
 
     def _perform_operation(
-        self, job: Job, operation: Operation, models: Sequence[Model], values: Mapping[str, Any]
+        self, job: Job, operation: Operation, models: Sequence[Model], values: Mapping[str, Any], audit: Audit
     ) -> None:
         number, cancelled = job.number, threading.Event()
         if not self._jobs.begin_job(number):
@@ -151,7 +157,9 @@ class UserRequests:
                 lend_session(self._warehouse.sessions) as take,
                 self._tag_spark_jobs(take, job, operation.needs_spark, cancelled) as session,
             ):
-                context = self._build_context(session, partial(self._report_progress, job, cancelled))
+                context = replace(
+                    self._build_context(session, partial(self._report_progress, job, cancelled)), audit=audit
+                )
                 answer = operation.run_operation(context, models, values)
             self._jobs.end_job(number, "done", lines=answer.lines, answer=answer.data, differs=answer.differs)
         except Exception as error:

@@ -20,7 +20,7 @@ from arctic_runtime.model.masking import Mask
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness, FreshnessState
 from arctic_runtime.model.version import Version
-from arctic_runtime.operations.operation import Answer, Operation
+from arctic_runtime.operations.operation import Answer, Audit, Operation, audit_nothing
 from arctic_runtime.operations.preview_report import to_json
 from arctic_runtime.plan.preview.amount import Amount
 from arctic_runtime.plan.preview.preview import ModelPreview, PastRuns, Preview, RunAmounts
@@ -176,6 +176,7 @@ class FakeService:
     made: list[TableOverview] = field(default_factory=lambda: overviews(40))
     events: EventLog = field(default_factory=lambda: EventLog(10_000))
     asked: list[tuple[Any, ...]] = field(default_factory=list)
+    audits: list[Audit] = field(default_factory=list)
     failure: Exception | None = None
     errors: Mapping[str, str] = field(default_factory=dict)
     changed: Mapping[str, Any] = field(default_factory=dict)
@@ -303,7 +304,14 @@ class FakeService:
 
         return ChangeRows(schema, read(), Version("t", 42, 7))
 
-    def submit_operation(self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any]) -> Job:
+    def submit_operation(
+        self,
+        operation: Operation,
+        tables: Sequence[str],
+        given_arguments: Mapping[str, Any],
+        audit: Audit = audit_nothing,
+    ) -> Job:
+        self.audits.append(audit)
         self.asked.append(("submit", operation.name, tuple(tables), dict(given_arguments)))
         if self.failure is not None:
             raise self.failure

@@ -6,6 +6,7 @@ import hmac
 import json
 import logging
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib.util import find_spec
@@ -117,8 +118,15 @@ class AuditLog:
 
     def add_entry(self, request: dict[str, Any], body: bytes, status: int) -> None:
         """Writes the line of one request; `request` has what is known besides its body and the status of its answer."""
+        self._write_entry({**request, **_describe_body(body), "status": status})
+
+    def add_effect(self, request: dict[str, Any], facts: Mapping[str, Any]) -> None:
+        """Writes a line about an effect of a request besides the one that it asks for, before it happens."""
+        self._write_entry({**request, **facts})
+
+    def _write_entry(self, entry: Mapping[str, Any]) -> None:
         at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-        line = json.dumps({"at": at, **request, **_describe_body(body), "status": status})
+        line = json.dumps({"at": at, **entry})
         if self._file is None:
             LOG.info(line)
         else:

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +21,9 @@ from arctic_runtime.service.http.problems import build_problem, to_unexpected_pr
 from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.thresholds import HttpThresholds
+
+AUDIT = "audit"
+"""Key of the scope of a request, for a function that writes facts about an effect of the request to the audit log."""
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 """A text of JSON; one without an end goes on to the end of the body, so that it is not searched for again and again."""
@@ -157,21 +161,13 @@ class Guard:
 
     def _note_change(self, scope: Scope, user: User | None, body: bytes, status: int) -> None:
         """Writes a request that asks for a change to the audit log, also if it was refused."""
-        if scope["method"] in SAFE_METHODS:
-            return
-        client = scope.get("client")
-        request = {
-            "user": None if user is None else user.name,
-            "role": None if user is None else user.role,
-            "client": None if client is None else client[0],
-            "method": scope["method"],
-            "path": scope["path"],
-        }
-        self._audit_log.add_entry(request, body, status)
+        if scope["method"] not in SAFE_METHODS:
+            self._audit_log.add_entry(_describe_request(scope, user), body, status)
 
     async def _answer_request(self, scope: Scope, receive: Receive, send: _Sender, user: User | None) -> None:
         body = b""
         send.note_start = lambda status: self._note_change(scope, user, body, status)
+        scope[AUDIT] = partial(self._audit_log.add_effect, _describe_request(scope, user))
         try:
             if scope["method"] not in SAFE_METHODS:
                 read, receive = await _read_whole_body(receive, self._settings.body_bytes)
@@ -188,6 +184,17 @@ class Guard:
 def _is_export(path: str) -> bool:
     """Whether `path` streams change rows, so that the time limit is for each part of the response, not the whole."""
     return path.startswith("/api/tables/") and path.endswith("/changes")
+
+
+def _describe_request(scope: Scope, user: User | None) -> dict[str, Any]:
+    client = scope.get("client")
+    return {
+        "user": None if user is None else user.name,
+        "role": None if user is None else user.role,
+        "client": None if client is None else client[0],
+        "method": scope["method"],
+        "path": scope["path"],
+    }
 
 
 def _move_deadline(time_limit: anyio.CancelScope, seconds: float) -> None:

@@ -14,6 +14,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.operation import Argument, JsonType, Operation
 from arctic_runtime.operations.registry import OPERATIONS
 from arctic_runtime.service.http.encoding import build_list_schema, build_record_schema, build_reference, encode_json
+from arctic_runtime.service.http.guard import AUDIT
 from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.view.live_data import LiveService
 
@@ -183,7 +184,7 @@ def _query_model(operation: Operation) -> type[BaseModel]:
 
 
 def _build_start_endpoint(service: LiveService, operation: Operation) -> Callable[..., Awaitable[Response]]:
-    async def start(body: BaseModel) -> Response:
+    async def start(request: Request, body: BaseModel) -> Response:
         values = body.model_dump(exclude_unset=True)
         if operation.needs_confirmation and not values.get("confirm"):
             raise ConfigError(
@@ -192,7 +193,7 @@ def _build_start_endpoint(service: LiveService, operation: Operation) -> Callabl
             )
         tables, arguments = values.get("tables", []), values.get("arguments", {})
         operation.read_values(arguments)
-        job = await run_in_thread(service.requests.submit_operation, operation, tables, arguments)
+        job = await run_in_thread(service.requests.submit_operation, operation, tables, arguments, request.scope[AUDIT])
         return Response(encode_json(job), 202, {"location": f"/api/jobs/{job.number}"}, "application/json")
 
     start.__annotations__["body"] = Annotated[_build_body_model(operation), Body()]

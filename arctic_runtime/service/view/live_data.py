@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from arctic_runtime.catalog.change_rows.read import ChangeRows
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness
-from arctic_runtime.operations.operation import Answer, Operation
+from arctic_runtime.operations.operation import Answer, Audit, Operation, audit_nothing
 from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.service.view.table_details import TableDetails, TableRows, TableTrend
 
@@ -302,8 +302,17 @@ class Requests(Protocol):
         ConfigError for an unknown table or version, or if the table has no primary key.
         """
 
-    def submit_operation(self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any]) -> Job:
-        """Queues an operation as a job; raises ConfigError for unknown tables or invalid arguments."""
+    def submit_operation(
+        self,
+        operation: Operation,
+        tables: Sequence[str],
+        given_arguments: Mapping[str, Any],
+        audit: Audit = audit_nothing,
+    ) -> Job:
+        """Queues an operation as a job; raises ConfigError for unknown tables or invalid arguments.
+
+        `audit` is the operation's, see `OperationContext`.
+        """
 
     def refresh_tables(self, tables: Sequence[str]) -> None:
         """Refreshes models at the next check of the tables, despite pauses after failures and `target_lag`.

@@ -148,6 +148,19 @@ def test_every_request_for_a_change_is_in_the_audit_log(serve: Serve, fake: Fake
     assert not any(token in text for token in TOKENS.values())
 
 
+def test_an_effect_that_a_request_does_not_name_is_in_the_audit_log_under_its_user(
+    serve: Serve, fake: FakeService, tmp_path: Path
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    admin = replace(serve(users=USERS, audit_file=str(file)), token=TOKENS["admin"])
+    forget = {"tables": [str(fake.made[-1].table)], "confirm": True, "arguments": {"key": [SECRET_KEY]}}
+    assert admin.post("/api/operations/forget", forget).status == 202
+    fake.audits[-1]({"table": "lake.dwd.m", "dropped_clone": "lake.dev.m"})
+    _, effect = map(json.loads, file.read_text().splitlines())
+    assert (effect["user"], effect["path"]) == ("admin-ana", "/api/operations/forget")
+    assert (effect["table"], effect["dropped_clone"]) == ("lake.dwd.m", "lake.dev.m")
+
+
 def test_a_change_that_can_not_be_logged_is_answered_with_a_problem(serve: Serve, tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
