@@ -11,7 +11,7 @@ from arctic_runtime.plan.refresh.edits import EditPlan
 from arctic_runtime.spark.changes.diff import build_pair_images, diff_states, emit_image_changes
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.refresh.attempt import Computed, PreparedAttempt
-from arctic_runtime.spark.refresh.images import SourceWindows, register_views
+from arctic_runtime.spark.refresh.images import SourceWindows
 from arctic_runtime.spark.refresh.increments import list_outputs
 from arctic_runtime.spark.refresh.query_analysis import register_empty_sources
 from arctic_runtime.spark.tables.rows.frames import cast_as, type_of
@@ -48,12 +48,7 @@ def _register_rows(attempt: PreparedAttempt, plan: EditPlan) -> None:
     sources = SourceWindows(attempt.spark, attempt.upstreams, plan.windows, attempt.thresholds)
     own = _read_own_rows(attempt, plan)
     scans = [scan for tree in edit.trees for scan in list_scans(tree)]
-    views = (
-        view
-        for source in edit.sources
-        for view in sources.get_window(source).read_views([scan for scan in scans if scan.source == source])
-    )
-    register_views(views, attempt.thresholds.pruning)
+    sources.register_views([scan for scan in scans if scan.source in edit.sources])
     own.createOrReplaceTempView(quote_name(name_input(edit.own, "new")))
 
 

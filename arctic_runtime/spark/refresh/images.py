@@ -67,21 +67,6 @@ class ImageView:
     count: int
 
 
-def register_views(views: Iterable[ImageView], thresholds: PruningThresholds) -> None:
-    """Creates temporary views, with a filter by the bounds of their located columns, which all of their rows meet.
-
-    Spark derives filters on joined tables from it. The bounds of all views are computed at once.
-    """
-    views = tuple(views)
-    pruned = [view for view in views if view.located]
-    parts = [(view.rows.select(*map(to_column, view.located)), view.count) for view in pruned]
-    bounds = dict(zip((view.name for view in pruned), collect_all_bounds(parts, thresholds), strict=True))
-    for view in views:
-        known = bounds.get(view.name)
-        rows = view.rows.where(write_expression(build_bounds_condition(known))) if known else view.rows
-        rows.createOrReplaceTempView(quote_name(view.name))
-
-
 @dataclass(frozen=True)
 class SourceWindow:
     """Reads the rows of one source at the start and the end of its window, and the changes between them."""
@@ -247,6 +232,28 @@ class SourceWindows:
         state = self.upstreams.states[str(source)]
         assert state is not None
         return SourceWindow(self.spark, state, self.windows[str(source)], self.thresholds)
+
+    def register_views(self, scans: Sequence[Scan], asked: Collection[str] = (), hold: Hold | None = None) -> None:
+        """Creates the temporary views that `scans` read, which are all scans of these sources in operator trees.
+
+        Changed rows get a filter with the bounds of their values in the columns `asked`, which all of them meet, and
+        from which Spark derives filters on joined tables. The bounds of all views are computed by one statement.
+        `hold` caches changed rows that are many and read several times; None caches none.
+        """
+        by_source: dict[TableName, list[Scan]] = {}
+        for scan in scans:
+            by_source.setdefault(scan.source, []).append(scan)
+        views = [
+            view for source, read in by_source.items() for view in self.get_window(source).read_views(read, asked, hold)
+        ]
+        pruned = [view for view in views if view.located]
+        parts = [(view.rows.select(*map(to_column, view.located)), view.count) for view in pruned]
+        found = collect_all_bounds(parts, self.thresholds.pruning)
+        bounds = dict(zip((view.name for view in pruned), found, strict=True))
+        for view in views:
+            known = bounds.get(view.name)
+            rows = view.rows.where(write_expression(build_bounds_condition(known))) if known else view.rows
+            rows.createOrReplaceTempView(quote_name(view.name))
 
 
 def _list_image_columns(scans: Iterable[Scan], asked: Collection[str]) -> tuple[str, ...]:

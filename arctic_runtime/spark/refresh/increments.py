@@ -36,7 +36,7 @@ from arctic_runtime.model.files.bounds import build_bounds_condition
 from arctic_runtime.plan.refresh.increment import Increment, Upstreams
 from arctic_runtime.spark.changes.equality import sum_multiplicities
 from arctic_runtime.spark.engine.statement import Sql, quote_name, write_expression
-from arctic_runtime.spark.refresh.images import SourceWindows, register_views
+from arctic_runtime.spark.refresh.images import SourceWindows
 from arctic_runtime.spark.tables.rows.bounds import collect_bounds, is_scanned
 from arctic_runtime.spark.tables.rows.frames import Hold, as_key, cast_as, match_key, to_column, type_of
 from arctic_runtime.sql.types import has_map, read_type
@@ -59,12 +59,7 @@ def register_images(sources: SourceWindows, trees: Iterable[Node], hold: Hold | 
     read = [scan for tree in trees for scan in list_scans(tree)]
     is_large = _is_large_read(read, sources.upstreams, sources.thresholds)
     asked = frozenset[str]().union(*map(list_join_columns, trees)) if is_large else frozenset()
-    views = (
-        view
-        for source in dict.fromkeys(scan.source for scan in read)
-        for view in sources.get_window(source).read_views([scan for scan in read if scan.source == source], asked, hold)
-    )
-    register_views(views, sources.thresholds.pruning)
+    sources.register_views(read, asked, hold)
 
 
 def register_spools(spark: SparkSession, values: Iterable[Spool], hold: Hold) -> None:

@@ -279,9 +279,7 @@ class _PartRows:
         assert self.plan.pinned is not None
         spark, thresholds = self.context.spark, self.context.thresholds
         sources = SourceWindows(spark, self.upstreams, self.plan.pinned.windows, thresholds)
-        scans = list_scans(tree)
-        for source in dict.fromkeys(scan.source for scan in scans):
-            sources.get_window(source).register_views([scan for scan in scans if scan.source == source])
+        sources.register_views(list_scans(tree))
         return as_query(spark.sql(render_sql(tree)), self.plan.pinned.outputs, self.query)
 
 
