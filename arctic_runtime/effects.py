@@ -118,7 +118,7 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
         "clone.write": Effect("repeatable", "Writes the metadata file of a table of a clone."),
         "clone.register": Effect("repeatable", "Creates a table of a clone from its metadata file."),
         "clone.expire": Effect("repeatable", "Removes snapshots from the metadata of a table that shares its files."),
-        "clone.remove_files": Effect("repeatable", "Deletes own files of a clone that belong to no snapshot."),
+        "clone.remove_files": Effect("repeatable", "Deletes files in the own folder of a clone."),
         "clone.note_use": Effect("repeatable", "Notes that a clone is in use, although its run changed nothing."),
         "clone.drop_tag": Effect("repeatable", "Drops a tag of the origin of a clone that is gone."),
         # Builds that are published as a whole.

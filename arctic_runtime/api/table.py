@@ -333,15 +333,18 @@ class Table:
         *,
         where: str | None = None,
         drop_savepoints: bool = False,
+        drop_clones: bool = False,
         confirmed: bool = False,
     ) -> Answer:
         """Erases rows from this table, from all tables computed from it, and from their history.
 
         Unless `confirmed`, it only returns its plan. The rows are chosen by `key`, with the values of the primary key
         columns of one or several rows in sequence, or by `where`, an SQL predicate that is or once was true for them. A
-        savepoint that contains such rows prevents this, unless `drop_savepoints` allows to drop it.
+        savepoint that contains such rows prevents this, unless `drop_savepoints` allows to drop it. A clone that may be
+        in use prevents it too, unless `drop_clones` allows to drop all clones of these tables.
         """
-        return self._run("forget", not confirmed, key=key, where=where, drop_savepoints=drop_savepoints)
+        arguments = {"key": key, "where": where, "drop_savepoints": drop_savepoints, "drop_clones": drop_clones}
+        return self._run("forget", not confirmed, **arguments)
 
     def reset(self, *, confirmed: bool = False) -> Answer:
         """Drops the table and all relations that belong to it; the next refresh creates them again.

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 
+METADATA_SUFFIX = ".metadata.json"
+"""End of the name of a table's metadata file, which has no values of rows."""
+
 _NUMBER = re.compile(r"(?:^|/)(\d+)-[^/]*\.metadata\.json$")
 
 
@@ -80,7 +83,7 @@ def name_metadata_file(metadata: Mapping[str, Any], version: int) -> str:
     properties = metadata["properties"]
     folder = properties.get("write.metadata.path", f"{metadata['location']}/metadata").rstrip("/")
     suffix = ".gz" if properties.get("write.metadata.compression-codec", "none").lower() == "gzip" else ""
-    return f"{folder}/{version:05}-{uuid.uuid4()}{suffix}.metadata.json"
+    return f"{folder}/{version:05}-{uuid.uuid4()}{suffix}{METADATA_SUFFIX}"
 
 
 def write_metadata_file(reader: CatalogReader, address: str, metadata: Mapping[str, Any]) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from arctic_runtime.model.names import TableName
 
@@ -16,12 +17,30 @@ class Forget:
     """Request to forget rows of a table: those with one of `keys`, or those for which the predicate `where` is true.
 
     `keys` are texts: the values of all key columns of the first key, then those of the next key, and so on. `where` is
-    SQL. If `drop_savepoints`, savepoints that contain the rows are dropped.
+    SQL. If `drop_savepoints`, savepoints that contain the rows are dropped; if `drop_clones`, all clones of the tables
+    that contain the rows.
     """
 
     keys: tuple[str, ...] = ()
     where: str | None = None
     drop_savepoints: bool = False
+    drop_clones: bool = False
+
+
+@dataclass(frozen=True)
+class CloneToForget:
+    """Part of a plan to forget rows, for one clone that holds them.
+
+    `action` is `drop`, or `none` if the clone is in use and the request does not allow to drop it: then nothing is
+    forgotten. `reason` says why. `used_at` is the time of the clone's last run; None if it was not run.
+    """
+
+    clone: TableName
+    origin: TableName
+    made_at: str
+    used_at: str | None
+    action: Literal["drop", "none"]
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -52,6 +71,7 @@ class ForgetPlan:
     tables: tuple[TableToForget, ...]
     dead_letters: int = 0
     notes: tuple[str, ...] = ()
+    clones: tuple[CloneToForget, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,6 +116,9 @@ class Certificate:
     notes: tuple[str, ...] = ()
     """Texts about storage that was not checked."""
 
+    dropped_clones: tuple[str, ...] = ()
+    """Names of clones that were dropped with their files."""
+
     @property
     def is_clean(self) -> bool:
         return not self.left and not any(table.left for table in self.tables)
@@ -107,6 +130,7 @@ def join_plans(plans: Sequence[ForgetPlan]) -> ForgetPlan:
         tuple(table for plan in plans for table in plan.tables),
         max(plan.dead_letters for plan in plans),
         tuple(dict.fromkeys(note for plan in plans for note in plan.notes)),
+        tuple(clone for plan in plans for clone in plan.clones),
     )
 
 
@@ -118,12 +142,23 @@ def join_certificates(certificates: Sequence[Certificate]) -> Certificate:
         dead_letters=sum(certificate.dead_letters for certificate in certificates),
         left=tuple(dict.fromkeys(text for certificate in certificates for text in certificate.left)),
         notes=tuple(dict.fromkeys(note for certificate in certificates for note in certificate.notes)),
+        dropped_clones=tuple(clone for certificate in certificates for clone in certificate.dropped_clones),
     )
+
+
+_ACTIONS = {"drop": "to drop", "none": "held by"}
+
+
+def describe_clone(clone: CloneToForget) -> str:
+    """Describes a clone that holds rows to forget: its name, its origin, when it was made, and when it was last run."""
+    run = "not run since" if clone.used_at is None else f"last run {clone.used_at}"
+    return f"clone {clone.clone} of {clone.origin}, made {clone.made_at}, {run}"
 
 
 def describe_forget_plan(plan: ForgetPlan) -> list[str]:
     """Describes the plan to forget rows for users, as lines of text."""
-    lines = [
+    lines = [f"{_ACTIONS[clone.action]}: {describe_clone(clone)}: {clone.reason}" for clone in plan.clones]
+    lines += [
         f"to forget: {table_plan.keys:,} key(s) of {table_plan.table} with {table_plan.change_rows:,} change row(s); "
         f"{table_plan.files} file(s), "
         f"{table_plan.bytes:,} bytes, to rewrite; "
@@ -142,7 +177,8 @@ def describe_forget_plan(plan: ForgetPlan) -> list[str]:
 
 def describe_certificate(certificate: Certificate) -> list[str]:
     """Describes the result of a request to forget rows for users, as lines of text."""
-    lines = [
+    lines = [f"dropped: clone {clone} with its files" for clone in certificate.dropped_clones]
+    lines += [
         f"forgotten: {table_result.keys:,} key(s) of {table_result.table}; "
         f"{table_result.rewritten_files} file(s) rewritten, "
         f"{table_result.expired_snapshots} snapshot(s) expired, {table_result.scanned_files} file(s) read afterwards"

@@ -228,7 +228,7 @@ def _plan_forget(context: OperationContext, model: Model, values: Values) -> Ans
     plans = [_build_forgetting(context, part, values).plan_forget() for part in _list_built(context, model)]
     plan = join_plans(plans)
     warning = "nothing was forgotten: it can't be undone; add --yes to do it"
-    return Answer(asdict(plan), (*describe_forget_plan(plan), *([warning] if plan.tables else [])))
+    return Answer(asdict(plan), (*describe_forget_plan(plan), *([warning] if plan.tables or plan.clones else [])))
 
 
 def _list_built(context: OperationContext, model: Model) -> list[Model]:
@@ -239,8 +239,10 @@ def _list_built(context: OperationContext, model: Model) -> list[Model]:
 def _build_forgetting(context: OperationContext, model: Model, values: Values) -> Forgetting:
     from arctic_runtime.spark.forget.forgetting import Forgetting
 
-    request = Forget(values["key"] or (), values["where"], values["drop_savepoints"])
-    return Forgetting(model, context.models, context.reader, context.spark, request, context.progress)
+    request = Forget(values["key"] or (), values["where"], values["drop_savepoints"], values["drop_clones"])
+    return Forgetting(
+        model, context.models, context.reader, context.spark, request, context.progress, audit=context.audit
+    )
 
 
 FORGET = Operation(
@@ -271,6 +273,13 @@ FORGET = Operation(
         Argument(
             "drop_savepoints", "drop savepoints that hold such rows, which else refuse it", read_flag, "boolean", False
         ),
+        Argument(
+            "drop_clones",
+            "drop all clones of tables that hold such rows, which else refuse it while they are in use",
+            read_flag,
+            "boolean",
+            False,
+        ),
     ),
-    macro_arguments=("key", "where", "drop_savepoints"),
+    macro_arguments=("key", "where", "drop_savepoints", "drop_clones"),
 )

@@ -5,15 +5,19 @@ Orders the tables that have to forget rows, from a root table downstream, and se
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timezone
 from graphlib import CycleError, TopologicalSorter
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.clone import Clone
 from arctic_runtime.model.files.expiry import Snapshots
+from arctic_runtime.model.forgetting import CloneToForget
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import REASON
 from arctic_runtime.model.run_summary import find_last_load
 from arctic_runtime.model.state import TableState
+from arctic_runtime.plan.cloning.clone_plan import explain_drop
 
 FORGOTTEN_REASON = "FORGOTTEN"
 
@@ -89,3 +93,31 @@ def find_forgotten_sequence(table: Snapshots, state: TableState) -> int:
         if marks and snapshot.merged and snapshot.merged.sequence >= marks[-1].sequence
     ]
     return min([find_needed_sequence(table, state), *own, *merged])
+
+
+def plan_clones(
+    holding: Iterable[Clone], now_ms: int, ttl_seconds: float | None, drops_all: bool
+) -> tuple[CloneToForget, ...]:
+    """Plans what is done with the clones that hold rows to forget, at the time `now_ms`.
+
+    Those that nobody has used for `ttl_seconds` are dropped, as upkeep of their origins drops them; if `drops_all`, the
+    others too.
+    """
+    return tuple(_plan_clone(clone, now_ms, ttl_seconds, drops_all) for clone in holding)
+
+
+def _plan_clone(clone: Clone, now_ms: int, ttl_seconds: float | None, drops_all: bool) -> CloneToForget:
+    made_ms, used_ms = clone.origin.at_ms, clone.used_ms
+    used_at = _format_time(used_ms) if used_ms > made_ms else None
+    names = (clone.table, clone.origin.model, _format_time(made_ms), used_at)
+    if (unused := explain_drop(clone, now_ms, ttl_seconds)) is not None:
+        return CloneToForget(*names, "drop", unused)
+    if drops_all:
+        return CloneToForget(*names, "drop", "--drop-clones")
+    until = "" if ttl_seconds is None else f" until {_format_time(used_ms + round(1000 * ttl_seconds))}"
+    reason = f"it may be in use{until}, and rows can't be erased in a clone; it goes with --drop-clones"
+    return CloneToForget(*names, "none", reason)
+
+
+def _format_time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, timezone.utc).isoformat(timespec="seconds")

@@ -917,6 +917,30 @@ def old_clone_versions() -> Scenario:
     return Scenario(("clone.expire", "clone.remove_files"), build, act, models, ("m", "c"))
 
 
+def forgotten_cloned_rows() -> Scenario:
+    """A row is forgotten that a clone has too, also in files of its own."""
+
+    def build(lake: Warehouse) -> None:
+        build_unmerged(lake)
+        make_clone(lake)
+        load(lake, (4, "us", 40))
+        lake.run(clone_model_of(lake))
+        compact_table(lake.session_of(clone_model_of(lake)), "full")
+        lake.load("s", [(key, "eu" if key % 2 else "us", key) for key in range(20) if key != 3], STATE)
+
+    def act(lake: Warehouse) -> None:
+        model, request = state_model(lake, merge="on_read"), Forget(keys=("3",), drop_clones=True)
+        certificate = Forgetting(model, (model,), lake.reader, lambda: lake.spark, request).run_forget()
+        assert certificate.is_clean, certificate
+        assert observe_clone(lake.reader, lake.table("c")) is None
+        assert not observe_clone_tags(lake.reader, list_tagged_tables(model.table))
+        warehouse = Path(lake.environment.profile.catalog_properties["warehouse"])
+        assert not list((warehouse / lake.namespace).glob("c*/**/*.parquet"))
+
+    effects = ("clone.remove_files", "reset.drop", "clone.drop_tag")
+    return Scenario(effects, build, act, of(lambda lake: state_model(lake, merge="on_read")), ("m",))
+
+
 # What the adapter does
 
 
@@ -1080,6 +1104,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         cloned_model,
         dropped_clone,
         old_clone_versions,
+        forgotten_cloned_rows,
         increment_of_an_empty_table,
         service_lease,
         debug,

@@ -300,9 +300,18 @@ def _plan_releases(
         if seen.clone is None:
             if now_ms - seen.tag.at_ms > 1000 * thresholds.abandoned_branch_seconds:
                 yield ReleaseClone(seen.tag.clone, seen.tags, False, "there is no such clone")
-        elif ttl_seconds is not None and now_ms - seen.clone.used_ms > 1000 * ttl_seconds:
-            days = datetime.timedelta(milliseconds=now_ms - seen.clone.used_ms).days
-            yield ReleaseClone(seen.tag.clone, seen.tags, True, f"it was not run for {days} days")
+        elif (reason := explain_drop(seen.clone, now_ms, ttl_seconds)) is not None:
+            yield ReleaseClone(seen.tag.clone, seen.tags, True, reason)
+
+
+def explain_drop(clone: Clone, now_ms: int, ttl_seconds: float | None) -> str | None:
+    """Returns why a clone may be dropped: nobody has used it for `ttl_seconds`; None if it may not.
+
+    With None for `ttl_seconds`, no clone may be dropped.
+    """
+    if ttl_seconds is None or now_ms - clone.used_ms <= 1000 * ttl_seconds:
+        return None
+    return f"it was not run for {datetime.timedelta(milliseconds=now_ms - clone.used_ms).days} days"
 
 
 def is_use_outdated(clone: Clone, now_ms: int, thresholds: ExpiryThresholds) -> bool:

@@ -1,4 +1,4 @@
-"""The table from which rows are forgotten, and the tables that are computed from it or are clones of one of them."""
+"""The table from which rows are forgotten, and the tables that are computed from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from arctic_runtime.catalog.observation.clones import list_clones, observe_clone_tags
+from arctic_runtime.catalog.observation.clones import observe_clone_tags
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
@@ -151,10 +151,9 @@ def select_sources_of_events(model: Model, tables: Mapping[TableName, T]) -> dic
     return {table: tables[table] for table in list_changes_read(model.sql) if table in tables}
 
 
-def check_no_clones(tables: DownstreamTables) -> None:
-    """Raises ConfigError if one of the tables is a clone, or has clones: both have files of another table."""
-    models = [*tables.keyed, *tables.appended]
-    for model in models:
+def check_no_clone(tables: DownstreamTables) -> None:
+    """Raises ConfigError if one of the tables is a clone, since its files may belong to another table too."""
+    for model in [*tables.keyed, *tables.appended]:
         log = tables.observe_state(model).log
         if log is not None and shares_files(log.properties):
             raise ConfigError(
@@ -163,14 +162,6 @@ def check_no_clones(tables: DownstreamTables) -> None:
                 fix=f"forget the rows in its origin, then make the clone anew with `dbt clone --full-refresh -s "
                 f"{model.table.name}`",
             )
-    names = {model.table for model in models}
-    clones = [clone for clone in list_clones(tables.reader) if clone.origin.model in names]
-    if clones:
-        raise ConfigError(
-            f"{tables.root.table}: clones hold rows that may have to be forgotten; nothing was done.",
-            actual=", ".join(f"{clone.table}, a clone of {clone.origin.model}" for clone in clones),
-            fix="drop them with `arctic reset` where they were made, forget the rows, and clone again",
-        )
 
 
 def drop_stale_tags(tables: DownstreamTables) -> None:

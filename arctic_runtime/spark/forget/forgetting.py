@@ -17,16 +17,25 @@ from pyspark.sql import functions as F
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CommitConflict, ConfigError, DataError
 from arctic_runtime.model.columns import IS_CURRENT
-from arctic_runtime.model.forgetting import Certificate, Forget, ForgetPlan, TableForgotten
+from arctic_runtime.model.forgetting import (
+    Certificate,
+    CloneToForget,
+    Forget,
+    ForgetPlan,
+    TableForgotten,
+    describe_clone,
+)
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.refs import parse_cut
 from arctic_runtime.model.state import require_built
 from arctic_runtime.model.table import Model
+from arctic_runtime.plan.forgetting import plan_clones
 from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS
 from arctic_runtime.spark.forget import erase_events
+from arctic_runtime.spark.forget.clone_search import list_holding_clones
 from arctic_runtime.spark.forget.downstream import (
     DownstreamTables,
-    check_no_clones,
+    check_no_clone,
     drop_stale_tags,
     select_sources_of_events,
 )
@@ -46,6 +55,7 @@ from arctic_runtime.spark.forget.erase_rows import (
 )
 from arctic_runtime.spark.forget.key_search import KeysByTable, KeySearch
 from arctic_runtime.spark.forget.purge import count_data_to_forget, list_holding_savepoints, scan_files
+from arctic_runtime.spark.maintenance.cloning import drop_clone_with_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +65,8 @@ if TYPE_CHECKING:
 class Forgetting:
     """One request to forget rows: to erase them from the table of `root` and from all tables computed from it.
 
-    `models` are all models of the project. `tell` is called with lines for people about the progress.
+    `models` are all models of the project. `tell` is called with lines for people about the progress, and
+    `audit` with the names of clones before they are dropped.
     """
 
     root: Model
@@ -64,6 +75,7 @@ class Forgetting:
     spark: Callable[[], SparkSession]
     request: Forget
     tell: Callable[[str], None] = lambda _: None
+    audit: Callable[[Mapping[str, str]], None] = lambda _: None
     now: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.timezone.utc))
 
     def __post_init__(self) -> None:
@@ -80,14 +92,15 @@ class Forgetting:
         )
         letter_keys = self._search.find_dead_letter_keys(keys_by_table)
         letters = erase_events.count_dead_letters(self._tables.open_session(self.root.table), letter_keys)
-        return ForgetPlan(tables, letters, tuple(self._tables.list_notes()))
+        notes, clones = tuple(self._tables.list_notes()), self._plan_clones(keys_by_table)
+        return ForgetPlan(tables, letters, notes, clones)
 
     def run_forget(self) -> Certificate:
         """Forgets the rows, scans the files for rows that are left, and returns a certificate with the result.
 
-        Raises ConfigError if a savepoint contains rows and the request does not allow to drop it, and DataError if the
-        query of `root` still returns the rows, or a table can't be recomputed without them. Nothing is forgotten in
-        these cases. Raises CommitConflict if another request has forgotten the same rows meanwhile.
+        Raises ConfigError if a savepoint or a clone contains rows and may not be dropped, and DataError if the query of
+        `root` still returns the rows, or a table can't be recomputed without them. Nothing is forgotten in these cases.
+        Raises CommitConflict if another request has forgotten the same rows meanwhile.
         """
         self._check_request()
         drop_stale_tags(self._tables)
@@ -106,7 +119,12 @@ class Forgetting:
     def _forget_keys(self, keys_by_table: KeysByTable) -> Certificate:
         self._check_gone(keys_by_table)
         self._check_recomputable(keys_by_table)
+        clones = self._choose_clones(keys_by_table)
         dropped = self._drop_savepoints(keys_by_table)
+        for clone in clones:
+            self.tell(f"{clone.clone}: drop the clone with its files")
+            self.audit({"table": str(clone.origin), "dropped_clone": str(clone.clone), "reason": clone.reason})
+            drop_clone_with_files(self._tables.open_session(clone.origin), clone.clone)
         letter_keys = self._search.find_dead_letter_keys(keys_by_table)
         letters = erase_events.drop_dead_letters(self._tables.open_session(self.root.table), letter_keys)
         purgeable = self._delete_rows(keys_by_table) if keys_by_table else {}
@@ -122,7 +140,8 @@ class Forgetting:
             self._check_files(replace(result, dropped_savepoints=dropped.get(result.table, ()))) for result in purged
         )
         at, notes = self.now.isoformat(timespec="seconds"), tuple(self._tables.list_notes())
-        certificate = Certificate(self.root.table, at, checked, letters.dropped, letters.left, notes)
+        names = tuple(str(clone.clone) for clone in clones)
+        certificate = Certificate(self.root.table, at, checked, letters.dropped, letters.left, notes, names)
         if certificate.is_clean:
             for table in keys_by_table:
                 drop_with_files(self.spark(), table.forget_keys_name)
@@ -136,7 +155,7 @@ class Forgetting:
                 fix="run `arctic forget MODEL --key VALUE`, or `arctic forget MODEL --where PREDICATE`",
             )
         require_built(self._tables.observe_state(self.root), self.root.table)
-        check_no_clones(self._tables)
+        check_no_clone(self._tables)
 
     def _refresh_tables(self) -> None:
         """Refreshes all tables; upstream rows that an earlier attempt has begun to forget are not read again."""
@@ -145,6 +164,29 @@ class Forgetting:
         above = [self.root] if self.root.config.input == "state" else []
         for model in (*above, *self._tables.below):
             self._refresh_model(model, earlier if earlier and self._tables.is_computed_again(model) else None)
+
+    def _plan_clones(self, keys_by_table: KeysByTable) -> tuple[CloneToForget, ...]:
+        given = self._search.find_dead_letter_keys(keys_by_table)
+        holding = list_holding_clones(self._tables, self.request, keys_by_table, given)
+        now_ms = round(1000 * self.now.timestamp())
+        return plan_clones(holding, now_ms, self.reader.profile.clone_ttl_seconds, self.request.drop_clones)
+
+    def _choose_clones(self, keys_by_table: KeysByTable) -> tuple[CloneToForget, ...]:
+        """Returns the clones to drop, which hold rows to forget.
+
+        If one of them may not be dropped, deletes the keys that the request has stored and raises ConfigError.
+        """
+        clones = self._plan_clones(keys_by_table)
+        kept = [describe_clone(clone) for clone in clones if clone.action == "none"]
+        if kept:
+            self._search.drop_keys(keys_by_table)
+            raise ConfigError(
+                f"{self.root.table}: clones hold rows that are to be forgotten, and may be in use; nothing was done.",
+                actual="; ".join(kept),
+                fix="add --drop-clones, after which `dbt clone` makes them anew; or wait until nobody has run them for "
+                "the time of `clone_ttl`",
+            )
+        return clones
 
     def _drop_savepoints(self, keys_by_table: KeysByTable) -> dict[TableName, tuple[str, ...]]:
         """Drops the savepoints whose files contain rows to forget; returns their names by table.

@@ -365,14 +365,18 @@ def list_holding_savepoints(session: TableSession, keys: DataFrame) -> tuple[str
     base = observe_snapshots(session.reader, model.base)
     savepoints = [savepoint.name for savepoint in observe_savepoints(session.reader, model)]
     names = dict.fromkeys([*savepoints, *sorted(base.cut_tags if base is not None else ())])
-    return tuple(name for name in names if _has_rows(session, name, arrow))
+    parts = (model.table.changes, model.base)
+    return tuple(name for name in names if has_tagged_rows(session, [(table, name) for table in parts], arrow))
 
 
-def _has_rows(session: TableSession, savepoint: str, keys: object) -> bool:
-    model = session.model
-    for table in (model.table.changes, model.base):
-        files = DiskFiles(session.reader, table, model.config.entity_key)
-        snapshot = files.find_tagged_snapshot(savepoint)
+def has_tagged_rows(session: TableSession, tags: Iterable[tuple[TableName, str]], keys: object) -> bool:
+    """Whether files of a tagged snapshot contain rows of `keys`, an Arrow table, also rows that are marked as deleted.
+
+    Each of `tags` is a table of the session's model that has rows of the key, with the name of a tag.
+    """
+    for table, tag in tags:
+        files = DiskFiles(session.reader, table, session.model.config.entity_key)
+        snapshot = files.find_tagged_snapshot(tag)
         paths = files.list_snapshot_files(snapshot) if snapshot is not None else {}
         if any(files.count_rows_under(path, keys) for path in paths):
             return True

@@ -50,17 +50,27 @@ def hold_in_driver(spark: SparkSession, rows: DataFrame) -> DataFrame:
     return spark.createDataFrame(rows.toArrow(), rows.schema)
 
 
-def read_rows_ever(spark: SparkSession, model: Model, state: TableState) -> DataFrame:
-    """Reads all rows that a table ever had, from its change rows: the new and the old row of each change."""
+def read_rows_ever(spark: SparkSession, model: Model, state: TableState, snapshot: int | None = None) -> DataFrame:
+    """Reads all rows that a table ever had, from its change rows: the new and the old row of each change.
+
+    The change rows are those at `snapshot` of the change table, by default its head.
+    """
     assert state.changes is not None
     return _union_images(
-        read_all_changes(spark, model, state), strip_change_columns(state.changes.columns), model.config.primary_key
+        read_all_changes(spark, model, state, snapshot),
+        strip_change_columns(state.changes.columns),
+        model.config.primary_key,
     )
 
 
-def find_keys_where(spark: SparkSession, model: Model, state: TableState, condition: str) -> DataFrame:
-    """Returns the keys of all rows that ever met `condition`; raises ConfigError if it is not a SQL predicate."""
-    rows = read_rows_ever(spark, model, state)
+def find_keys_where(
+    spark: SparkSession, model: Model, state: TableState, condition: str, snapshot: int | None = None
+) -> DataFrame:
+    """Returns the keys of all rows that ever met `condition`, up to `snapshot` of the change table or its head.
+
+    Raises ConfigError if the condition is not a SQL predicate.
+    """
+    rows = read_rows_ever(spark, model, state, snapshot)
     try:
         matching = rows.where(F.expr(condition))
         matching.schema  # noqa: B018 - has Spark read the condition

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from arctic_runtime.catalog.metadata_files import find_schema_location, read_metadata, write_metadata
+from arctic_runtime.catalog.metadata_files import METADATA_SUFFIX, find_schema_location, read_metadata, write_metadata
 from arctic_runtime.catalog.observation.clones import observe_clone, observe_clone_tags
 from arctic_runtime.catalog.observation.tables import observe_own
 from arctic_runtime.catalog.reader import CatalogReader, find_table
+from arctic_runtime.catalog.shared_files import remove_own_files
+from arctic_runtime.catalog.storage.disk_files import list_folder
 from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.clone import Clone, CloneOrigin, list_tagged_tables, read_clone
@@ -18,6 +20,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import APPENDED_KIND, KIND, USED_AT
 from arctic_runtime.model.state import ConflictingRelation, TableState
 from arctic_runtime.model.step import DropConflictingRelation, DropRelation
+from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.plan.cloning.clone_plan import (
     ClonePlan,
     CloneRequest,
@@ -190,6 +193,30 @@ def reset_model(session: TableSession) -> tuple[ConflictingRelation, ...]:
     if clone is not None:
         drop_clone_tags(session, clone)
     return own
+
+
+def drop_clone(session: TableSession, clone: TableName) -> None:
+    """Drops the tables of the model `clone`, a clone of the session's model, and the tags that keep files for it."""
+    reset_model(_open_clone(session, clone))
+
+
+def drop_clone_with_files(session: TableSession, clone: TableName) -> None:
+    """Drops a clone of the session's model as `drop_clone` does, and before that the files in folders of its own.
+
+    Its metadata files stay: without them its tables could not be dropped, and they have no values of rows. After a
+    death in between, the clone still exists, or only tags for it do.
+    """
+    reader = session.reader
+    for relation in observe_own(reader, _open_clone(session, clone).model):
+        table = find_table(reader, relation.name) if relation.kind == "table" else None
+        if table is not None:
+            paths = [path for path, _, _ in list_folder(table.io.properties, table.location())]
+            remove_own_files(reader, relation.name, [path for path in paths if not path.endswith(METADATA_SUFFIX)])
+    drop_clone(session, clone)
+
+
+def _open_clone(session: TableSession, clone: TableName) -> TableSession:
+    return TableSession(Model(clone, "", ModelConfig(primary_key=())), session.reader, session.spark, session.now)
 
 
 def find_clone(session: TableSession, state: TableState) -> Clone | None:

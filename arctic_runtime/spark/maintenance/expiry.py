@@ -38,13 +38,13 @@ from arctic_runtime.model.names import TableName, list_changes_read
 from arctic_runtime.model.properties import COMMIT_TIMES, COMPACTED_UNTIL
 from arctic_runtime.model.state import TableState, check_built
 from arctic_runtime.model.step import SetProperties, Step
-from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.model.table import Model
 from arctic_runtime.plan.cloning.clone_plan import plan_release
 from arctic_runtime.plan.maintenance.expiry import may_expire, plan_snapshot_expiry, select_due_steps
 from arctic_runtime.plan.maintenance.landing import plan_landing_expiry
 from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_name, quote_text
-from arctic_runtime.spark.maintenance.cloning import release_tags, reset_model
+from arctic_runtime.spark.maintenance.cloning import drop_clone, release_tags
 from arctic_runtime.spark.tables.commit import perform_statement, set_properties
 from arctic_runtime.spark.tables.steps import expire_snapshots, perform_step
 from arctic_runtime.spark.tables.table_session import TableSession
@@ -148,8 +148,7 @@ def _plan_clone_release(session: TableSession) -> tuple[ReleaseClone, ...]:
 
 def _release_clone(session: TableSession, step: ReleaseClone) -> None:
     if step.is_dropped:
-        unused = Model(step.clone, "", ModelConfig(primary_key=()))
-        reset_model(TableSession(unused, session.reader, session.spark, session.now))
+        drop_clone(session, step.clone)
     release_tags(session, step.tags)
 
 

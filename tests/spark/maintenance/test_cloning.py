@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from arctic_runtime.catalog.observation.clones import list_clones, observe_clone, observe_clone_tags
@@ -68,6 +69,30 @@ def age_files(lake: Warehouse) -> None:
 
 def tags_of(lake: Warehouse, model: Model) -> list[Any]:
     return observe_clone_tags(lake.reader, list_tagged_tables(model.table))
+
+
+def forgetting(
+    lake: Warehouse, model: Model, now: datetime.datetime | None = None, keys: tuple[str, ...] = ("1",), **request: Any
+) -> Forgetting:
+    asked = Forget(keys, **request)
+    return Forgetting(model, (model,), lake.reader, lambda: lake.spark, asked, now=now or later(0))
+
+
+def list_files(lake: Warehouse) -> list[Path]:
+    """All files below the folder of the namespace, also those of tables that were dropped."""
+    warehouse = Path(lake.environment.profile.catalog_properties["warehouse"])
+    return [path for path in (warehouse / lake.namespace).rglob("*") if path.is_file()]
+
+
+def read_values(lake: Warehouse) -> set[Any]:
+    """All values in all data files of the models of a namespace, also in structs; sources are left out."""
+    columns = (
+        column
+        for path in list_files(lake)
+        if path.suffix == ".parquet" and "/source/" not in str(path)
+        for column in pq.read_table(path).flatten().columns
+    )
+    return {value for column in columns for value in column.to_pylist()}
 
 
 @pytest.fixture
@@ -276,19 +301,58 @@ def test_iceberg_refuses_to_delete_files_of_a_clone(lake: Warehouse, dev: Wareho
 
 
 @pytest.mark.in_turn
-def test_rows_that_clones_have_are_not_forgotten(lake: Warehouse, dev: Warehouse) -> None:
+def test_a_clone_that_holds_forgotten_rows_is_dropped_with_all_of_its_files(lake: Warehouse, dev: Warehouse) -> None:
     model = build(lake)
     clone = clone_of(lake, dev, model)
+    lake.load("source", [(1, "SECRET", 11), *MORE[1:]], COLUMNS)
+    for each in (lake.run(model), dev.run(clone)):
+        assert each.mode == "incremental"
     lake.load("source", MORE[1:], COLUMNS)
-    forgetting = Forgetting(model, (model,), lake.reader, lambda: lake.spark, Forget(keys=("1",)))
-    with pytest.raises(ConfigError, match="clones hold rows"):
-        forgetting.plan_forget()
-    with pytest.raises(ConfigError, match="clones hold rows"):
-        forgetting.run_forget()
-    reset_model(dev.session_of(clone))
-    assert forgetting.run_forget().is_clean
+    assert {"SECRET"} <= read_values(lake) & read_values(dev)
+    (planned,) = forgetting(lake, model).plan_forget().clones
+    assert (planned.clone, planned.origin, planned.action) == (clone.table, model.table, "none")
+    assert planned.used_at is not None
+    with pytest.raises(ConfigError, match=rf"clones hold rows.*\n.*{clone.table}.*\n?.*--drop-clones"):
+        forgetting(lake, model).run_forget()
+    assert dev.rows(clone) == [(1, "SECRET", 11), *MORE[1:]]
+    assert not [name for name in lake.reader.list_tables(lake.namespace) if name.endswith("__forget")]
+    with set_failpoint(parse_failpoints("reset.drop=raise")), pytest.raises(ArcticError):
+        forgetting(lake, model, drop_clones=True).run_forget()
+    assert [step.action for step in forgetting(lake, model, drop_clones=True).plan_forget().clones] == ["drop"]
+    audited: list[Any] = []
+    certificate = replace(forgetting(lake, model, drop_clones=True), audit=audited.append).run_forget()
+    assert certificate.is_clean, certificate
+    assert [facts["dropped_clone"] for facts in audited] == [str(clone.table)]
+    assert certificate.dropped_clones == (str(clone.table),)
+    assert "SECRET" not in read_values(lake)
+    assert {path.name.partition(".")[2] for path in list_files(dev)} == {"metadata.json"}
+    assert observe_clone(dev.reader, clone.table) is None
+    assert tags_of(lake, model) == []
+    assert lake.broken(model) == []
     clone_of(lake, dev, model)
     assert dev.rows(clone) == MORE[1:]
+
+
+@pytest.mark.in_turn
+def test_only_clones_that_nobody_uses_or_that_may_hold_the_rows_are_dropped(lake: Warehouse, dev: Warehouse) -> None:
+    model = build(lake)
+    old = clone_of(lake, dev, model)
+    lake.load("source", [*MORE, (5, "SECRET", 50)], COLUMNS)
+    lake.run(model)
+    lake.load("source", MORE, COLUMNS)
+    assert forgetting(lake, model, keys=("5",)).plan_forget().clones == ()
+    assert forgetting(lake, model, keys=(), where="g = 'SECRET'").plan_forget().clones == ()
+    for request in ({"keys": ("4",)}, {"keys": (), "where": "g = 'd'"}, {"keys": ("5",), "drop_clones": True}):
+        (planned,) = forgetting(lake, model, **request).plan_forget().clones
+        assert (planned.clone, planned.used_at) == (old.table, None)
+    certificate = forgetting(lake, model, keys=("5",)).run_forget()
+    assert certificate.is_clean, certificate
+    assert dev.rows(old) == MORE
+    lake.load("source", MORE[:3], COLUMNS)
+    certificate = forgetting(lake, model, keys=("4",), now=later(15)).run_forget()
+    assert certificate.is_clean, certificate
+    assert certificate.dropped_clones == (str(old.table),)
+    assert observe_clone(dev.reader, old.table) is None
 
 
 def test_a_clone_that_nobody_uses_is_dropped_by_upkeep_of_its_origin(lake: Warehouse, dev: Warehouse) -> None:

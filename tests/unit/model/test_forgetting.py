@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from arctic_runtime.model.forgetting import (
     Certificate,
+    CloneToForget,
     ForgetPlan,
     TableForgotten,
     TableToForget,
@@ -27,6 +28,23 @@ def test_a_plan_names_tables_savepoints_and_what_is_not_looked_at() -> None:
         "note: s is not looked at",
     ]
     assert describe_forget_plan(ForgetPlan(())) == ["nothing to forget"]
+
+
+def test_a_plan_begins_with_clones_and_a_certificate_with_those_that_were_dropped() -> None:
+    clone = TableName("lake", "dev", "m")
+    made, run = "2026-11-01T00:00:00+00:00", "2026-11-20T00:00:00+00:00"
+    unused = CloneToForget(clone, M, made, None, "drop", "it was not run for 15 days")
+    used = CloneToForget(clone.with_name("n"), M, made, run, "none", "it goes with --drop-clones")
+    plan = ForgetPlan((TableToForget(M, 1, 1, 1, 10, 1),), clones=(unused, used))
+    assert describe_forget_plan(plan)[:2] == [
+        f"to drop: clone lake.dev.m of lake.dwd.m, made {made}, not run since: it was not run for 15 days",
+        f"held by: clone lake.dev.n of lake.dwd.m, made {made}, last run {run}: it goes with --drop-clones",
+    ]
+    assert describe_forget_plan(plan)[2].startswith("to forget: 1 key(s)")
+    certificate = Certificate(M, "", (), dropped_clones=("lake.dev.m",))
+    assert describe_certificate(certificate) == ["dropped: clone lake.dev.m with its files"]
+    assert join_plans((plan, ForgetPlan(()))).clones == plan.clones
+    assert join_certificates((certificate, Certificate(M, "", ()))).dropped_clones == ("lake.dev.m",)
 
 
 def test_a_certificate_is_clean_only_where_nothing_is_left_anywhere() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.clone import Clone, CloneOrigin
 from arctic_runtime.model.files.expiry import DatedSnapshot, Snapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import MODE, REASON, RUN
@@ -18,6 +19,7 @@ from arctic_runtime.plan.forgetting import (
     find_forgotten_sequence,
     find_needed_sequence,
     list_downstream_tables,
+    plan_clones,
     split_outdated_snapshots,
 )
 
@@ -112,3 +114,33 @@ def test_runs_that_come_after_it_make_no_snapshot_of_the_forgetting_one_of_the_f
     versions = [Version("u", number, number) for number in (4, 5, 6)]
     bases = tuple(DatedSnapshot(20 + place, 20 + place, 0, version) for place, version in enumerate(versions))
     assert find_forgotten_sequence(Snapshots(table("m"), bases), TableState(changes=changes)) == 21
+
+
+DAY_MS = 86_400_000
+
+
+def make_clone(made_day: int, used_day: int) -> Clone:
+    origin = CloneOrigin(table("m"), Version("uuid", 1, 1), table("m__changes"), made_day * DAY_MS, "me")
+    return Clone(TableName("lake", "dev", "m"), origin, used_day * DAY_MS)
+
+
+@pytest.mark.parametrize(
+    ("used_day", "ttl_days", "drops_all", "action", "reason"),
+    [
+        (10, 14, False, "none", "it may be in use until 1970-01-25T00:00:00+00:00, and rows can't be erased"),
+        (10, 14, True, "drop", "--drop-clones"),
+        (10, None, False, "none", "it may be in use, and rows can't be erased"),
+        (10, None, True, "drop", "--drop-clones"),
+        (5, 14, False, "drop", "it was not run for 15 days"),
+        (5, 14, True, "drop", "it was not run for 15 days"),
+        (6, 14, False, "none", "it may be in use"),
+    ],
+)
+def test_a_clone_is_dropped_if_upkeep_would_drop_it_or_if_the_request_drops_all(
+    used_day: int, ttl_days: int | None, drops_all: bool, action: str, reason: str
+) -> None:
+    ttl_seconds = None if ttl_days is None else 86_400.0 * ttl_days
+    (planned,) = plan_clones([make_clone(5, used_day)], 20 * DAY_MS, ttl_seconds, drops_all)
+    assert (planned.action, planned.reason[: len(reason)]) == (action, reason)
+    assert planned.made_at == "1970-01-06T00:00:00+00:00"
+    assert planned.used_at == (None if used_day == 5 else f"1970-01-{used_day + 1:02}T00:00:00+00:00")

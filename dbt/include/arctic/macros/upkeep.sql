@@ -15,8 +15,8 @@
   {%- endfor -%}
 {%- endmacro %}
 
-{% macro arctic_forget(model, key=none, where=none, drop_savepoints=false) -%}
-  {%- for line in adapter.arctic_operation('forget', model, dict(key=key, where=where, drop_savepoints=drop_savepoints, **kwargs)) -%}
+{% macro arctic_forget(model, key=none, where=none, drop_savepoints=false, drop_clones=false) -%}
+  {%- for line in adapter.arctic_operation('forget', model, dict(key=key, where=where, drop_savepoints=drop_savepoints, drop_clones=drop_clones, **kwargs)) -%}
     {%- do log(line, info=true) -%}
   {%- endfor -%}
 {%- endmacro %}
