@@ -312,6 +312,10 @@ class Table:
         """Sets the table's rows back to those of an earlier version, by a new commit with the differences."""
         return self._run("restore", version=version)
 
+    def resume(self) -> Answer:
+        """Lets runs compute the present query again, if the table waits for that of a cut since a restore to it."""
+        return self._run("resume")
+
     def restate(self, where: str, *, below: bool = False, plan: bool = False) -> Answer:
         """Computes the rows for which the SQL predicate `where` is true anew, and publishes what differs.
 

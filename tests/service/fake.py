@@ -529,18 +529,17 @@ def _explained(tables: Sequence[TableOverview], given: Mapping[str, Any]) -> Ans
 
 
 def _previewed(tables: Sequence[TableOverview], given: Mapping[str, Any]) -> Answer:
-    (table,) = tables
     cost = RunAmounts(
         bytes_read=Amount(2e6, 3e6, 4e6), bytes_written=Amount(1e6, 1e6, 1e6), rows_written=Amount(0, 10, 20),
         seconds=Amount(2, 3, 4),
     )  # fmt: skip
-    models = (
-        ModelPreview(
-            table.table, True, "full", "QUERY_CHANGED", "the <b>query</b> changed", cost, PastRuns(6, 0.08), 1
-        ),
-        ModelPreview(TableName("lake", "dws", "below"), False, "nothing", "NOTHING_NEW"),
-    )
-    return Answer(to_json(Preview(models)), ())
+    because = "the <b>query</b> changed"
+    edited = [
+        ModelPreview(table.table, True, "full", "QUERY_CHANGED", because, cost, PastRuns(6, 0.08), 1)
+        for table in tables
+    ]
+    below = ModelPreview(TableName("lake", "dws", "below"), False, "nothing", "NOTHING_NEW")
+    return Answer(to_json(Preview((*edited, below))), ())
 
 
 def _details(overview: TableOverview) -> TableDetails:
