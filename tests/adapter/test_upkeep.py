@@ -145,7 +145,7 @@ class TestUpkeep:
         monkeypatch.setattr("arctic_runtime.spark.maintenance.expiry.expire_if_due", fail)
         results, log = run_dbt_and_capture(["run", "--select", "orders", "--vars", "v: 20"])
         (result,) = results
-        assert (result.status, result.message) == ("success", "full +0 ~3 -0; compaction failed; expiry failed")
+        assert (result.status, result.message) == ("success", "incremental +0 ~3 -0; compaction failed; expiry failed")
         assert result.adapter_response["failures"] == dict.fromkeys(("compaction", "expiry"), "no space left on device")
         assert "the rows of this run are committed, but the compaction after it failed" in log
         assert {r.message for r in run_dbt(["run", "--select", "orders", "--vars", "v: 20"])} == {"unchanged"}

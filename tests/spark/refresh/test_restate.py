@@ -15,6 +15,8 @@ from tests.crash.dying import dying
 from tests.spark.tables.test_commits import once_before
 from tests.spark.warehouse import Rows, Warehouse, refuse, sorted_rows
 
+pytestmark = pytest.mark.in_turn
+
 ORDERS = "id bigint, customer int, amount int, day date"
 NAMES = "customer int, name string"
 SQL = "select o.id, o.amount, o.day, n.name from {orders} o left join {names} n on n.customer = o.customer"

@@ -23,6 +23,8 @@ from tests.spark.warehouse import Warehouse, refuse, sorted_rows
 from tests.unit.ivm.edits.edited import random_sources
 from tests.unit.ivm.edits.test_random_edits import KEYS, random_edit, random_query
 
+pytestmark = pytest.mark.in_turn
+
 WRONG = "select id, amount * 100 as amount from {orders} where state = 'paid' and amount % 2 = 0"
 LATER = {**ROWS, "orders": [*ROWS["orders"][2:], (1, 1, 50, "paid", None), (40, 1, 9, "paid", None)]}
 
