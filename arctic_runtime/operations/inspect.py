@@ -334,14 +334,19 @@ def _describe_ingestion(ingestion: IngestionStatus, parse_position: ParsePositio
     ]
 
 
+def format_row_counts(counts: Mapping[str, int]) -> str:
+    """Formats numbers of change rows by action, such as `+3 ~1 -0` for rows inserted, updated and deleted."""
+    return f"+{counts['insert']} ~{counts['update']} -{counts['delete']}"
+
+
 def describe_restored(model: Model, counts: Mapping[str, int]) -> str:
     """Describes a restore in a line for people; `counts` has the number of changed rows by action."""
-    return f"{model.table}: restored +{counts['insert']} ~{counts['update']} -{counts['delete']}"
+    return f"{model.table}: restored {format_row_counts(counts)}"
 
 
 def describe_overwritten(model: Model, counts: Mapping[str, int], as_of: str) -> str:
     """Describes an overwrite in a line for people; `counts` has the number of changed rows by action."""
-    return f"{model.table}: as of {as_of} +{counts['insert']} ~{counts['update']} -{counts['delete']}"
+    return f"{model.table}: as of {as_of} {format_row_counts(counts)}"
 
 
 def describe_savepoint(model: Model, savepoint: Savepoint) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from arctic_runtime.catalog.observation.tables import observe_own, read_last_offsets
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
+from arctic_runtime.operations import inspect
 from arctic_runtime.operations.arguments import read_flag
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values, on_one
 
@@ -37,7 +38,7 @@ def _restate_rows(context: OperationContext, model: Model, values: Values) -> An
     done: dict[str, Mapping[str, int]] = {}
     for part in _list_built(context, model):
         done[str(part.table)] = restate_part(context.build_refresh(part), values["where"]).rows
-    return Answer(done, tuple(f"{table}: restated {_describe_rows(rows)}" for table, rows in done.items()))
+    return Answer(done, tuple(f"{table}: restated {inspect.format_row_counts(rows)}" for table, rows in done.items()))
 
 
 def _plan_restate(context: OperationContext, model: Model, values: Values) -> Answer:
@@ -81,7 +82,7 @@ def list_readers_below(changed: Mapping[str, int], reads: Mapping[TableName, Seq
 def _describe_parts(parts: Mapping[str, RestatedPart]) -> list[str]:
     lines = []
     for table, part in parts.items():
-        lines.append(f"{table}: would be restated {_describe_rows(part.rows)}")
+        lines.append(f"{table}: would be restated {inspect.format_row_counts(part.rows)}")
         lines += [f"  {line}" for line in part.reads]
         flaws = {action: count for action, count in part.rows.items() if action.startswith("!") and count}
         lines += [f"  {count:,} row(s) have a {action[1:]}, which refuses all" for action, count in flaws.items()]
@@ -95,10 +96,6 @@ def _describe_below(below: Sequence[ReaderBelow]) -> list[str]:
         else f"below: {reader.table} would read what changes in {', '.join(reader.reads)}"
         for reader in below
     ]
-
-
-def _describe_rows(rows: Mapping[str, int]) -> str:
-    return f"+{rows['insert']} ~{rows['update']} -{rows['delete']}"
 
 
 def _list_built(context: OperationContext, model: Model) -> list[Model]:

@@ -185,6 +185,12 @@ class JoinThresholds:
     shuffled_rows: int = 1_000_000
     """Rows of the other side above which a broadcast is worthwhile; a shuffle of fewer rows costs no more."""
 
+    pruned_joins: int = 2
+    """Maximum joins of an incremental plan for which Spark's dynamic pruning is on.
+
+    The time that Spark plans for it grows exponentially with them.
+    """
+
     unknown_value_bytes: float = 16.0
     """Assumed stored bytes of a value, one column of one row, if they can't be computed from any commit."""
 

@@ -25,7 +25,8 @@ _PLAIN_TYPE = re.compile(r"(?!char|varchar)[a-z_]+(\(\d+,\d+\))?")
 
 _CONNECTORS: tuple[type[exp.Connector], ...] = (exp.And, exp.Or)
 _SYMMETRIC: tuple[type[exp.Binary], ...] = (exp.EQ, exp.NEQ, exp.NullSafeEQ)
-_FLIPPED: dict[type[exp.Expr], type[exp.Binary]] = {exp.GT: exp.LT, exp.GTE: exp.LTE}
+FLIPPED: Mapping[type[exp.Expr], type[exp.Binary]] = {exp.GT: exp.LT, exp.GTE: exp.LTE}
+"""Comparisons that are written as others, with their sides exchanged."""
 
 
 def simplify_expression(expression: exp.Expr, types: Mapping[str, str]) -> exp.Expr:
@@ -88,10 +89,10 @@ def order_operands(expression: exp.Expr, labels: Mapping[str, str]) -> exp.Expr:
         kind = type(node)
         if kind in _CONNECTORS:
             return connect_sorted(kind, _list_operands(node, kind), labels)
-        if isinstance(node, exp.Binary) and (kind in _SYMMETRIC or kind in _FLIPPED):
+        if isinstance(node, exp.Binary) and (kind in _SYMMETRIC or kind in FLIPPED):
             left, right = order_operands(node.this, labels), order_operands(node.expression, labels)
-            if kind in _FLIPPED:
-                return _FLIPPED[kind](this=right, expression=left)
+            if kind in FLIPPED:
+                return FLIPPED[kind](this=right, expression=left)
             first, second = sorted((left, right), key=lambda side: label_expression(side, labels))
             return kind(this=first, expression=second)
         return node

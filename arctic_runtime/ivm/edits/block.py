@@ -33,13 +33,12 @@ from arctic_runtime.ivm.algebra.tree import (
     list_children,
     list_columns,
 )
+from arctic_runtime.ivm.canonical.expressions import FLIPPED
 from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
 
 Conditions = tuple[exp.Expr, ...]
 Values = Mapping[str, exp.Expr]
 Known = Mapping[Form, exp.Expr]
-
-_FLIPPED: Mapping[type[exp.Expr], type[exp.Binary]] = {exp.GT: exp.LT, exp.GTE: exp.LTE}
 
 
 @dataclass(frozen=True)
@@ -207,7 +206,7 @@ def get_condition_form(condition: exp.Expr) -> Form:
     if isinstance(bare, exp.EQ | exp.NullSafeEQ | exp.NEQ):
         return (bare.key, *sorted((get_bare_form(bare.left), get_bare_form(bare.right)), key=repr))
     if isinstance(bare, exp.GT | exp.GTE):
-        bare = _FLIPPED[type(bare)](this=bare.right.copy(), expression=bare.left.copy())
+        bare = FLIPPED[type(bare)](this=bare.right.copy(), expression=bare.left.copy())
     return get_bare_form(bare)
 
 

@@ -28,6 +28,7 @@ from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError, CommitConflict, SourceError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal, get_first_line
+from arctic_runtime.ivm.algebra.tree import Join, SemiJoin, walk_tree
 from arctic_runtime.ivm.strategies.aggregate_state import AggregateState
 from arctic_runtime.model.columns import Column, strip_change_columns
 from arctic_runtime.model.names import format_changes_view, list_changes_read
@@ -43,7 +44,7 @@ from arctic_runtime.plan.refresh import decide as decisions
 from arctic_runtime.plan.refresh.decide import Decision
 from arctic_runtime.plan.refresh.event_rules import check_events, find_sequence_type, select_stored_columns
 from arctic_runtime.plan.refresh.fingerprint import compute_fingerprint
-from arctic_runtime.plan.refresh.increment import Upstreams, drop_aggregate_state, pin_query
+from arctic_runtime.plan.refresh.increment import Increment, Upstreams, drop_aggregate_state, pin_query
 from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.plan.refresh.schema import check_query
@@ -62,7 +63,7 @@ from arctic_runtime.spark.refresh.query_inputs import Narrowed, QueryInputs
 from arctic_runtime.spark.refresh.rebase import RebaseAttempt
 from arctic_runtime.spark.tables.append import publish_changes
 from arctic_runtime.spark.tables.context import Appended
-from arctic_runtime.spark.tables.merge import build_lookup_settings
+from arctic_runtime.spark.tables.merge import WITHOUT_DYNAMIC_PRUNING, build_lookup_settings
 from arctic_runtime.spark.tables.rows.frames import (
     drop_lineage,
     list_frame_columns,
@@ -72,7 +73,7 @@ from arctic_runtime.spark.tables.rows.frames import (
 )
 from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.table_session import TableSession
-from arctic_runtime.thresholds import EngineThresholds
+from arctic_runtime.thresholds import EngineThresholds, JoinThresholds
 
 _OF_DATA = (
     AnalysisException,
@@ -98,12 +99,6 @@ _OF_THE_MOMENT = (
     "No space left on device",
 )
 _FOR_OTHERS = (ArcticError, MemoryError, OSError)
-
-_WITHOUT_DYNAMIC_PRUNING = {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}
-"""Spark would plan each join of changed rows again below every scan that the join could prune, and those joins again.
-
-With six joined tables that is a plan of thousands of scans, and bounds of the changed rows prune the files already.
-"""
 
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
@@ -213,7 +208,7 @@ class Refresh:
             perform_step(step, context)
         attempt = self._add_repairs(_drop_refused_state(attempt))
         settings = build_compiler_settings(state, attempt.decision, attempt.upstreams, context.thresholds.engine)
-        settings |= _WITHOUT_DYNAMIC_PRUNING if attempt.is_incremental else {}
+        settings |= build_planning_settings(attempt.decision.increment, context.thresholds.joins)
         with override_settings(context.spark, settings):
             try:
                 appended = self._publish_rows(attempt)
@@ -429,6 +424,18 @@ def build_compiler_settings(
             return {}
         rows += _count_rows(source, decision, name)
     return _INTERPRETED if rows <= thresholds.interpreted_rows else {}
+
+
+def build_planning_settings(increment: Increment | None, thresholds: JoinThresholds) -> dict[str, str]:
+    """Builds session settings by which Spark plans the many joins of an incremental plan in a short time.
+
+    With dynamic pruning, Spark plans each join again below every scan that the join could prune, and those joins again:
+    six joined tables that have all changed are a plan of thousands of scans. Empty for few joins, of which Spark prunes
+    files and buckets.
+    """
+    trees = increment.trees if increment is not None else ()
+    joins = sum(isinstance(node, Join | SemiJoin) for tree in trees for node in walk_tree(tree))
+    return dict(WITHOUT_DYNAMIC_PRUNING) if joins > thresholds.pruned_joins else {}
 
 
 def _count_rows(source: SourceState, decision: Decision, name: str) -> int:

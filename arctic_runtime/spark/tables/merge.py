@@ -60,6 +60,9 @@ _JOINED_AS_IT_LIES = {
     **_MOVED_TO_NODES,
     "spark.sql.sources.v2.bucketing.pushPartValues.enabled": "true",
 }
+WITHOUT_DYNAMIC_PRUNING = {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}
+"""Settings by which Spark does not look for the files and buckets of a join's one side by the rows of the other."""
+
 _JOINS_WITHOUT_PARTITIONS = "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled"
 """Spark setting that joins tables by their buckets although their other partition columns are not joined."""
 
@@ -89,7 +92,7 @@ def build_lookup_settings(keys: int, thresholds: PruningThresholds) -> dict[str,
     For few keys, Spark reads only the buckets that contain them; many keys are shuffled to the buckets of their rows.
     """
     is_pruned = keys <= thresholds.bucket_pruning_keys
-    pruning = {} if is_pruned else {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}
+    pruning = {} if is_pruned else WITHOUT_DYNAMIC_PRUNING
     return {**pruning, **(_MOVED_TO_NODES if keys > thresholds.broadcast_keys else {})}
 
 

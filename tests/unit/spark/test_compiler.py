@@ -1,4 +1,4 @@
-"""Runs that read few rows are interpreted, others compiled."""
+"""Settings of a run: few rows are interpreted and others compiled, and many joins are planned without pruning."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Mapping
 
 import pytest
 
+from arctic_runtime.ivm.algebra.tree import Join, Node, Scan
+from arctic_runtime.ivm.strategies.maintain import Deltas
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import BaseState, Commit, SourceState, TableState
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.refresh.decide import Decision
-from arctic_runtime.plan.refresh.increment import Upstreams
-from arctic_runtime.spark.refresh.run import build_compiler_settings
-from arctic_runtime.thresholds import EngineThresholds
+from arctic_runtime.plan.refresh.increment import Increment, Upstreams
+from arctic_runtime.spark.refresh.run import build_compiler_settings, build_planning_settings
+from arctic_runtime.thresholds import EngineThresholds, JoinThresholds
 
 LIMIT = EngineThresholds.interpreted_rows
 NAME = "lake.ods.orders"
@@ -58,3 +60,16 @@ def test_a_run_whose_rows_are_not_known_is_compiled() -> None:
     assert not is_interpreted({})
     assert not is_interpreted({NAME: a_source(1), "lake.ods.files": None})
     assert is_interpreted({NAME: a_source(1), "lake.ods.files": a_source(1)})
+
+
+def test_many_joins_of_a_plan_are_planned_without_dynamic_pruning() -> None:
+    def plan_joins(count: int) -> dict[str, str]:
+        tree: Node = Scan(TableName("lake", "ods", "t0"), (("a0", "a"),))
+        for number in range(1, count + 1):
+            tree = Join("inner", tree, Scan(TableName("lake", "ods", f"t{number}"), ((f"a{number}", "a"),)), None)
+        return build_planning_settings(Increment(Deltas(tree), (), (), tree, frozenset()), JoinThresholds())
+
+    assert plan_joins(JoinThresholds.pruned_joins) == build_planning_settings(None, JoinThresholds()) == {}
+    assert plan_joins(JoinThresholds.pruned_joins + 1) == {
+        "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"
+    }

@@ -129,40 +129,23 @@ def collect_bounds(rows: DataFrame, count: int, thresholds: PruningThresholds) -
 
     `count` is the approximate number of rows; up to the threshold `in_list_values`, IN-lists are computed.
     """
-    types = {field: kind for field, kind in rows.dtypes if is_bounded(kind)}
-    return _collect_value_lists(rows, types) if count <= thresholds.in_list_values else _collect_ranges(rows, types)
+    return collect_all_bounds([(rows, count)], thresholds)[0]
 
 
 def collect_all_bounds(
     parts: Sequence[tuple[DataFrame, int]], thresholds: PruningThresholds
-) -> tuple[tuple[Bound, ...] | None, ...]:
+) -> list[tuple[Bound, ...] | None]:
     """Computes bounds as `collect_bounds` does, for several frames, each with its approximate number of rows.
 
     Ranges are computed by one statement for all frames, whose parts Spark computes at the same time.
     """
-    ranges = {place: rows for place, (rows, count) in enumerate(parts) if count > thresholds.in_list_values}
-    if len(ranges) < 2:
-        return tuple(collect_bounds(rows, count, thresholds) for rows, count in parts)
-    known = _collect_all_ranges(ranges)
-    return tuple(
-        known[place] if place in known else collect_bounds(rows, count, thresholds)
-        for place, (rows, count) in enumerate(parts)
-    )
+    ranged = {place: rows for place, (rows, count) in enumerate(parts) if count > thresholds.in_list_values}
+    known = _collect_ranges(ranged) if ranged else {}
+    return [known[place] if place in known else _collect_value_lists(rows) for place, (rows, _) in enumerate(parts)]
 
 
-def _collect_all_ranges(parts: Mapping[int, DataFrame]) -> dict[int, tuple[Bound, ...] | None]:
-    ranges, frames = {}, []
-    for place, rows in parts.items():
-        types = {field: kind for field, kind in rows.dtypes if is_bounded(kind)}
-        ranges[place] = Ranges({field: (quote_name(field), kind) for field, kind in types.items()})
-        summed = rows.agg(*map(F.expr, ranges[place].build_aggregates()))
-        texts = F.array(*[F.col(name).cast("string") for name in summed.columns])
-        frames.append(summed.select(F.lit(place), texts, F.lit(summed.columns)))
-    found = reduce(DataFrame.unionAll, frames).collect()
-    return {place: ranges[place].read_bounds(dict(zip(names, texts, strict=True))) for place, texts, names in found}
-
-
-def _collect_value_lists(rows: DataFrame, types: dict[str, str]) -> tuple[Bound, ...] | None:
+def _collect_value_lists(rows: DataFrame) -> tuple[Bound, ...] | None:
+    types = _list_bounded_types(rows)
     rows_read = rows.selectExpr(*[_write_as_text(quote_name(field), kind) for field, kind in types.items()]).collect()
     if not rows_read:
         return None
@@ -173,9 +156,19 @@ def _collect_value_lists(rows: DataFrame, types: dict[str, str]) -> tuple[Bound,
     )
 
 
-def _collect_ranges(rows: DataFrame, types: dict[str, str]) -> tuple[Bound, ...] | None:
-    ranges = Ranges({field: (quote_name(field), kind) for field, kind in types.items()})
-    return ranges.read_bounds(rows.agg(*map(F.expr, ranges.build_aggregates())).collect()[0].asDict())
+def _collect_ranges(parts: Mapping[int, DataFrame]) -> dict[int, tuple[Bound, ...] | None]:
+    ranges, frames = {}, []
+    for place, rows in parts.items():
+        ranges[place] = Ranges({name: (quote_name(name), kind) for name, kind in _list_bounded_types(rows).items()})
+        summed = rows.agg(*map(F.expr, ranges[place].build_aggregates()))
+        texts = F.array(*[F.col(name).cast("string") for name in summed.columns])
+        frames.append(summed.select(F.lit(place), F.lit(summed.columns), texts))
+    computed = reduce(DataFrame.unionAll, frames).collect()
+    return {place: ranges[place].read_bounds(dict(zip(names, texts, strict=True))) for place, names, texts in computed}
+
+
+def _list_bounded_types(rows: DataFrame) -> dict[str, str]:
+    return {name: kind for name, kind in rows.dtypes if is_bounded(kind)}
 
 
 def _build_range(column: str, kind: str, ends: tuple[str | None, str | None], nulls: int) -> Bound:
