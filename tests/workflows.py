@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +42,22 @@ def list_gitlab_commands() -> list[str]:
     job = load_gitlab()["review"]
     lines = [line for part in ("script", "after_script") for line in job[part]]
     return [match[0] for line in lines if not line.startswith("curl") and (match := _COMMAND.search(line)) is not None]
+
+
+def copy_sample(folder: Path, method: Mapping[str, Any], spark_settings: Mapping[str, str]) -> Path:
+    """Copies the sample project into a folder, with a warehouse there and the targets `dev` and `branch`."""
+    project = folder / "project"
+    shutil.copytree(
+        ROOT / "sample_project", project, ignore=shutil.ignore_patterns("live", "target", "warehouse", "__pycache__")
+    )
+    target = {
+        "type": "arctic",
+        **method,
+        "warehouse": str(folder / "warehouse"),
+        "threads": 2,
+        "server_side_parameters": spark_settings,
+    }
+    outputs = {"dev": {**target, "schema": "dwd"}, "branch": {**target, "schema": "pr_12"}}
+    profile = {"nyc_flights": {"target": "dev", "outputs": outputs}}
+    (project / "profiles.yml").write_text(yaml.safe_dump(profile))
+    return project

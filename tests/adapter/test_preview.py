@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from dbt.adapters.factory import reset_adapters
 from dbt.cli.main import dbtRunner
 
 from dbt.adapters.arctic import cli
 from sample_project.loader import FIRST_DAY, load_days
-from tests.workflows import ROOT
+from tests.workflows import copy_sample
 
 NAME = "a.name as carrier_name"
 EDITED, BELOW = "dwd_flights", "dws_delay_by_carrier_day"
@@ -30,20 +29,7 @@ def project(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Path]:
     """A copy of the sample, built once, as the current folder; `branch` is a target with schemas of its own."""
-    folder = tmp_path / "project"
-    shutil.copytree(
-        ROOT / "sample_project", folder, ignore=shutil.ignore_patterns("live", "target", "warehouse", "__pycache__")
-    )
-    target = {
-        "type": "arctic",
-        **method,
-        "warehouse": str(tmp_path / "warehouse"),
-        "threads": 2,
-        "server_side_parameters": spark_settings,
-    }
-    outputs = {"dev": {**target, "schema": "dwd"}, "branch": {**target, "schema": "pr_12"}}
-    profile = {"nyc_flights": {"target": "dev", "outputs": outputs}}
-    (folder / "profiles.yml").write_text(yaml.safe_dump(profile))
+    folder = copy_sample(tmp_path, method, spark_settings)
     monkeypatch.chdir(folder)
     load_days(tmp_path / "warehouse", [FIRST_DAY])
     for command in ("seed", "run"):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from dbt.adapters.factory import reset_adapters
 from dbt.cli.main import dbtRunner
 
@@ -17,7 +16,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic import cli
 from sample_project.loader import FIRST_DAY, load_days
-from tests.workflows import ROOT, list_github_commands
+from tests.workflows import copy_sample, list_github_commands
 
 NAME = "a.name as carrier_name"
 
@@ -31,20 +30,7 @@ def project(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Path]:
     """A copy of the sample with both targets on this test's own warehouse, as the current folder."""
-    folder = tmp_path / "project"
-    shutil.copytree(
-        ROOT / "sample_project", folder, ignore=shutil.ignore_patterns("live", "target", "warehouse", "__pycache__")
-    )
-    target = {
-        "type": "arctic",
-        **method,
-        "warehouse": str(tmp_path / "warehouse"),
-        "threads": 2,
-        "server_side_parameters": spark_settings,
-    }
-    outputs = {"dev": {**target, "schema": "dwd"}, "branch": {**target, "schema": "pr_12"}}
-    profile = {"nyc_flights": {"target": "dev", "outputs": outputs}}
-    (folder / "profiles.yml").write_text(yaml.safe_dump(profile))
+    folder = copy_sample(tmp_path, method, spark_settings)
     monkeypatch.chdir(folder)
     yield folder
     reset_adapters()
