@@ -5,12 +5,15 @@ from __future__ import annotations
 import datetime
 import itertools
 import random
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import ConfigError, SourceError
@@ -20,6 +23,10 @@ from arctic_runtime.ingest.formats.debezium import UNAVAILABLE
 from arctic_runtime.ingest.job.ingestion import Ingestion
 from arctic_runtime.ingest.job.reports import BatchReport, JobListeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
+from arctic_runtime.ingest.transports.kafka.avro_messages import AvroMessages
+from arctic_runtime.ingest.transports.kafka.schema_registry import RegistryConnection, SchemaRegistry
+from arctic_runtime.ingest.transports.transport import MESSAGE, PAYLOAD
+from arctic_runtime.thresholds import TransportThresholds
 from tests.ingest.kafka_server import KafkaServer
 from tests.ingest.test_kafka import dying
 from tests.schema_registry import Registry, running_registry, wire
@@ -440,3 +447,23 @@ def test_broken_messages_before_the_first_record_are_kept(
     ingest(lake, source)
     assert rows(lake) == {("1",)}
     assert dead(lake)["0:2"] == "no value"
+
+
+def test_threads_plan_the_same_kept_messages_at_once(lake: Warehouse, registry: Registry) -> None:
+    limits = TransportThresholds()
+    reader = SchemaRegistry(RegistryConnection(registry.url, user="me", password="s3cret-word"), limits)
+    message = registry.encode(registry.add(SIMPLE), {"id": "1"})
+    spark = lake.environment.new_session()
+    threads = 8
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(60):
+            kept = AvroMessages(reader).read_messages(spark.createDataFrame([(message,)], f"{PAYLOAD} binary"))
+            kept.persist()
+            barrier = threading.Barrier(threads)
+
+            def count_columns(number: int, kept: DataFrame = kept, barrier: threading.Barrier = barrier) -> int:
+                barrier.wait()
+                return len(kept.where(f"{MESSAGE} <> '{number}'").limit(0).toArrow().column_names)
+
+            assert set(pool.map(count_columns, range(threads))) == {len(kept.columns)}
+            kept.unpersist()

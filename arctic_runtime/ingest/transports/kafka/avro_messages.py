@@ -8,6 +8,7 @@ machines need no access to the registry. Logical types are not decoded: a table'
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import reduce
@@ -150,7 +151,11 @@ def _build_json(message: Expression, schemas: Collection[AvroSchema]) -> Express
 
 
 def _decode_record(body: Expression, schema: AvroSchema) -> Expression:
-    """Builds the expression for a record; a struct of nulls if the bytes do not fit the schema."""
+    """Builds the expression for a record; a struct of nulls if the bytes do not fit the schema.
+
+    The options are parsed from JSON, since the functions that build maps are not safe for threads: if two threads plan
+    the same rows, Spark finds duplicate keys, and if the rows are cached, so does each later statement of the session.
+    """
     from pyspark.sql import functions as F
 
     options = {
@@ -158,5 +163,5 @@ def _decode_record(body: Expression, schema: AvroSchema) -> Expression:
         "avroSchema": schema.reader,
         "enableStableIdentifiersForUnionType": "true",
     }
-    pairs = F.create_map(*[F.lit(text) for pair in options.items() for text in pair])
-    return F.call_function("from_avro", body, F.lit(schema.writer), pairs)
+    parsed = F.from_json(F.lit(json.dumps(options)), "map<string,string>")
+    return F.call_function("from_avro", body, F.lit(schema.writer), parsed)
