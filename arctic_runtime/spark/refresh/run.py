@@ -208,8 +208,8 @@ class Refresh:
             perform_step(step, context)
         attempt = self._add_repairs(_drop_refused_state(attempt))
         settings = build_compiler_settings(state, attempt.decision, attempt.upstreams, context.thresholds.engine)
-        settings |= build_planning_settings(attempt.decision.increment, context.thresholds.joins)
-        with override_settings(context.spark, settings):
+        planning = build_planning_settings(attempt.decision.increment, context.thresholds.joins)
+        with override_settings(context.spark, {**settings, **planning}):
             try:
                 appended = self._publish_rows(attempt)
             except AggregateStateRefused as refused:
@@ -410,7 +410,7 @@ def _get_version(state: SourceState | None) -> Version | None:
 
 def build_compiler_settings(
     state: TableState, decision: Decision, upstreams: Upstreams, thresholds: EngineThresholds
-) -> dict[str, str]:
+) -> Mapping[str, str]:
     """Builds session settings by which Spark interprets the expressions of a run that reads few rows.
 
     Empty for a run that reads many rows, or whose number of rows is not known: one that reads no table, or a table that
@@ -426,7 +426,7 @@ def build_compiler_settings(
     return _INTERPRETED if rows <= thresholds.interpreted_rows else {}
 
 
-def build_planning_settings(increment: Increment | None, thresholds: JoinThresholds) -> dict[str, str]:
+def build_planning_settings(increment: Increment | None, thresholds: JoinThresholds) -> Mapping[str, str]:
     """Builds session settings by which Spark plans the many joins of an incremental plan in a short time.
 
     With dynamic pruning, Spark plans each join again below every scan that the join could prune, and those joins again:
@@ -435,7 +435,7 @@ def build_planning_settings(increment: Increment | None, thresholds: JoinThresho
     """
     trees = increment.trees if increment is not None else ()
     joins = sum(isinstance(node, Join | SemiJoin) for tree in trees for node in walk_tree(tree))
-    return dict(WITHOUT_DYNAMIC_PRUNING) if joins > thresholds.pruned_joins else {}
+    return WITHOUT_DYNAMIC_PRUNING if joins > thresholds.pruned_joins else {}
 
 
 def _count_rows(source: SourceState, decision: Decision, name: str) -> int:
