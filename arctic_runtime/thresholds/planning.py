@@ -247,6 +247,9 @@ class MergeThresholds:
     longest_wait_factor: float = 4.0
     """Maximum factor on `unmerged_share` and `unmerged_commits` if commits follow faster than merges can be done."""
 
+    overwritten_share: float = 0.8
+    """Ratio of replaced rows to rows of the base above which a merge overwrites a base of any size in one commit."""
+
     overwritten_base_rows: int = 100_000
     """Maximum rows of an unpartitioned base that a merge always overwrites in one commit; other merges take two."""
 

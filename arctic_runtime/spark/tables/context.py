@@ -35,6 +35,11 @@ class Appended:
     because: str = ""
     """Text for users about a special event, such as a rebase; empty if there was none."""
 
+    @property
+    def replaced_rows(self) -> int:
+        """Number of the base table's rows that the change rows replace; with upserts, the most that it can be."""
+        return sum(self.rows.values()) - self.rows["insert"]
+
 
 @dataclass(frozen=True)
 class Context:

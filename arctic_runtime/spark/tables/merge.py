@@ -14,7 +14,6 @@ from arctic_runtime.effects import perform_effect
 from arctic_runtime.model.columns import ACTION
 from arctic_runtime.model.files.bounds import Bound
 from arctic_runtime.model.shape import DELETE, INSERT
-from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.step import (
     MergeBase,
 )
@@ -28,9 +27,10 @@ from arctic_runtime.spark.tables.commit import (
     build_summary_options,
     build_summary_settings,
     overwrite_table,
+    replace_rows,
     swap_in,
 )
-from arctic_runtime.spark.tables.context import Context
+from arctic_runtime.spark.tables.context import Appended, Context
 from arctic_runtime.spark.tables.create import DELETE_ISOLATION
 from arctic_runtime.spark.tables.delete import TARGET, RowMatch, build_key_conditions, delete_matching
 from arctic_runtime.spark.tables.rows.bounds import (
@@ -44,6 +44,7 @@ from arctic_runtime.spark.tables.rows.frames import (
     Unmerged,
     as_key,
     conform_frame,
+    match_key,
     overlay_changes,
     read_own_changes,
     read_table,
@@ -99,8 +100,9 @@ def build_lookup_settings(keys: int, thresholds: PruningThresholds) -> dict[str,
 def merge_base(step: MergeBase, context: Context) -> None:
     """Merges the change rows of a step into the base table; a repeated merge changes nothing.
 
-    A small base table without partitions is overwritten in one commit. Otherwise replaced rows are deleted and new ones
-    appended, on a branch that is then published. Raises CommitConflict if the base table has changed.
+    A small base table without partitions is overwritten in one commit, and so is any of which most rows are replaced.
+    Otherwise replaced rows are deleted and new ones appended, on a branch that is then published. Raises CommitConflict
+    if the base table has changed.
     """
     model, spark, base, changes = context.model, context.spark, context.state.base, context.state.changes
     assert base is not None
@@ -124,15 +126,36 @@ def merge_base(step: MergeBase, context: Context) -> None:
     )
     newest = select_newest_changes(appended, model.config.primary_key, step.commits)
     alive = conform_frame(newest.where(F.col(ACTION) != DELETE), base.columns)
-    count, known = _estimate_replaced(step, context, changes)
+    keys = gone.select(*as_key(model.config.primary_key))
+    own = _find_own_commit(step, context)
+    if own is not None and own.replaced_rows > context.thresholds.merge.overwritten_share * base.rows:
+        _overwrite_replaced(step, context, keys, alive)
+        return
+    count = changes.count_rows_after(step.start) if own is None else own.replaced_rows
+    known = None if own is None else own.replaced
     located, pruning = _locate_replaced_rows(appended, model), context.thresholds.pruning
     find_bounds = partial(compute_pruning_bounds, located, count, base.rows, pruning, known)
-    replaced_rows = _ReplacedRows(gone.select(*as_key(model.config.primary_key)), count, find_bounds)
+    replaced_rows = _ReplacedRows(keys, count, find_bounds)
 
     def merge_attempt(branch: Sequence[str]) -> None:
         _replace_rows(context, branch, replaced_rows, alive, build_merged_summary(step.end))
 
     swap_in(context.attempt, step.table, step.expected, merge_attempt)
+
+
+def _overwrite_replaced(step: MergeBase, context: Context, keys: DataFrame, alive: DataFrame) -> None:
+    """Overwrites the base table in one commit by its rows without those of `keys`, and the rows `alive`.
+
+    If most rows are replaced, to write the others anew takes less time than to delete most rows by deletion vectors.
+    """
+    base = context.state.base
+    assert base is not None
+    old = read_table(context.spark, step.table, step.expected, base.old_column_names)
+    others = old.join(keys.hint("shuffle_hash"), match_key(old, context.model.config.primary_key), "left_anti")
+    rows = conform_frame(others, base.columns).unionAll(alive)
+    options = build_summary_options(build_merged_summary(step.end))
+    with override_settings(context.spark, {**build_join_settings(context.spark), **WITHOUT_DYNAMIC_PRUNING}):
+        replace_rows("base.overwrite", rows, step.table, step.expected, f"overwrite {step.table}", options)
 
 
 @dataclass(frozen=True)
@@ -147,17 +170,12 @@ class _ReplacedRows:
     find_bounds: Callable[[], Sequence[Bound] | None]
 
 
-def _estimate_replaced(
-    step: MergeBase, context: Context, changes: ChangeTableState
-) -> tuple[int, tuple[Bound, ...] | None]:
-    """Estimates the number of base table rows that a merge replaces; also returns bounds of their keys and partitions.
-
-    The bounds are None if this run has not computed any, or if no row is replaced.
-    """
+def _find_own_commit(step: MergeBase, context: Context) -> Appended | None:
+    """Returns the commit of change rows that this run has made, if a merge takes these rows and no others."""
     appended = context.appended
     if appended is None or step.commits != 1 or step.start is None or step.start.snapshot != appended.after:
-        return changes.count_rows_after(step.start), None
-    return sum(appended.rows.values()) - appended.rows[INSERT], appended.replaced
+        return None
+    return appended
 
 
 def _locate_replaced_rows(changes: DataFrame, model: Model) -> DataFrame:

@@ -145,6 +145,24 @@ def test_rows_that_come_while_others_are_deleted_stay_whichever_commit_is_first(
     assert lake.broken(model) == []
 
 
+@pytest.mark.parametrize(("replaced", "commits"), [(8, 2), (9, 1), (10, 1)], ids=["some", "most", "all"])
+def test_a_base_is_overwritten_in_one_commit_where_most_of_its_rows_are_replaced(
+    lake: Warehouse, replaced: int, commits: int
+) -> None:
+    model = lake.model("m", "select id, region, v from {s}", primary_key="id", partition_by=["region"], sort_key=["v"])
+    lake.load("s", [(key, "eu" if key % 2 else "us", key) for key in range(10)], "id int, region string, v int")
+    lake.run(model)
+    before = lake.reader.load_table(model.base.schema, model.base.name)
+    moved = [(key, "eu", -key - 1) for key in range(1, replaced)]
+    rows = [*moved, *[(key, "eu" if key % 2 else "us", key) for key in range(replaced, 10)], (20, "new", 1)]
+    lake.load("s", rows, "id int, region string, v int")
+    assert lake.actions(lake.run(model)) == (1, replaced - 1, 1)
+    after = lake.reader.load_table(model.base.schema, model.base.name)
+    assert len(after.metadata.snapshots) - len(before.metadata.snapshots) == commits
+    assert sorted(lake.rows(model)) == sorted(rows)
+    assert lake.broken(model) == []
+
+
 def test_a_base_whose_deletes_conflict_with_appends_is_merged_one_after_the_other(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
