@@ -14,6 +14,9 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.operations.inspect import describe_history, describe_status, read_history, read_status
 from arctic_runtime.spark.refresh.overwrite import restore_version
 from arctic_runtime.spark.refresh.restate import restate_part
+from tests.spark.models.test_windows_of_time import COLUMNS, DAY, run_at
+from tests.spark.models.test_windows_of_time import START as TODAY
+from tests.spark.models.test_windows_of_time import rows_of as rows_back
 from tests.spark.warehouse import Warehouse, refuse
 
 ORDERS, NAMES = "id int, customer int, amount int", "customer int, name string"
@@ -249,3 +252,30 @@ def test_a_restored_row_of_an_earlier_query_is_no_difference(lake: Warehouse) ->
     lake.run(model)
     assert shown(lake, model) == {**PLAIN.compute(START), 0: {"amount": 1000, "name": "name 0"}}
     assert lake.broken(model) == []
+
+
+def test_the_versions_of_rows_that_stay_stay_open(lake: Warehouse) -> None:
+    START.load(lake, False)
+    lake.run(forward(lake, PLAIN.sql, history="scd2"))
+    later = Sources({**START.orders, 0: (0, 100)}, START.names)
+    later.load(lake, False)
+    model = forward(lake, EDITS[1].sql, history="scd2")
+    assert lake.run(model).reason == "FORWARD"
+    current = lake.spark.table(lake.sql_name("m")).where("_valid_to is null").select("id", "amount").collect()
+    assert {row.id: row.amount for row in current} == {
+        key: 1000 if key == 0 else amount for key, (_, amount) in START.orders.items()
+    }
+    assert lake.spark.table(lake.sql_name("m")).count() == len(START.orders) + 1
+    assert lake.broken(model) == []
+
+
+def test_rows_that_enter_a_window_of_time_are_of_the_new_query(lake: Warehouse) -> None:
+    lake.load("source", rows_back({1: 0, 2: 1, 3: -1, 4: -2}), COLUMNS)
+    sql = "select id, {column} as shown from {{source}} where day <= current_date"
+    run_at(lake, forward(lake, sql.format(column="g")), TODAY)
+    model = forward(lake, sql.format(column="concat(g, '!')"))
+    outcome = run_at(lake, model, TODAY + DAY)
+    assert (outcome.reason, lake.actions(outcome)) == ("FORWARD", (1, 0, 0))
+    assert lake.rows(model) == [(1, "b"), (2, "a"), (3, "b!")]
+    assert lake.actions(run_at(lake, model, TODAY + 2 * DAY)) == (1, 0, 0)
+    assert lake.rows(model)[-1] == (4, "a!")
