@@ -45,6 +45,8 @@ NEWEST_VALID_TIME: Final = "arctic.newest-valid-time"
 TRUNCATED: Final = "arctic.truncated"
 RESTORED: Final = "arctic.restored"
 RESTORED_CUT: Final = "arctic.restored-cut"
+RESTATED_WHERE: Final = "arctic.restated-where"
+FORWARD_EDIT: Final = "arctic.forward-edit"
 RESUMED: Final = "arctic.resumed"
 DECLARED: Final = "arctic.declared"
 DECLARED_PARTS: Final = "arctic.declared-parts"
@@ -278,6 +280,14 @@ STORED_NAMES: Final = (
         _RUN,
         "the [cut of a build](builds.md#cuts) that a table was restored to while its model had another query; runs "
         "wait for the query of the cut",
+    ),
+    StoredName(RESTATED_WHERE, _RUN, "the predicate of a restatement, which selects the rows that were computed anew"),
+    StoredName(
+        FORWARD_EDIT,
+        _RUN,
+        "the newest edit of the query that left [rows of earlier queries](incremental.md#an-edit-that-goes-forward): "
+        "the version of the change table, after which keys with change rows have rows of the present query; the time; "
+        "and the number of rows at that time. Absent for a table with rows of one query",
     ),
     StoredName(
         RESUMED,

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model import properties
+from arctic_runtime.model.forward_edit import ForwardEdit
 from arctic_runtime.model.sources.declared import Declared
 from arctic_runtime.model.sources.positions import ParsePosition
 from arctic_runtime.model.state import ChangeTableState, Commit
@@ -177,6 +178,12 @@ class RunSummary:
     cut: str | None = None
     """The cut of a build to which the table was restored, if the model's query was not that of the cut by then."""
 
+    where: str | None = None
+    """The predicate of a restatement."""
+
+    forward: ForwardEdit | None = None
+    """The newest edit of the query after which the table went forward; None if all rows are of one query."""
+
     @classmethod
     def decode(cls, summary: Mapping[str, str]) -> RunSummary:
         """Reads the record from a snapshot's summary; raises CorruptState for offsets that can't be read."""
@@ -188,6 +195,9 @@ class RunSummary:
             offsets=decode_versions(summary[properties.OFFSETS]) if properties.OFFSETS in summary else None,
             declared=_decode_declared(summary),
             clock=ClockReading.decode(summary[properties.CLOCK]) if properties.CLOCK in summary else None,
+            forward=ForwardEdit.decode(summary[properties.FORWARD_EDIT])
+            if properties.FORWARD_EDIT in summary
+            else None,
             started_ms=None if started is None else int(started),
             estimated=None if estimated is None else float(estimated),
             source_time_ms=None if source_time is None else int(source_time),
@@ -200,6 +210,7 @@ class RunSummary:
         entries = {
             **texts,
             properties.CLOCK: None if self.clock is None else self.clock.encode(),
+            properties.FORWARD_EDIT: None if self.forward is None else self.forward.encode(),
             properties.OFFSETS: None if self.offsets is None else encode_versions(self.offsets),
             properties.STARTED: None if self.started_ms is None else str(self.started_ms),
             properties.ESTIMATED: None if self.estimated is None else f"{self.estimated:.3f}",
@@ -227,6 +238,7 @@ class RunSummary:
             judged=self.judged,
             day_texts=self.day_texts,
             clock=self.clock,
+            forward=self.forward,
             high_watermark=self.high_watermark,
             truncated=self.truncated,
             declared=self.declared,
@@ -238,9 +250,18 @@ class RunSummary:
         """Returns a copy of the record for another commit with the same offsets, such as that of a restore.
 
         The next run then continues from the same versions of the upstreams. `mode` and `reason` are those of the other
-        commit. Entries about the run itself are removed: its start, estimate, repairs and kind of changelog.
+        commit. Entries about the run itself are removed: its start, estimate, repairs, kind of changelog and predicate.
         """
-        return replace(self, mode=mode, reason=reason, started_ms=None, estimated=None, repaired=None, changelog=None)
+        return replace(
+            self,
+            mode=mode,
+            reason=reason,
+            started_ms=None,
+            estimated=None,
+            repaired=None,
+            changelog=None,
+            where=None,
+        )
 
 
 _TEXTS: Mapping[str, str] = {
@@ -254,6 +275,7 @@ _TEXTS: Mapping[str, str] = {
     "newest_valid_time": properties.NEWEST_VALID_TIME,
     "restored": properties.RESTORED,
     "cut": properties.RESTORED_CUT,
+    "where": properties.RESTATED_WHERE,
     "aggregate_state": properties.AGGREGATE_STATE,
     "no_aggregate_state": properties.NO_AGGREGATE_STATE,
     "given_up": properties.GIVEN_UP,
@@ -304,7 +326,18 @@ def find_last_load(changes: ChangeTableState | None) -> Commit | None:
 def find_last_run(changes: ChangeTableState | None) -> RunSummary | None:
     """Returns the record of the newest run that loaded data (mode other than `schema-only`); None if there is none."""
     last = find_last_load(changes)
-    return RunSummary.decode(last.summary) if last else None
+    return _move_forward_edit(RunSummary.decode(last.summary), last) if last else None
+
+
+def _move_forward_edit(run: RunSummary, commit: Commit) -> RunSummary:
+    """Returns the record of a commit whose rows may be of earlier queries, with an edit that is as late as the commit.
+
+    Those of a restore may be, and the first ones of a clone, which has the edit of its origin.
+    """
+    edit = run.forward
+    if edit is None or (run.reason != "RESTORED" and edit.version.table == commit.version.table):
+        return run
+    return replace(run, forward=replace(edit, version=commit.version))
 
 
 def find_run_at(changes: ChangeTableState | None, commit: Commit) -> RunSummary:

@@ -34,6 +34,7 @@ Reason = Literal[
     "RESYNCED",
     "QUERY_CHANGED",
     "EDITED",
+    "FORWARD",
     "REVERTED",
     "OVERWRITTEN",
     "NOTHING_NEW",

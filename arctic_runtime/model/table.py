@@ -20,6 +20,7 @@ Keep = Literal["net", "all"]
 OnSchemaChange = Literal["append_new_columns", "sync_all_columns", "fail", "ignore"]
 OnConfigurationChange = Literal["apply", "continue", "fail"]
 OnSessionChange = Literal["recompute", "keep"]
+OnQueryChange = Literal["recompute", "forward"]
 Refresh = Literal["auto", "incremental", "strict", "full"]
 FormatVersion = Literal[3, 2]
 History = Literal["none", "scd2"]
@@ -192,6 +193,9 @@ class ModelConfig:
 
     on_session_change: OnSessionChange = "recompute"
     """What a run does if Spark's minor version, or a setting that may change results, is another than before."""
+
+    on_query_change: OnQueryChange = "recompute"
+    """Whether an edit of the query holds for all rows, or only for what changes in its sources from then on."""
 
     on_missing_key: OnMissingKey = "error"
     """What is done with a model that has no `primary_key`."""

@@ -154,6 +154,12 @@ class Status:
     awaited_cut: str = ""
     """The cut to which the table was restored and for whose query its runs wait; empty if they don't wait."""
 
+    edited_at: str = ""
+    """Time of the newest edit of the query that left rows of earlier queries; empty if all rows are of one query."""
+
+    older_rows: int = 0
+    """Number of rows, at most, that are of earlier queries."""
+
 
 @dataclass(frozen=True)
 class HistoryEntry:
@@ -189,6 +195,9 @@ class HistoryEntry:
     Empty if the columns of either version are not known.
     """
 
+    where: str = ""
+    """Predicate of a restatement; else empty."""
+
 
 def read_status(
     reader: CatalogReader, model: Model, project: Sequence[Model], counts: UnmergedRows | None = None
@@ -203,9 +212,12 @@ def read_status(
     if state.changes is None or state.base is None:
         return Status(str(model.table), built=False, ingestion=_read_ingestion(reader, model, None))
     pending = state.changes.list_commits_after(state.base.merged)
+    rows = count_table_rows(model, state, counts or UnmergedRows(reader))
+    last = find_last_run(state.changes)
+    edit = last.forward if last else None
     return replace(
         _read_table_status(reader, model, state.changes, project),
-        rows=count_table_rows(model, state, counts or UnmergedRows(reader)),
+        rows=rows,
         nodes=_count_nodes(reader, model),
         unmerged_commits=len(pending),
         unmerged_rows=state.changes.count_rows_after(state.base.merged),
@@ -214,6 +226,8 @@ def read_status(
             for reader_model in observe_savepoints(reader, model)
         },
         awaited_cut=find_awaited_cut(state.changes) or "",
+        edited_at=_format_iso(time_of(edit.at_ms)) if edit else "",
+        older_rows=min(edit.rows, rows) if edit else 0,
     )
 
 
@@ -305,6 +319,11 @@ def describe_status(
     return [
         f"{status.model}: version {status.version} of {status.changed_at}, {status.versions} versions kept",
         *([f"  waits for the query of {status.awaited_cut}, to which it was restored"] if status.awaited_cut else []),
+        *(
+            [f"  its query is of {status.edited_at}; up to {status.older_rows:,} rows are still of earlier queries"]
+            if status.edited_at
+            else []
+        ),
         *freshness,
         *own,
         *(
@@ -388,10 +407,12 @@ def _strip_change_columns(columns: Mapping[int, Column]) -> Mapping[int, Column]
 
 
 def describe_history(entry: HistoryEntry) -> list[str]:
-    """Describes a version in one line for people; if its columns changed, a second line says how."""
+    """Describes a version in one line for people, with more lines for a predicate and for changed columns."""
     names = f"  ({', '.join(entry.savepoints)})" if entry.savepoints else ""
     line = f"{entry.version:>20}  {entry.at}  {entry.mode:12} {entry.reason:18} {entry.rows:,} rows{names}"
-    return [line] if entry.columns.is_empty else [line, f"{'':22}columns: {entry.columns.describe_change()}"]
+    where = [f"{'':22}where {entry.where}"] if entry.where else []
+    columns = [] if entry.columns.is_empty else [f"{'':22}columns: {entry.columns.describe_change()}"]
+    return [line, *where, *columns]
 
 
 def _list_consumers(
@@ -424,6 +445,7 @@ def _build_entry(commit: Commit, names: Sequence[str], changed: SchemaChange) ->
         consumed={name: str(version.snapshot) for name, version in get_offsets(run).items()},
         savepoints=tuple(names),
         columns=changed,
+        where=run.where or "",
     )
 
 

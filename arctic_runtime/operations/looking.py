@@ -24,6 +24,7 @@ from arctic_runtime.operations.operation import Answer, Argument, Operation, Ope
 from arctic_runtime.operations.row_formats import convert_row
 from arctic_runtime.plan.maintenance.hash_trees import CompactionUnit, list_units
 from arctic_runtime.plan.maintenance.split import SIDE_BY_SIDE
+from arctic_runtime.plan.refresh.forward import FORWARD_STEPS
 from arctic_runtime.spark.tables.versions import find_window
 from arctic_runtime.thresholds import ReportThresholds
 
@@ -51,6 +52,7 @@ def describe_next_run(model: Model, plan: Plan) -> list[str]:
         *(f"  {way.explain_cost()}" for way in decision.ways),
         *(f"  {line}" for line in (decision.increment.describe_plan() if decision.increment else ())),
         *(f"  {line}" for line in (decision.edit.describe_plan() if decision.edit else ())),
+        *(f"  {line}" for line in (FORWARD_STEPS if decision.forward else ())),
         *(f"  {line}" for line in (decision.revert.describe_plan() if decision.revert else ())),
         *(f"  in full: {line}" for line in plan.joins),
         *(f"  then: {describe_step(step)}" for step in plan.steps),

@@ -156,7 +156,7 @@ class PreviewWalk:
 
     def _estimate_cost(self, each: _Observed, case: _Planned, tables: RunTables, written: float) -> RunCost:
         cost = estimate_run_cost(each.model, case.decision, tables, written, self._reader.thresholds)
-        if cost.seconds or case.decision.mode == "unchanged":
+        if cost.seconds or case.decision.leaves_rows:
             return cost
         # The planner estimates no runs of change events, and none that read the table's own rows alone.
         sources = {} if classify_way(case.decision) == "own result" else case.sources

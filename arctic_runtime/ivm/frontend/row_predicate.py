@@ -27,6 +27,11 @@ class RowPredicate:
     tree: exp.Expr
     columns: tuple[str, ...]
 
+    @property
+    def selects_all(self) -> bool:
+        """Whether the predicate is the constant `true`."""
+        return isinstance(self.tree, exp.Boolean) and bool(self.tree.this)
+
     def bind_columns(self, values: Mapping[str, exp.Expr]) -> exp.Expr:
         """Returns the predicate over other values: `values` has an expression for each of `columns`."""
         variables = _list_variables(self.tree)

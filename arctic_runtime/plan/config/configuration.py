@@ -16,6 +16,7 @@ from arctic_runtime.model.table import (
     OnFailedRow,
     OnMatch,
     OnMissingKey,
+    OnQueryChange,
     OnSchemaChange,
     OnSessionChange,
     Refresh,
@@ -363,6 +364,17 @@ CONFIGURATION = (
             "[settings](../incremental.md#settings)"
         ),
         read=get_reader(OnSessionChange),
+    ),
+    ConfigKey(
+        "on_query_change",
+        "`recompute`, `forward`",
+        "`recompute`",
+        (
+            "what to do with a model of `input: state` after an edit of its query or contract: bring all rows to the "
+            "new query, or let the rows stay, and the new query hold for what changes from then on. See [an edit that "
+            "goes forward](../incremental.md#an-edit-that-goes-forward)"
+        ),
+        read=get_reader(OnQueryChange),
     ),
     ConfigKey(
         "on_failed_row",

@@ -277,6 +277,21 @@ def _refresh_of_changes(config: ModelConfig, values: Mapping[str, Any]) -> Itera
         yield f"`refresh: {config.refresh}` is for what a query says the table is; it needs `input: state`"
 
 
+def _check_query_change(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+    """Yields a message for each key with which the rows of earlier queries can't stay after an edit of the query."""
+    if config.on_query_change != "forward":
+        return
+    if config.input == "changes":
+        yield "`on_query_change: forward` is for `input: state`; an edited query of change events holds for later ones"
+    if config.refresh == "full":
+        yield "`on_query_change: forward` follows changes by the edited query, which `refresh: full` never does"
+    if config.on_failed_row == "quarantine":
+        yield (
+            "`on_query_change: forward` would leave rows in the table that the tests of the edited query hold back; "
+            "leave out `on_failed_row: quarantine`"
+        )
+
+
 def _check_options_without_history(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     """Yields a message for each key that is allowed only with `history: scd2`, if the table has no history."""
     if not config.has_history:
@@ -381,6 +396,7 @@ _RULES: tuple[Callable[[ModelConfig, Mapping[str, Any]], Iterable[str]], ...] = 
     _check_truncations,
     _keep_all,
     _refresh_of_changes,
+    _check_query_change,
     _check_options_without_history,
     _check_history_rules,
     _check_history,

@@ -24,7 +24,7 @@ def estimate_published_rows(
     run publishes for each change row that it reads what past incremental runs have published for one.
     """
     rows = state.base.rows if state.base is not None else 0
-    if decision.mode == "unchanged":
+    if decision.leaves_rows:
         return Amount()
     if decision.mode == "create":
         return new_rows

@@ -34,7 +34,7 @@ OWN_RESULT_REASONS: frozenset[str] = frozenset({"EDITED"})
 
 def classify_way(decision: Decision) -> PreviewWay:
     """Returns the way of a run from the decision on it."""
-    if decision.mode == "unchanged":
+    if decision.leaves_rows:
         return "nothing"
     if decision.reason in OWN_RESULT_REASONS:
         return "own result"
@@ -71,7 +71,7 @@ def estimate_run_cost(
     model: Model, decision: Decision, tables: RunTables, written_rows: float, thresholds: Thresholds
 ) -> RunCost:
     """Estimates the cost of a run that publishes `written_rows` change rows, as `decision` says."""
-    if decision.mode == "unchanged":
+    if decision.leaves_rows:
         return RunCost()
     read = _estimate_query_bytes(decision, tables) + _estimate_compared_bytes(
         decision, tables, written_rows, thresholds

@@ -9,11 +9,9 @@ from arctic_runtime.errors import CommitConflict, ConfigError, CorruptState, Pla
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal, refuse_on_error
 from arctic_runtime.model.columns import VALID_FROM, format_key, parse_key
 from arctic_runtime.model.files.layout import format_layout, is_laid_out
+from arctic_runtime.model.forward_edit import ForwardEdit
 from arctic_runtime.model.names import list_changes_read
-from arctic_runtime.model.properties import (
-    LAYOUT,
-    PRIMARY_KEY,
-)
+from arctic_runtime.model.properties import LAYOUT, PRIMARY_KEY
 from arctic_runtime.model.run_summary import (
     RunSummary,
     find_awaited_cut,
@@ -37,6 +35,13 @@ from arctic_runtime.plan.refresh.fingerprint import (
     describe_query_change,
     find_changed_event_rules,
     hash_query_reading,
+)
+from arctic_runtime.plan.refresh.forward import (
+    build_forward_error,
+    explain_rows_left,
+    goes_forward,
+    plan_forward,
+    with_any_cost,
 )
 from arctic_runtime.plan.refresh.increment import Increment, Upstreams, check_maintained, plan_increment
 from arctic_runtime.plan.refresh.request import Request
@@ -69,6 +74,9 @@ class Decision:
     revert: RevertPlan | None = None
     """The plan by which the table returns to a version that its present query made; None in all other runs."""
 
+    forward: ForwardEdit | None = None
+    """The edit of the query after which this run leaves the rows as they are; None in all other runs."""
+
     given_up: Refusal | None = None
     """Reason for which this run, or an earlier one, abandoned its incremental plan."""
 
@@ -82,9 +90,14 @@ class Decision:
         return next((estimate for estimate in self.ways if estimate.way == way), None)
 
     @property
+    def leaves_rows(self) -> bool:
+        """Whether the run changes no row: it has nothing to do, or leaves the rows after an edit of the query."""
+        return self.mode == "unchanged" or self.forward is not None
+
+    @property
     def has_later_changes(self) -> bool:
         """Whether the same run follows changes of the sources after this, since it is made at earlier offsets."""
-        return self.edit is not None or self.revert is not None
+        return self.edit is not None or self.revert is not None or self.forward is not None
 
     @property
     def consumed(self) -> dict[str, Version]:
@@ -319,14 +332,35 @@ def _decide_state(
     awaited = find_awaited_cut(state.log)
     if changed and awaited is not None:
         return Decision("unchanged", "WAITS_FOR_RESTORED_QUERY", because=explain_wait(model, awaited))
-    changed = changed or explain_session_change(model, last, request)
+    changed = changed or explain_session_change(model, last, request) or explain_rows_left(model, last)
+    if changed and goes_forward(model, upstreams, last):
+        return _decide_to_go_forward(model, upstreams, request, state, changed, thresholds)
     if changed:
         edit = _decide_to_edit(model, upstreams, request, state, windows, changed, thresholds)
         return _decide_to_revert(model, upstreams, request, state, edit, thresholds) or edit
+    if last.forward is None:
+        return _decide_by_sources(model, upstreams, request, state, windows, thresholds)
+    decision = _decide_by_sources(with_any_cost(model), upstreams, request, state, windows, thresholds)
+    if decision.mode == "full":
+        raise build_forward_error(model, decision.reason, decision.because)
+    return decision
+
+
+def _decide_by_sources(
+    model: Model,
+    upstreams: Upstreams,
+    request: Request,
+    state: TableState,
+    windows: Mapping[str, Window],
+    thresholds: Thresholds,
+) -> Decision:
+    """Decides on a run of a query that is that of the last run: how it follows the changes in `windows`."""
+    last = find_last_run(state.log)
+    assert last is not None
     for reason, because in _list_reasons_to_recompute(upstreams):
         return _decide_to_recompute(model, reason, because, windows)
-    has_moved_clock = upstreams.has_moved_clock(last)
-    if offsets == {name: window.end for name, window in windows.items()} and not has_moved_clock:
+    is_read = get_offsets(last) == {name: window.end for name, window in windows.items()}
+    if is_read and not upstreams.has_moved_clock(last):
         return Decision("unchanged", "NOTHING_NEW", windows)
     if model.config.refresh == "full":
         return Decision("full", "AS_CONFIGURED", windows, "refresh: full")
@@ -350,6 +384,31 @@ def explain_wait(model: Model, cut: str) -> str:
         f"the table was restored to {cut}, and its query is not that of the cut; deploy that code, or run "
         f"`arctic resume {model.table.name}`"
     )
+
+
+def _decide_to_go_forward(
+    model: Model, upstreams: Upstreams, request: Request, state: TableState, changed: str, thresholds: Thresholds
+) -> Decision:
+    """Decides to leave the rows as they are after an edit, so that the query holds for what changes from now on.
+
+    `changed` describes the difference from the last run for users. Raises PlanError if the rows can't stay, or if the
+    query can't follow the changes of its sources.
+    """
+    last, given_up = find_last_run(state.log), request.given_up
+    assert last is not None
+    obstacles: list[tuple[Reason, str]] = [(given_up.reason, given_up.because)] if given_up else []
+    session = explain_session_change(model, last, request)
+    if session:
+        obstacles.append(("QUERY_CHANGED", f"{session}; rows stay after that with `on_session_change: keep`"))
+    try:
+        with refuse_on_error():
+            for reason, because in (*obstacles, *_list_reasons_to_recompute(upstreams)):
+                raise NotMaintained(reason, because)
+            plan = plan_forward(model, state, upstreams, changed, thresholds)
+    except NotMaintained as refused:
+        raise build_forward_error(model, refused.reason, refused.because) from refused
+    because = f"{changed}; the rows stay, and it holds for what changes from now on"
+    return Decision("incremental", "FORWARD", plan.windows, because, forward=plan.edit)
 
 
 def _decide_to_edit(
@@ -394,8 +453,7 @@ def _decide_to_revert(
     revert = plan_revert(model, state, upstreams, lambda run: not explain_session_change(model, run, request))
     if revert is None or request.given_up is not None:
         return None
-    is_strict = model.config.refresh == "strict"
-    lenient = replace(model, config=replace(model.config, refresh="incremental")) if is_strict else model
+    lenient = with_any_cost(model) if model.config.refresh == "strict" else model
     later = _decide_state(lenient, upstreams, request, rewind_state(state, revert), thresholds)
     if later.mode == "full" or not is_cheaper(revert, edit.edit, upstreams, state, thresholds.incremental):
         return None

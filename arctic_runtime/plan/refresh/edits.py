@@ -95,6 +95,8 @@ def plan_table_edit(model: Model, state: TableState, upstreams: Upstreams) -> Ed
     old_model = replace(model, sql=former.sql)
     old_states = {**upstreams.states, **upstreams.former}
     old_upstreams = replace(upstreams, states=old_states, views=former.views, former={})
+    if last.forward is not None:
+        raise NotEdited("the table has rows of earlier queries")
     _check_model(model, state, upstreams)
     if not former.contract.has_rules_of(StoredContract.from_model(model)):
         raise NotEdited("the contract has other rules, which all rows have to be checked for")
@@ -109,7 +111,7 @@ def plan_table_edit(model: Model, state: TableState, upstreams: Upstreams) -> Ed
         Query(after.tree, after.outputs, new_key, after.types),
         OwnTable(model.table, columns, stored),
     )
-    windows = _pin_windows(upstreams, last)
+    windows = pin_windows(upstreams, last)
     _check_sources(edit, upstreams, windows)
     made = {columns[name.lower()]: column for name, column in before.outputs if name.lower() in columns}
     known = {name: build_relation(source).columns for name, source in old_states.items() if source is not None}
@@ -173,7 +175,8 @@ def _list_kept_columns(model: Model, changes: ChangeTableState, before: Analysed
     return tuple(name for name in names if not is_dropping or _has_output(after, name))
 
 
-def _pin_windows(upstreams: Upstreams, last: RunSummary) -> dict[str, Window]:
+def pin_windows(upstreams: Upstreams, last: RunSummary) -> dict[str, Window]:
+    """Returns for each source the version that the last run read, or the present one, as an empty window."""
     offsets = get_offsets(last)
     states = {name: source for name, source in upstreams.states.items() if source is not None}
     versions = {name: offsets.get(name, source.version) for name, source in states.items()}

@@ -88,14 +88,7 @@ def check_recomputable(
             expected="the values that the rows in the table were computed with",
             fix=f"set the old value; {_describe_alternatives(changed, 'apply')}",
         )
-    lost = [name for name, state in sources.items() if state and (state.trimmed or state.may_have_deleted_rows)]
-    declared = last.declared or Declared()
-    reasons = {
-        f"{', '.join(lost)} may no longer have all events": bool(lost),
-        "the table was restored to an older version": last.restored is not None,
-        f"rows were declared: {declared.describe_declarations()}": bool(declared.points),
-    }
-    obstacles = [reason for reason, is_so in reasons.items() if is_so]
+    obstacles = list_fold_obstacles(last, sources)
     if obstacles:
         raise ConfigError(
             f"{model.table}: {_quote_rules(changed)} changed, and the rows in the table can't be computed again from "
@@ -104,6 +97,21 @@ def check_recomputable(
             actual="; ".join(obstacles),
             fix=f"set the old value; {_describe_alternatives(changed)}",
         )
+
+
+def list_fold_obstacles(last: RunSummary, sources: Mapping[str, SourceState | None]) -> list[str]:
+    """Lists for users why rows can't be computed again from all events of their keys; `last` is the last run's record.
+
+    They can't if `sources` may have lost events, or if a restore or an overwrite wrote some of the rows.
+    """
+    lost = [name for name, state in sources.items() if state and (state.trimmed or state.may_have_deleted_rows)]
+    declared = last.declared or Declared()
+    reasons = {
+        f"{', '.join(lost)} may no longer have all events": bool(lost),
+        "the table was restored to an older version": last.restored is not None,
+        f"rows were declared: {declared.describe_declarations()}": bool(declared.points),
+    }
+    return [reason for reason, is_so in reasons.items() if is_so]
 
 
 def _describe_alternatives(changed: tuple[str, ...], apply: str = "") -> str:

@@ -113,6 +113,12 @@ def has_other_query_or_contract(earlier: str | None, now: str, keeps_settings: b
     return bool(before) and set(_list_changed_parts(before, after, keeps_settings)) <= {_QUERY, _CONFIGURATION}
 
 
+def has_edited_query(earlier: str | None, now: str) -> bool:
+    """Whether two fingerprints differ in the query or in the configuration; False if the earlier one is not known."""
+    before, after = _read_part_hashes(earlier), _read_part_hashes(now)
+    return bool(before) and any(before.get(part) != after[part] for part in (_QUERY, _CONFIGURATION))
+
+
 def hash_query_reading(model: Model, upstreams: Upstreams) -> str:
     """Hashes everything that determines how Spark and sqlglot parse the query and the views that it reads."""
     views, settings = sorted(upstreams.views.items()), sorted(select_counted_before(upstreams.settings).items())

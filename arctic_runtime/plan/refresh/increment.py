@@ -269,6 +269,8 @@ def _build_increment(
         few_row_sources=_list_small_sources(upstreams, limits.state_groups),
         filter_sources=_map_filter_sources(upstreams, changed, limits),
     )
+    if last is not None and last.forward is not None:
+        facts = replace(facts, few_rows=False)
     maintenance = plan_maintenance(analysed.tree, key, sources, facts)
     refused_state = last.no_aggregate_state if last else None
     if isinstance(maintenance, AggregateState) and hash_state(maintenance) == refused_state:
@@ -410,14 +412,18 @@ def drop_aggregate_state(increment: Increment) -> Increment:
     return replace(increment, maintenance=maintenance, reducers=(), spools=())
 
 
-def check_maintained(model: Model, upstreams: Upstreams) -> None:
-    """Raises NotMaintained if the query can't be maintained incrementally for a change of any of its sources."""
+def check_maintained(model: Model, upstreams: Upstreams, may_keep_state: bool = True) -> None:
+    """Raises NotMaintained if the query can't be maintained incrementally for a change of any of its sources.
+
+    Without `may_keep_state` it has to be maintained without aggregate state.
+    """
     analysed, key = analyse_model(model, upstreams)
     refused: NotMaintained | None = None
+    facts = Facts(types=analysed.types, few_rows=may_keep_state)
     for source in dict.fromkeys(scan.source for scan in list_scans(analysed.tree)):
         try:
             with refuse_on_error():
-                plan_maintenance(analysed.tree, key, frozenset({source}), Facts(types=analysed.types, few_rows=True))
+                plan_maintenance(analysed.tree, key, frozenset({source}), facts)
             return
         except NotMaintained as error:
             refused = error

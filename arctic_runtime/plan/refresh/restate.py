@@ -7,7 +7,7 @@ all rows of the table stay those of one state of its sources.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from arctic_runtime.errors import ConfigError, PlanError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, refuse_on_error
@@ -17,12 +17,14 @@ from arctic_runtime.ivm.frontend.row_predicate import RowPredicate, cast_column,
 from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
 from arctic_runtime.ivm.rules.restrict import restrict_to_keys
 from arctic_runtime.model.columns import Column, find_column, is_same_name, strip_change_columns
+from arctic_runtime.model.properties import FORGOTTEN
 from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
-from arctic_runtime.model.state import TableState, require_built
+from arctic_runtime.model.state import ChangeTableState, SourceState, TableState, require_built
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.version import Window
+from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.refresh.decide import check_table
-from arctic_runtime.plan.refresh.fingerprint import describe_query_change
+from arctic_runtime.plan.refresh.event_rules import list_fold_obstacles
+from arctic_runtime.plan.refresh.fingerprint import describe_query_change, find_changed_event_rules
 from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
 from arctic_runtime.plan.refresh.readable_columns import check_defaults
 from arctic_runtime.plan.refresh.request import Request
@@ -30,6 +32,10 @@ from arctic_runtime.plan.refresh.window_rows import check_window
 
 MOVED = "__arctic_moved"
 """Name of the spool with the keys of rows that may have left the part, or entered it."""
+
+
+class EventsGone(PlanError):
+    """Raised if rows can't be folded again, since some of the events that made them may be gone."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,14 @@ class Restatement:
     newer: tuple[str, ...]
     """Upstreams whose present version is another one than that which the last run read."""
 
+    events: Mapping[str, Version] = field(default_factory=dict)
+    """For a model of change events, the version of each upstream up to which the last run has read its events."""
+
+    @property
+    def reads_present(self) -> bool:
+        """Whether the query is computed over the present versions of its upstreams."""
+        return self.pinned is None and not self.events
+
     def may_move_rows(self, key: tuple[str, ...]) -> bool:
         """Whether a row can be in the part by the query, and outside of it in the table, or the other way round."""
         return not all(any(is_same_name(name, part) for part in key) for name in self.predicate.columns)
@@ -94,7 +108,7 @@ class Restatement:
 
     def check_versions(self, model: Model) -> None:
         """Raises PlanError if the part can't be computed as of the offsets of the last run."""
-        if self.pinned is None and self.newer:
+        if self.reads_present and self.newer:
             raise PlanError(
                 f"{model.table}: its rows can't be computed as of its last run: {self.because}.",
                 expected=f"{', '.join(self.newer)} at the version that the last run read",
@@ -104,10 +118,12 @@ class Restatement:
 
     def describe_reads(self) -> tuple[str, ...]:
         """Describes for users, in a line for each source, the version at which it is read."""
-        if self.pinned is None:
+        if self.reads_present:
             return ("reads its upstreams as they are now",)
-        windows = (self.pinned.windows[name] for name in sorted(self.pinned.windows))
-        return tuple(f"reads {window.upstream} as of version {window.end.snapshot}" for window in windows)
+        windows = {} if self.pinned is None else self.pinned.windows
+        versions = {name: window.end for name, window in windows.items()} or self.events
+        part = "all events of " if self.events else ""
+        return tuple(f"reads {part}{name} as of version {versions[name].snapshot}" for name in sorted(versions))
 
 
 def plan_restatement(model: Model, state: TableState, upstreams: Upstreams, where: str) -> Restatement:
@@ -124,6 +140,8 @@ def plan_restatement(model: Model, state: TableState, upstreams: Upstreams, wher
     check_table(model, state, Request())
     if last is None or last.reason == "ADOPTED":
         raise build_run_first_error(model, "no run of the model has computed its rows yet")
+    if model.config.input == "changes":
+        return Restatement(predicate, last, columns, None, "", (), _plan_events(model, changes, upstreams, last))
     changed = describe_query_change(model, state, upstreams, last.query)
     if changed:
         raise build_run_first_error(model, changed)
@@ -137,6 +155,36 @@ def plan_restatement(model: Model, state: TableState, upstreams: Upstreams, wher
         plan = Restatement(predicate, last, columns, None, refused.because, newer)
     plan.check_versions(model)
     return plan
+
+
+def _plan_events(
+    model: Model, changes: ChangeTableState, upstreams: Upstreams, last: RunSummary
+) -> Mapping[str, Version]:
+    """Returns the versions up to which the table has read events; raises EventsGone if some of them may be gone."""
+    changed = find_changed_event_rules(last.query, model)
+    if changed:
+        raise build_run_first_error(model, f"{', '.join(changed)} changed since the last run")
+    offsets, known = get_offsets(last), upstreams.states
+    gone = [name for name, version in offsets.items() if not _can_read_until(known.get(name), version)]
+    obstacles = list_fold_obstacles(last, known)
+    obstacles += [f"{', '.join(gone)} no longer keeps the version that the last run read"] if gone else []
+    obstacles += ["rows were forgotten whose events may still be there"] if FORGOTTEN in changes.properties else []
+    if obstacles:
+        raise EventsGone(
+            f"{model.table} can't be restated: its rows can't be folded again from all events of their keys.",
+            expected="upstreams that have all events since the first, and no other origin of rows",
+            actual="; ".join(obstacles),
+            fix=f"`arctic overwrite {model.table.name}` declares the right rows; or `dbt run --full-refresh -s "
+            f"{model.table.name}` rebuilds the table from the events that are left",
+        )
+    return offsets
+
+
+def _can_read_until(source: SourceState | None, version: Version) -> bool:
+    """Whether the events of a source up to a version can be read: its snapshot is kept, or rows have its number."""
+    if source is None or source.version.table != version.table:
+        return False
+    return source.keeps_version(version) or source.format_version >= 3
 
 
 def _pin_tree(model: Model, upstreams: Upstreams, last: RunSummary, predicate: RowPredicate) -> PinnedTree:
@@ -166,13 +214,8 @@ def check_restatable(model: Model) -> None:
     if model.ingested_from is not None:
         raise ConfigError(
             f"{model.table} can't be restated: it is ingested from {model.ingested_from}, and no query has its rows.",
-            fix=f"`arctic resync {name}` has the table loaded anew, and publishes what differs",
-        )
-    if model.config.input == "changes":
-        raise ConfigError(
-            f"{model.table} can't be restated: `input: changes` folds events, each of them once.",
-            expected="a model with `input: state`",
-            fix=f"`dbt run --full-refresh -s {name}` folds all events again, and publishes what differs",
+            fix=f"`arctic resync {name}`, or `arctic ingest --resync {name}`, has the whole table loaded anew, and "
+            "publishes what differs",
         )
     if model.config.has_history:
         raise ConfigError(

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from functools import cached_property
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.model.properties import MODE, OFFSETS, QUERY, REASON
+from arctic_runtime.model.properties import FORWARD_EDIT, MODE, OFFSETS, QUERY, REASON
 from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, get_offsets, run_commits
 from arctic_runtime.model.state import Commit, SourceState, TableState
 from arctic_runtime.model.table import Model
@@ -63,7 +63,8 @@ def plan_revert(
     """Plans the return of a table to the newest version that the model's present query made; None if it can't.
 
     `is_same_session` says of a run whether its session has computed as the present one does. A table with `history`
-    does not return: its earlier versions of rows are a record of what it has shown.
+    does not return: its earlier versions of rows are a record of what it has shown. Nor does one return to a version
+    that had rows of other queries too.
     """
     changes, own = state.changes, upstreams.own
     if changes is None or state.base is None or own is None or model.config.has_history:
@@ -72,7 +73,7 @@ def plan_revert(
     same = {query for query in known if not describe_query_change(model, state, upstreams, query)}
     for commit in reversed(run_commits(changes)):
         summary = commit.summary
-        is_load = OFFSETS in summary and summary.get(MODE) != SCHEMA_ONLY
+        is_load = OFFSETS in summary and summary.get(MODE) != SCHEMA_ONLY and FORWARD_EDIT not in summary
         if is_load and summary.get(QUERY) in same and is_same_session(RunSummary.decode(summary)):
             return _plan_return(state, upstreams, own, commit)
         if summary.get(REASON) == "FORGOTTEN":

@@ -14,6 +14,7 @@ export const REASONS = {
   OVERWRITTEN: "the rows were replaced by `arctic overwrite`",
   QUERY_CHANGED: "the query, a view that it reads, the key or the configuration has changed",
   EDITED: "the query was edited, and the rows that differ were derived from the table",
+  FORWARD: "the query was edited, and holds for what changes from now on; the rows stay",
   REVERTED: "the query is again that of an earlier version, to which the table returned",
   WAITS_FOR_RESTORED_QUERY: "the table was restored to a cut, and waits for the query of that cut",
   SCHEMA_ONLY: "only the columns were asked for",

@@ -74,9 +74,17 @@ class QueryComputation:
         increment, edit = self.attempt.decision.increment, self.attempt.decision.edit
         if edit is not None:
             return compute_edit(self.attempt, edit)
+        if self.attempt.decision.forward is not None:
+            return self._leave_rows()
         if self.attempt.decision.revert is not None:
             return compute_revert(self.attempt, self.attempt.decision.revert)
         return self._compare() if increment is None else self.follow(increment)
+
+    def _leave_rows(self) -> Computed:
+        """Computes no change row, and keeps from the last run what the rows and the next run's changes depend on."""
+        last = self.attempt.last_run
+        nothing = diff_states(self.attempt.query.limit(0), None, self.attempt.shape)
+        return Computed(nothing, RunSummary(clock=last.clock, high_watermark=last.high_watermark), is_gathered=True)
 
     def _compare(self) -> Computed:
         """Computes the change rows by a comparison of all rows of the query with all rows of the table."""
@@ -84,9 +92,18 @@ class QueryComputation:
 
     @property
     def _needs_old(self) -> bool:
-        """Whether change rows need data that only the table has: columns that the query lacks, or closed versions."""
+        """Whether change rows need data that only the table has.
+
+        These are columns that the query lacks, closed versions, or rows of earlier queries.
+        """
         config = self.attempt.model.config
-        return self.attempt.shape.keeps_more or (config.has_history and not config.keep_deleted)
+        has_closed = config.has_history and not config.keep_deleted
+        return self.attempt.shape.keeps_more or has_closed or self._is_forward
+
+    @property
+    def _is_forward(self) -> bool:
+        """Whether the table has rows of earlier queries, which this run leaves."""
+        return self.attempt.last_run.forward is not None
 
     @property
     def _entities(self) -> Shape:
@@ -172,7 +189,8 @@ class QueryComputation:
         key = zip(increment.key, attempt.model.config.entity_key, strict=True)
         old = self._read_old(keys.select(*[to_column(own).alias(part) for own, part in key]), count)
         is_large = increment.count_rows_read(attempt.upstreams) > attempt.thresholds.incremental.large_source_rows
-        if attempt.model.config.refresh == "auto" and is_large and self._are_most(old, count):
+        may_recompute = attempt.model.config.refresh == "auto" and not self._is_forward
+        if may_recompute and is_large and self._are_most(old, count):
             raise NotMaintained("COST", f"the rows of {count:,} keys may differ, which are most rows of the table")
         sought = (collect_bounds(keys, count, attempt.thresholds.pruning) or ()) if is_large else ()
         new = narrow_sources(plan.new, AFFECTED, sought) if is_large else plan.new

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.model.run_summary import RunSummary, find_last_load, find_last_run, get_offsets
+from arctic_runtime.model.shape import Shape, is_named
 from arctic_runtime.model.sources.declared import Declared
 from arctic_runtime.spark.changes.diff import (
     diff_events,
@@ -88,6 +89,12 @@ def compute_from_events(attempt: PreparedAttempt) -> Computed:
     # Rows of versions are already shuffled by key, into as many partitions as they need.
     is_gathered = state.base is None or model.config.has_history
     return Computed(rows, summary, is_gathered, keys=profile.events)
+
+
+def select_live_rows(net: DataFrame, shape: Shape) -> DataFrame:
+    """Selects the rows that net events make, with the columns that the events give."""
+    positions = [(i, column.name) for i, column in enumerate(shape.columns) if is_named(column.name, shape.given)]
+    return net.where("not deleted").select(*[F.col(f"a{i}").alias(name) for i, name in positions])
 
 
 def _list_keys_to_empty(attempt: PreparedAttempt, events: DataFrame) -> DataFrame:

@@ -18,6 +18,7 @@ from arctic_runtime.ivm.algebra.tree import Node, list_scans
 from arctic_runtime.ivm.frontend.row_predicate import cast_column
 from arctic_runtime.ivm.render import render_sql
 from arctic_runtime.model.columns import ACTION, Column, find_column
+from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import DELETE, INSERT, ChangeSet, Shape, build_shape
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import AppendChanges
@@ -35,21 +36,27 @@ from arctic_runtime.plan.refresh.restate import (
 from arctic_runtime.plan.refresh.schema import check_query, plan_schema
 from arctic_runtime.plan.refresh.session_changes import SessionState
 from arctic_runtime.refresh_planner import NO_ROWS
-from arctic_runtime.spark.changes.diff import diff_states
+from arctic_runtime.spark.changes.diff import diff_states, refresh_changes
 from arctic_runtime.spark.engine.java.java_errors import explain_damaged_files
-from arctic_runtime.spark.engine.statement import quote_name, write_expression
+from arctic_runtime.spark.engine.statement import Sql, quote_name, write_expression
+from arctic_runtime.spark.events.rules import choose_rules, net_events
+from arctic_runtime.spark.events.truncate import spread_over_own_keys
+from arctic_runtime.spark.refresh.from_events import select_live_rows
 from arctic_runtime.spark.refresh.images import SourceWindows
 from arctic_runtime.spark.refresh.increments import as_query
 from arctic_runtime.spark.refresh.query_analysis import check_predicate_reading, check_same_reading, pin_time
+from arctic_runtime.spark.refresh.query_inputs import read_past_events
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables.append import publish_changes
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.rows.bounds import lookup_keys
 from arctic_runtime.spark.tables.rows.frames import (
     as_key,
+    combine_all,
     conform_frame,
     list_frame_columns,
     match_key,
+    name_key_column,
     read_current_rows,
     to_column,
 )
@@ -103,14 +110,29 @@ def _restate_once(refresh: Refresh, where: str) -> RestatedPart:
         assert state.changes is not None
         assert state.changes.head is not None
         commit = AppendChanges(session.model.table.changes, state.changes.head.snapshot, "full", "RESTATED")
-        # Without the aggregate state of the last run, which may have the values that are corrected here.
-        summary = replace(part.plan.last.to_repeat(commit.mode, commit.reason), aggregate_state=None)
-        confirm = partial(refresh.confirm_upstreams, upstreams) if part.plan.pinned is None else _confirm_nothing
-        changes = ChangeSet(commit, part.changes, part.shape, replace(summary, run=part.context.token), confirm=confirm)
+        confirm = partial(refresh.confirm_upstreams, upstreams) if part.plan.reads_present else _confirm_nothing
+        summary = _build_summary(part, commit)
+        changes = ChangeSet(commit, part.changes, part.shape, summary, confirm=confirm)
         appended = publish_changes(changes, part.context)
     state = session.reconcile_until_done(session.observe_state())
     head = state.changes.head if state.changes else None
     return RestatedPart(appended.rows, part.plan.describe_reads(), head.snapshot if head else None)
+
+
+def _build_summary(part: _ComparedPart, commit: AppendChanges) -> RunSummary:
+    """Builds the summary of the commit of a restatement from that of the last run, whose offsets it repeats.
+
+    It has no aggregate state, since that may have the values that are corrected. All rows are of the present query if
+    all were restated.
+    """
+    last, predicate = part.plan.last, part.plan.predicate
+    return replace(
+        last.to_repeat(commit.mode, commit.reason),
+        run=part.context.token,
+        aggregate_state=None,
+        where=predicate.text,
+        forward=None if predicate.selects_all else last.forward,
+    )
 
 
 def _confirm_nothing() -> None:
@@ -132,15 +154,23 @@ def _compare_part(refresh: Refresh, state: TableState, upstreams: Upstreams, whe
     """Compares the part with the query by key; the change rows can be read until the `with` block ends."""
     plan = plan_restatement(refresh.model, state, upstreams, where)
     context = refresh.table.build_context(state)
-    _check_session(context, plan)
-    if upstreams.reads.clocks and plan.last.clock is not None:
-        pin_time(context.spark, plan.last.clock.micros, plan.last.clock)
-    query = context.spark.sql(pin_query(refresh.model, upstreams))
+    query = _run_query(context, plan, upstreams)
     shape = _build_shape(context, plan, query)
     plan = _confirm_reading(context.model, upstreams, plan, query)
     with ExitStack() as stack:
         rows = _PartRows(context, upstreams, plan, query, shape, stack)
-        yield _ComparedPart(context, plan, shape, rows.compare())
+        yield _ComparedPart(context, plan, shape, rows.compare_events() if plan.events else rows.compare())
+
+
+def _run_query(context: Context, plan: Restatement, upstreams: Upstreams) -> DataFrame:
+    """Runs the query: over the events that the table has read, or else over the present upstreams."""
+    spark, model = context.spark, context.model
+    if plan.events:
+        return read_past_events(spark, model, upstreams, "all", plan.events)
+    _check_session(context, plan)
+    if upstreams.reads.clocks and plan.last.clock is not None:
+        pin_time(spark, plan.last.clock.micros, plan.last.clock)
+    return spark.sql(pin_query(model, upstreams))
 
 
 def _check_session(context: Context, plan: Restatement) -> None:
@@ -222,6 +252,26 @@ class _PartRows:
             rows = rows.unionByName(conform_frame(moved, given))
         return changes.where(~is_one_sided).unionByName(diff_states(rows, stored, self.shape))
 
+    def compare_events(self) -> DataFrame:
+        """Computes the change rows of keys whose row is in the part, in the table or by all events of the key."""
+        model, plan, shape = self.context.model, self.plan, self.shape
+        stored = self._select_table_part()  # First, since it checks the predicate.
+        events = spread_over_own_keys(model, self.query)
+        if not plan.may_move_rows(model.config.primary_key):
+            events = events.where(self._write_query_condition())
+        net = net_events(choose_rules(model, shape), events)
+        made = select_live_rows(net, shape).where(write_expression(plan.predicate.bind_names()))
+        key, table = model.config.primary_key, self._read_table()
+        keys = self._hold(made.select(*as_key(key)).unionByName(stored.select(*as_key(key))).distinct())
+        places = {column.name.lower(): f"a{i}" for i, column in enumerate(shape.columns)}
+        is_same = combine_all([F.col(places[part.lower()]) == F.col(name_key_column(i)) for i, part in enumerate(key)])
+        return refresh_changes(
+            net.join(keys, is_same, "left_semi"),
+            table.join(keys, match_key(table, key), "left_semi"),
+            shape,
+            plan.last.high_watermark,
+        )
+
     def _hold(self, rows: DataFrame) -> DataFrame:
         held = rows.persist()
         self.stack.callback(held.unpersist)
@@ -255,8 +305,13 @@ class _PartRows:
         casts = self._list_casts()
         if self.plan.pinned is not None:
             return self._run_tree(self.plan.pinned.select_part(self.plan.predicate, casts))
+        return self.query.where(self._write_query_condition())
+
+    def _write_query_condition(self) -> Sql:
+        """Writes the predicate over columns of the query, cast to the types that they have in the table."""
+        casts = self._list_casts()
         values = {name: cast_column(name, casts.get(name)) for name in self.plan.predicate.columns}
-        return self.query.where(write_expression(self.plan.predicate.bind_columns(values)))
+        return write_expression(self.plan.predicate.bind_columns(values))
 
     def _list_casts(self) -> dict[str, str]:
         """Maps columns of the predicate to their types in the table, if these are other ones than in the query."""

@@ -377,6 +377,7 @@ def build_summary(attempt: RefreshAttempt) -> RunSummary:
     decision, request = attempt.decision, attempt.request
     last = None if request.full_refresh else find_last_run(attempt.context.state.log)
     kept = _keep_aggregate_state(last) if decision.edit is not None and last else RunSummary()
+    stays_forward = decision.mode == "incremental" and last is not None
     is_without_before_images = attempt.model.config.changelog == "input" and decision.mode == "incremental"
     return RunSummary(
         run=attempt.context.token,
@@ -387,6 +388,7 @@ def build_summary(attempt: RefreshAttempt) -> RunSummary:
         session=request.session.encode() if request.session else None,
         no_aggregate_state=request.refused_state or (last.no_aggregate_state if last else None),
         given_up=str(decision.given_up) if decision.given_up else None,
+        forward=decision.forward or (attempt.last_run.forward if stays_forward else None),
         repaired=", ".join(decision.repairs) or None,
         changelog="input" if is_without_before_images else None,
     ).with_entries_from(kept)

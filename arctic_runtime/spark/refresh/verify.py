@@ -11,11 +11,13 @@ from pyspark.sql import functions as F
 from arctic_runtime.catalog.observation.tables import list_later_columns
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Node, list_scans
 from arctic_runtime.model.columns import ACTION, is_same_name, strip_change_columns
+from arctic_runtime.model.forward_edit import ForwardEdit
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import FORGOTTEN
 from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
-from arctic_runtime.model.shape import build_shape, is_named
+from arctic_runtime.model.shape import build_shape
 from arctic_runtime.model.sources.declared import Declared
+from arctic_runtime.model.sources.ingestion import time_of
 from arctic_runtime.model.state import ChangeTableState, SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
@@ -30,6 +32,7 @@ from arctic_runtime.spark.events.truncate import spread_over_own_keys
 from arctic_runtime.spark.history import bitemporal, event_versions, versions
 from arctic_runtime.spark.refresh import aggregate_state as totals
 from arctic_runtime.spark.refresh import increments
+from arctic_runtime.spark.refresh.from_events import select_live_rows
 from arctic_runtime.spark.refresh.images import SourceWindows
 from arctic_runtime.spark.refresh.integrity import (
     Finding,
@@ -43,9 +46,12 @@ from arctic_runtime.spark.refresh.query_analysis import pin_time
 from arctic_runtime.spark.refresh.query_inputs import QueryInputs
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables.rows.frames import (
+    as_key,
     conform_frame,
     list_frame_columns,
+    match_key,
     read_current_rows,
+    read_own_changes,
     read_table,
     to_column,
 )
@@ -70,7 +76,7 @@ def verify_model(refresh: Refresh) -> tuple[Finding, ...]:
     spark, model, thresholds = table.spark(), table.model, table.reader.thresholds
     shape = build_shape(model, state, strip_change_columns(state.changes.columns))
     return (
-        _check_query_gives_table(table, state, upstreams),
+        *_check_query(table, state, upstreams),
         check_changes_fold_to_table(spark, model, state, shape, thresholds),
         check_unique_keys(spark, model, state, thresholds),
         *_check_version_order(table, state),
@@ -125,6 +131,48 @@ def _compare_as_bags(table: TableSession, query: DataFrame, rows: DataFrame, che
     )
 
 
+def _check_query(table: TableSession, state: TableState, upstreams: Upstreams) -> Iterable[Finding]:
+    """Checks that the query gives the table, or the part of it that is not of earlier queries."""
+    last = find_last_run(state.changes)
+    if last is None or last.forward is None:
+        yield _check_query_gives_table(table, state, upstreams)
+        return
+    reason = _explain_not_recomputed(table, state, upstreams)
+    if reason:
+        yield Finding(_WRITTEN, left_out=reason)
+        return
+    yield from _check_written_since(table, state, upstreams, last.forward)
+
+
+_WRITTEN = "the query gives the rows that were written since its edit"
+
+
+def _check_written_since(
+    table: TableSession, state: TableState, upstreams: Upstreams, edit: ForwardEdit
+) -> Iterable[Finding]:
+    """Compares the rows of keys with change rows since an edit with the query, and counts the other rows."""
+    spark, model, changes = table.spark(), table.model, state.changes
+    assert changes is not None
+    assert changes.head is not None
+    if not changes.keeps_version(edit.version) and model.config.format_version < 3:
+        yield Finding(_WRITTEN, left_out="the version of the edit is gone, so it is not known which rows these are")
+        return
+    key = model.config.entity_key
+    since = read_own_changes(spark, model.table.changes, changes, edit.version, changes.head)
+    written = since.select(*as_key(key)).distinct().persist()
+    try:
+        yield _compare_with_query(table, state, spark.sql(pin_query(model, upstreams)), _WRITTEN, written)
+        own = read_current_rows(spark, model, state, table.reader.thresholds.pruning)
+        assert own is not None
+        older = own.join(written, match_key(own, key), "left_anti").count()
+    finally:
+        written.unpersist()
+    if older:
+        at = time_of(edit.at_ms)
+        text = f"{older:,} were not written since the edit of {at:%Y-%m-%d %H:%M} UTC, and may be of earlier queries"
+        yield Finding("the query gives the other rows", left_out=text)
+
+
 def _check_query_gives_table(table: TableSession, state: TableState, upstreams: Upstreams) -> Finding:
     check = "the query gives the table"
     reason = _explain_not_recomputed(table, state, upstreams)
@@ -159,8 +207,10 @@ def _explain_null_columns(added: list[str]) -> str:
     return f"{', '.join(added)} came later, and may be null in rows of earlier events; a --full-refresh fills them"
 
 
-def _compare_with_query(table: TableSession, state: TableState, rows: DataFrame, check: str) -> Finding:
-    """Compares `rows`, recomputed from the query or the events, with the table's rows.
+def _compare_with_query(
+    table: TableSession, state: TableState, rows: DataFrame, check: str, keys: DataFrame | None = None
+) -> Finding:
+    """Compares `rows`, recomputed from the query or the events, with the table's rows; only those of `keys` if given.
 
     Of a table with history and `input: state`, only the current versions are compared; of a bitemporal table, only
     those whose recording has not ended.
@@ -169,6 +219,10 @@ def _compare_with_query(table: TableSession, state: TableState, rows: DataFrame,
     shape = build_shape(model, state, list_frame_columns(rows))
     is_of_query = model.config.has_history and model.config.input == "state"
     table_rows = read_current_rows(table.spark(), model, state, thresholds.pruning)
+    if table_rows is not None and keys is not None:
+        key = model.config.entity_key
+        rows = rows.join(keys, match_key(rows, key), "left_semi")
+        table_rows = table_rows.join(keys, match_key(table_rows, key), "left_semi")
     if not is_of_query and not model.config.valid_time:
         return compare_rows(rows, table_rows, shape, check, thresholds.reports)
     differing = versions.find_differences if is_of_query else bitemporal.find_differences
@@ -235,8 +289,7 @@ def _recompute_from_events(table: TableSession, state: TableState, upstreams: Up
         stored = versions.add_intervals(table.model.config, list_frame_columns(query), list_frame_columns(query))
         return event_versions.fold_to_versions(query, build_shape(table.model, state, stored), table.model)
     net = net_events(choose_rules(table.model, shape), spread_over_own_keys(table.model, query))
-    positions = [(i, column) for i, column in enumerate(shape.columns) if is_named(column.name, shape.given)]
-    return net.where("not deleted").select(*[F.col(f"a{i}").alias(column_kept.name) for i, column_kept in positions])
+    return select_live_rows(net, shape)
 
 
 def _check_aggregate_state(table: TableSession, state: TableState, upstreams: Upstreams) -> Iterable[Finding]:

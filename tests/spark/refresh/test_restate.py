@@ -146,9 +146,6 @@ def test_what_can_not_be_restated_is_refused_by_name(lake: Warehouse) -> None:
     edited = lake.model("m", SQL.replace("o.amount", "o.amount + 1 as amount"), primary_key="id")
     with pytest.raises(PlanError, match=r"query.*changed.*\n.*\n.*dbt run -s m` first"):
         restate(lake, edited, MONTH)
-    events = lake.model("e", "select * from {changes(orders)}", primary_key="id", input="changes")
-    with pytest.raises(ConfigError, match=r"folds events.*\n.*\n.*--full-refresh -s e"):
-        restate(lake, events, "id = 1")
     with pytest.raises(ConfigError, match="has not been built"):
         restate(lake, lake.model("new", SQL, primary_key="id"), "id = 1")
 

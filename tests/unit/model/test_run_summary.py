@@ -13,10 +13,11 @@ from arctic_runtime.errors import CorruptState
 from arctic_runtime.ingest.connectors import get_position_parser
 from arctic_runtime.ingest.transports.debezium.position import INITIAL, Position
 from arctic_runtime.ingest.transports.kafka.offsets import encode_offsets
+from arctic_runtime.model.forward_edit import ForwardEdit
 from arctic_runtime.model.properties import POSITION, POSITION_EVENTS, STORED_NAMES
-from arctic_runtime.model.run_summary import ClockReading, RunSummary, find_version_at, to_micros
+from arctic_runtime.model.run_summary import ClockReading, RunSummary, find_last_run, find_version_at, to_micros
 from arctic_runtime.model.sources.declared import Declared
-from arctic_runtime.model.state import Commit
+from arctic_runtime.model.state import ChangeTableState, Commit
 from arctic_runtime.model.version import Version
 
 TEXTS = st.none() | st.text(min_size=1)
@@ -25,13 +26,14 @@ PLACES = st.dictionaries(st.lists(st.tuples(st.text(), st.text()), max_size=2).m
 TEXT_FIELDS = (
     *("run", "mode", "reason", "query", "session", "high_watermark", "restored", "aggregate_state"),
     *("no_aggregate_state", "given_up", "judged", "changelog", "repaired", "position", "position_events", "letters"),
-    *("truncated", "newest_valid_time", "cut"),
+    *("truncated", "newest_valid_time", "cut", "where"),
 )
 SUMMARIES = st.builds(
     RunSummary,
     **dict.fromkeys(TEXT_FIELDS, TEXTS),
     offsets=st.none() | st.dictionaries(st.text(), VERSIONS),
     declared=st.none() | st.builds(Declared, PLACES),
+    forward=st.none() | st.builds(ForwardEdit, VERSIONS, st.integers(), st.integers()),
     started_ms=st.none() | st.integers(),
     estimated=st.none() | st.integers(0, 10**9).map(lambda milliseconds: milliseconds / 1000),
     source_time_ms=st.none() | st.integers(),
@@ -50,6 +52,8 @@ FULL = RunSummary(
     day_texts="lake.ods.orders",
     clock=ClockReading(1_700_000_000_000_000, "Europe/Berlin"),
     cut="build_20261128T083012Z_0a1b",
+    where="id > 1",
+    forward=ForwardEdit(Version("u", 1, 2), 3, 4),
 )
 
 
@@ -178,3 +182,23 @@ def test_a_commit_of_a_part_of_a_batch_is_none() -> None:
     parse, parts = get_position_parser("postgresql"), commits(wal(10), wal(10), wal(20), partial=(1,))
     assert version(find_version_at(parts, wal(10), parse)) == 0
     assert version(find_version_at(parts, wal(20), parse)) == 2
+
+
+@pytest.mark.parametrize(
+    ("reason", "table", "sequence"), [("CHANGES", "own", 2), ("RESTORED", "own", 7), ("CHANGES", "origin", 7)]
+)
+def test_rows_of_a_restore_and_of_a_clone_count_as_those_of_earlier_queries(
+    reason: str, table: str, sequence: int
+) -> None:
+    record = RunSummary(run="token", mode="full", reason=reason, forward=ForwardEdit(Version(table, 1, 2), 3, 4))
+    commit = Commit(Version("own", 9, 7), None, "append", 1, 1, record.encode(), 0)
+    last = find_last_run(ChangeTableState("own", (), (commit,), {}))
+    assert last is not None
+    assert last.forward is not None
+    assert last.forward.version.sequence == sequence
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"version": {}, "at_ms": 1, "rows": 1}', "[]"])
+def test_an_edit_that_can_not_be_read_says_what_to_do(text: str) -> None:
+    with pytest.raises(CorruptState, match=r"(?s)edit of a query.*--full-refresh"):
+        ForwardEdit.decode(text)

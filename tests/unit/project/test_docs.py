@@ -305,6 +305,7 @@ def test_values_and_defaults_are_the_codes() -> None:
         ("on_schema_change", table.OnSchemaChange),
         ("on_configuration_change", table.OnConfigurationChange),
         ("on_session_change", table.OnSessionChange),
+        ("on_query_change", table.OnQueryChange),
     ):
         assert _CODE.findall(described[key][0]) == [*get_args(kind)] or key == "on_schema_change"
         assert set(_CODE.findall(described[key][0])) == set(get_args(kind))

@@ -198,7 +198,7 @@ def _restate_rows(
 
     A table whose rows can't be restated is left as the refresh made it, with a warning.
     """
-    from arctic_runtime.plan.refresh.restate import check_restatable
+    from arctic_runtime.plan.refresh.restate import EventsGone, check_restatable
     from arctic_runtime.spark.refresh.restate import restate_part
     from arctic_runtime.spark.refresh.run import Refresh
 
@@ -209,7 +209,11 @@ def _restate_rows(
     except ConfigError as refused:
         logger.warning(str(refused))
         return done
-    part = restate_part(Refresh.from_model(model, reader, session), where)
+    try:
+        part = restate_part(Refresh.from_model(model, reader, session), where)
+    except EventsGone as refused:
+        logger.warning(str(refused))
+        return done
     rows = {action: count + part.rows.get(action, 0) for action, count in done.outcome.rows.items()}
     outcome = replace(
         done.outcome, mode="full", reason="RESTATED", because=f"where {where}", rows=rows, version=part.version

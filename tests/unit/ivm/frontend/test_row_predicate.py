@@ -74,3 +74,10 @@ def test_a_predicate_over_other_values_keeps_fields_and_variables() -> None:
 def test_anything_else_is_refused_with_the_reason(text: str, because: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(because)):
         read_row_predicate(text, COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("text", "selects_all"), [("true", True), ("TRUE", True), ("false", False), ("1 = 1", False), ("day > 1", False)]
+)
+def test_the_constant_true_alone_is_known_to_select_all_rows(text: str, selects_all: bool) -> None:
+    assert read_row_predicate(text, COLUMNS).selects_all is selects_all

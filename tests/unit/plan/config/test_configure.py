@@ -54,6 +54,7 @@ BUILT: dict[str, tuple[dict[str, Any], Any]] = {
     "on_schema_change": (KEY, "fail"),
     "on_configuration_change": (KEY, "continue"),
     "on_session_change": (KEY, "keep"),
+    "on_query_change": (KEY, "forward"),
     "on_missing_key": (KEY, "table"),
     "on_failed_row": (KEY, "quarantine"),
     "compaction": (KEY, {"small_files": 4}),
