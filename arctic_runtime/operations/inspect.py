@@ -151,6 +151,12 @@ class Status:
     freshness: Freshness | None = None
     """Freshness of the table; None if it was not computed, or if there is no table."""
 
+    frozen: int = 0
+    """Number of changes that the last run did not apply, since they would touch frozen rows."""
+
+    frozen_total: int = 0
+    """Number of such changes since frozen rows were last computed."""
+
     awaited_cut: str = ""
     """The cut to which the table was restored and for whose query its runs wait; empty if they don't wait."""
 
@@ -203,6 +209,7 @@ def read_status(
     if state.changes is None or state.base is None:
         return Status(str(model.table), built=False, ingestion=_read_ingestion(reader, model, None))
     pending = state.changes.list_commits_after(state.base.merged)
+    last = find_last_run(state.changes) or RunSummary()
     return replace(
         _read_table_status(reader, model, state.changes, project),
         rows=count_table_rows(model, state, counts or UnmergedRows(reader)),
@@ -213,6 +220,8 @@ def read_status(
             reader_model.name: str(reader_model.commit.version.snapshot)
             for reader_model in observe_savepoints(reader, model)
         },
+        frozen=last.count_frozen(),
+        frozen_total=int(last.frozen_total or 0),
         awaited_cut=find_awaited_cut(state.changes) or "",
     )
 
@@ -307,6 +316,7 @@ def describe_status(
         *([f"  waits for the query of {status.awaited_cut}, to which it was restored"] if status.awaited_cut else []),
         *freshness,
         *own,
+        *([f"  {_describe_frozen(status)}"] if status.frozen_total else []),
         *(
             f"  read by {consumer.model}: {consumer.behind_commits} commits behind, {consumer.behind_rows:,} rows"
             f"{f'; of another project, noted {consumer.noted_at}' if consumer.noted_at else ''}"
@@ -315,6 +325,11 @@ def describe_status(
         *ingestion,
         *(f"  savepoint {name}: version {version}" for name, version in status.savepoints.items()),
     ]
+
+
+def _describe_frozen(status: Status) -> str:
+    total = f"{status.frozen_total:,} changes not applied since frozen rows were last computed"
+    return f"frozen: {total}, {status.frozen:,} of them by the last run"
 
 
 def _describe_ingestion(ingestion: IngestionStatus, parse_position: ParsePosition) -> list[str]:

@@ -240,6 +240,7 @@ def _verify_tables(context: OperationContext, models: Sequence[Model], _: Values
         verdict, checks = "differs" if broken else "ok", len(findings) - len(left_out)
         context.progress(f"{verdict:8} {model.table}: {checks} checks in {time.monotonic() - start:.1f} s")
         lines += [f"{model.table}: not checked: {finding.check}: {finding.left_out}" for finding in left_out]
+        lines += [f"{model.table}: {finding.check}: {finding.note}" for finding in findings if finding.note]
         for finding in broken:
             lines.append(f"{model.table}: {finding.check}: {finding.broken} row(s) break it")
             lines += [f"  example: {example}" for example in finding.examples]

@@ -24,6 +24,7 @@ from arctic_runtime.plan.config.config_readers import (
     get_reader,
     read_file_size,
     read_flag,
+    read_frozen_where,
     read_merge_columns,
     read_names,
     read_nodes,
@@ -363,6 +364,16 @@ CONFIGURATION = (
             "[settings](../incremental.md#settings)"
         ),
         read=get_reader(OnSessionChange),
+    ),
+    ConfigKey(
+        "frozen_where",
+        "SQL predicate over columns of the model",
+        "none",
+        (
+            "rows for which it is true [stay as they are](../frozen.md), whatever happens to sources, such as "
+            "`day < current_date - interval 90 days`"
+        ),
+        read=read_frozen_where,
     ),
     ConfigKey(
         "on_failed_row",

@@ -88,7 +88,9 @@ def check_recomputable(
             expected="the values that the rows in the table were computed with",
             fix=f"set the old value; {_describe_alternatives(changed, 'apply')}",
         )
-    lost = [name for name, state in sources.items() if state and (state.trimmed or state.may_have_deleted_rows)]
+    # Events of frozen rows may be gone.
+    known = () if model.config.frozen_where is not None else sources.items()
+    lost = [name for name, state in known if state and (state.trimmed or state.may_have_deleted_rows)]
     declared = last.declared or Declared()
     reasons = {
         f"{', '.join(lost)} may no longer have all events": bool(lost),

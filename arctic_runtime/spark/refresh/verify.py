@@ -13,7 +13,7 @@ from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Node, list_scans
 from arctic_runtime.model.columns import ACTION, is_same_name, strip_change_columns
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import FORGOTTEN
-from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
+from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets, to_micros
 from arctic_runtime.model.shape import build_shape, is_named
 from arctic_runtime.model.sources.declared import Declared
 from arctic_runtime.model.state import ChangeTableState, SourceState, TableState
@@ -25,11 +25,13 @@ from arctic_runtime.plan.refresh.increment import Upstreams, pin_query
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.refresh_planner import with_day_texts
 from arctic_runtime.spark.changes.equality import compare_bags
+from arctic_runtime.spark.engine.statement import write_expression
 from arctic_runtime.spark.events.rules import choose_rules, net_events
 from arctic_runtime.spark.events.truncate import spread_over_own_keys
 from arctic_runtime.spark.history import bitemporal, event_versions, versions
 from arctic_runtime.spark.refresh import aggregate_state as totals
 from arctic_runtime.spark.refresh import increments
+from arctic_runtime.spark.refresh.frozen import build_frozen_condition, read_model_predicate
 from arctic_runtime.spark.refresh.images import SourceWindows
 from arctic_runtime.spark.refresh.integrity import (
     Finding,
@@ -170,7 +172,13 @@ def _compare_with_query(table: TableSession, state: TableState, rows: DataFrame,
     is_of_query = model.config.has_history and model.config.input == "state"
     table_rows = read_current_rows(table.spark(), model, state, thresholds.pruning)
     if not is_of_query and not model.config.valid_time:
-        return compare_rows(rows, table_rows, shape, check, thresholds.reports)
+        frozen = read_model_predicate(model, shape.columns, to_micros(table.now))
+        if frozen is None:
+            return compare_rows(rows, table_rows, shape, check, thresholds.reports)
+        ignored = build_frozen_condition(shape, frozen)
+        finding_made = compare_rows(rows, table_rows, shape, check, thresholds.reports, ignored)
+        count = 0 if table_rows is None else table_rows.where(write_expression(frozen.bind_names())).count()
+        return replace(finding_made, note=f"{count:,} rows are frozen, and were not compared")
     differing = versions.find_differences if is_of_query else bitemporal.find_differences
     differences = differing(rows, table_rows, shape, model.config)
     return build_finding(check, differences, thresholds.reports)
