@@ -320,9 +320,9 @@ class Table:
     def restate(self, where: str, *, frozen: bool = False, below: bool = False, plan: bool = False) -> Answer:
         """Computes the rows for which the SQL predicate `where` is true anew, and publishes what differs.
 
-        Rows that `frozen_where` selects stay as they are, unless `frozen`. If `below` or `plan`, it only counts the rows
-        that differ, and the change rows that the models below would read. Raises ConfigError for a predicate that is
-        not valid, and PlanError if the rows can't be computed as of the last refresh.
+        Rows that `frozen_where` selects stay as they are, unless `frozen`. If `below` or `plan`, it only counts the
+        rows that differ, and the change rows that the models below would read. Raises ConfigError for a predicate that
+        is not valid, and PlanError if the rows can't be computed as of the last refresh.
         """
         return self._run("restate", plan, where=where, frozen=frozen, below=below)
 

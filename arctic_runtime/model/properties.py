@@ -245,7 +245,8 @@ STORED_NAMES: Final = (
     StoredName(
         FROZEN,
         _RUN,
-        "number of changes of [frozen rows](frozen.md) that the run did not apply; `applied` if it computed these rows too",
+        "number of changes of [frozen rows](frozen.md) that the run did not apply; `applied` if it computed these rows "
+        "too",
     ),
     StoredName(
         FROZEN_TOTAL,

@@ -245,6 +245,7 @@ class RunSummary:
             high_watermark=self.high_watermark,
             truncated=self.truncated,
             declared=self.declared,
+            frozen_total=self.frozen_total,
             position=self.position,
             position_events=self.position_events,
         )
@@ -307,7 +308,7 @@ def _encode_declared(declared: Declared) -> dict[str, str]:
 
 def describe_frozen(count: int) -> str:
     """Describes for users how many changes were not applied, since they would touch frozen rows; empty for none."""
-    return f"frozen: {count:,} changes not applied" if count else ""
+    return f"frozen: {count:,} change{'' if count == 1 else 's'} not applied" if count else ""
 
 
 def is_run(commit: Commit) -> bool:

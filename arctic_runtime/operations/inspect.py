@@ -25,6 +25,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.refs import Savepoint
 from arctic_runtime.model.run_summary import (
     RunSummary,
+    describe_frozen,
     find_awaited_cut,
     find_last_run,
     find_version_at,
@@ -328,8 +329,8 @@ def describe_status(
 
 
 def _describe_frozen(status: Status) -> str:
-    total = f"{status.frozen_total:,} changes not applied since frozen rows were last computed"
-    return f"frozen: {total}, {status.frozen:,} of them by the last run"
+    total = describe_frozen(status.frozen_total)
+    return f"{total} since frozen rows were last computed, {status.frozen:,} of them by the last run"
 
 
 def _describe_ingestion(ingestion: IngestionStatus, parse_position: ParsePosition) -> list[str]:

@@ -363,12 +363,7 @@ def _check_frozen_rows(config: ModelConfig, values: Mapping[str, Any]) -> Iterab
         ("history", config.history, "none", "ends versions and begins new ones, and never changes what a row was"),
         ("changelog", config.changelog, "lookup", "never looks at the old row, which may be frozen"),
         ("keep", config.keep, "net", "publishes the changes between two runs, in which a row may become frozen"),
-        (
-            "on_failed_row",
-            config.on_failed_row,
-            "hold",
-            "moves rows out of the table, and frozen rows stay",
-        ),
+        ("on_failed_row", config.on_failed_row, "hold", "moves rows out of the table, and frozen rows stay"),
     ):
         if value != default:
             yield f"`{key}: {value}` {why}; leave out `frozen_where`"

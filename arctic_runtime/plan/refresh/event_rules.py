@@ -88,9 +88,7 @@ def check_recomputable(
             expected="the values that the rows in the table were computed with",
             fix=f"set the old value; {_describe_alternatives(changed, 'apply')}",
         )
-    # Events of frozen rows may be gone.
-    known = () if model.config.frozen_where is not None else sources.items()
-    lost = [name for name, state in known if state and (state.trimmed or state.may_have_deleted_rows)]
+    lost = [name for name, state in sources.items() if state and _may_lack_events(model, state)]
     declared = last.declared or Declared()
     reasons = {
         f"{', '.join(lost)} may no longer have all events": bool(lost),
@@ -106,6 +104,12 @@ def check_recomputable(
             actual="; ".join(obstacles),
             fix=f"set the old value; {_describe_alternatives(changed)}",
         )
+
+
+def _may_lack_events(model: Model, state: SourceState) -> bool:
+    """Whether events of rows that would be computed again may be gone; those of frozen rows may be."""
+    is_kept_long_enough = state.kind != "changes" and model.config.frozen_where is not None
+    return not is_kept_long_enough and (state.trimmed > 0 or state.may_have_deleted_rows)
 
 
 def _describe_alternatives(changed: tuple[str, ...], apply: str = "") -> str:

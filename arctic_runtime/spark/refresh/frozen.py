@@ -16,10 +16,9 @@ from pyspark.sql import functions as F
 from sqlglot import exp
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.refusal import get_first_line
 from arctic_runtime.ivm.frontend.frozen_predicate import read_frozen_predicate
-from arctic_runtime.ivm.frontend.row_predicate import RowPredicate
+from arctic_runtime.ivm.frontend.row_predicate import RowPredicate, cast_column
 from arctic_runtime.model.columns import ACTION, BEFORE, Column
 from arctic_runtime.model.run_summary import UNFROZEN, RunSummary
 from arctic_runtime.model.shape import DELETE, INSERT, Shape
@@ -109,8 +108,10 @@ def separate_frozen(changes: DataFrame, shape: Shape, predicate: RowPredicate) -
 
 def build_frozen_condition(shape: Shape, predicate: RowPredicate) -> Sql:
     """Builds the condition of change rows that would touch a frozen row."""
-    old = {name: build_column(name) if shape.is_key(name) else _build_old_column(name) for name in predicate.columns}
-    new = {name: build_column(name) for name in predicate.columns}
+    old = {
+        name: cast_column(name, None) if shape.is_key(name) else _build_old_column(name) for name in predicate.columns
+    }
+    new = {name: cast_column(name, None) for name in predicate.columns}
     action = quote_name(ACTION)
     had_row = fill_statement("{action} <> {insert}", action=action, insert=quote_text(INSERT))
     if shape.before_type is not None:
