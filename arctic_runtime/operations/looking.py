@@ -59,9 +59,9 @@ def describe_next_run(model: Model, plan: Plan) -> list[str]:
 
 
 def _describe_merging(model: Model) -> Iterator[str]:
-    """Yields lines for people about the settings by which a row is computed from the events of its key.
+    """Yields lines for people about the settings by which a row is computed from the events of its key, or is kept.
 
-    Yields none if a row simply equals the newest event of its key.
+    Yields none if a row simply equals that of the query, or the newest event of its key.
     """
     config = model.config
     for sequence, columns in config.sequence_groups.items():
@@ -76,6 +76,8 @@ def _describe_merging(model: Model) -> Iterator[str]:
         yield "keeps every change"
     if config.truncate_when is not None:
         yield f"is emptied by events with {config.truncate_when}"
+    if config.frozen_where is not None:
+        yield f"keeps rows as they are where {config.frozen_where}"
 
 
 def _catch_up(model: Model) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, Final, get_args
 
 from arctic_runtime.errors import ConfigError, find_nearest
-from arctic_runtime.ivm.frontend.frozen_predicate import check_frozen_predicate
 from arctic_runtime.model.files.layout import MAX_NODES
 from arctic_runtime.model.merge_columns import FUNCTIONS
 from arctic_runtime.model.names import TableName
@@ -68,16 +67,6 @@ def read_text(key: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ConfigError(f"`{key}` must be a non-empty string; found {value!r}")
     return value
-
-
-@accept(TEXT)
-def read_frozen_where(key: str, value: Any) -> str:
-    text = read_text(key, value)
-    try:
-        check_frozen_predicate(text)
-    except ConfigError as error:
-        raise ConfigError(f"`{key}`: {error}") from error
-    return text
 
 
 @accept({"type": "boolean"})

@@ -24,7 +24,6 @@ from arctic_runtime.plan.config.config_readers import (
     get_reader,
     read_file_size,
     read_flag,
-    read_frozen_where,
     read_merge_columns,
     read_names,
     read_nodes,
@@ -373,7 +372,7 @@ CONFIGURATION = (
             "rows for which it is true [stay as they are](../frozen.md), whatever happens to sources, such as "
             "`day < current_date - interval 90 days`"
         ),
-        read=read_frozen_where,
+        read=read_text,
     ),
     ConfigKey(
         "on_failed_row",

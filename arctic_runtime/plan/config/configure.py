@@ -356,9 +356,16 @@ def _check_quarantine(config: ModelConfig, values: Mapping[str, Any]) -> Iterabl
 
 
 def _check_frozen_rows(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
-    """Yields a message for each key with which it is not known, key by key, which row of the table would change."""
+    """Yields a message for a predicate that can't be kept, and for each key with which frozen rows can't stay."""
     if config.frozen_where is None:
         return
+    # Imported here, since most commands need no parser of SQL.
+    from arctic_runtime.ivm.frontend.frozen_predicate import check_frozen_predicate
+
+    try:
+        check_frozen_predicate(config.frozen_where)
+    except ConfigError as error:
+        yield f"`frozen_where`: {error}"
     for key, value, default, why in (
         ("history", config.history, "none", "ends versions and begins new ones, and never changes what a row was"),
         ("changelog", config.changelog, "lookup", "never looks at the old row, which may be frozen"),

@@ -309,6 +309,56 @@ def test_random_histories_end_as_the_rule_in_python_says(lake: Warehouse, seed: 
         load(lake, list(orders.values()), [(n, f"name {n} {step // 2}") for n in range(3)])
 
 
+QUERIES = (
+    PLAIN,
+    "select id, day, amount * 2 as amount from {orders}",
+    "select id, day, amount from {orders} where amount > 40",
+    "select id, date_add(day, 5) as day, amount from {orders}",
+)
+PART = "id % 3 = 0"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_edits_reverts_and_restatements_end_as_the_rule_in_python_says(lake: Warehouse, seed: int) -> None:
+    print(f"seed {seed}")
+    chance, now = Random(seed), NOW
+    orders = {key: random_order(chance, key, now) for key in range(12)}
+    load(lake, list(orders.values()))
+    sql, table, reasons = PLAIN, {}, set()
+    versions: dict[str, dict[Any, Row]] = {}
+    """By query, the rows of the newest version that it made since frozen rows were computed."""
+    for step in range(12):
+        is_frozen = is_frozen_at(now)
+        query = by_key(sorted_rows(lake.spark.sql(a_model(lake, sql).sql)))
+        outcome = run_at(lake, a_model(lake, sql), now)
+        reasons.add(outcome.reason)
+        if outcome.reason == "REVERTED":
+            table = follow(table, versions[sql], is_frozen)
+        table = follow(table, query, is_frozen)
+        assert by_key(lake.rows(a_model(lake, sql))) == table, (step, outcome)
+        if chance.random() < 0.4:
+            with_frozen = chance.random() < 0.4
+            restate_part(refresh_at(lake, a_model(lake, sql), now), PART, with_frozen)
+            part = follow(table, query, (lambda _: False) if with_frozen else is_frozen)
+            table = {key: row for key, row in table.items() if key % 3} | {k: v for k, v in part.items() if not k % 3}
+            assert by_key(lake.rows(a_model(lake, sql))) == table, (step, with_frozen)
+            versions = {} if with_frozen else versions
+        assert differing(refresh_at(lake, a_model(lake, sql), now)) == [], step
+        versions[sql] = table
+        now += chance.choice((0, 1, 4))
+        if step % 2:
+            sql = chance.choice(QUERIES)
+        else:
+            for key in chance.sample(range(15), 4):
+                orders.pop(key, None)
+                if chance.random() < 0.7:
+                    orders[key] = random_order(chance, key, now)
+            load(lake, list(orders.values()))
+    assert {"CHANGES", "EDITED", "REVERTED"} & reasons, reasons
+    print(reasons)
+
+
 def random_order(chance: Random, key: int, now: int) -> Row:
     # Few customers, and old ones among them, so that groups are frozen too.
     customer = chance.randrange(12)
