@@ -355,8 +355,7 @@ def test_random_edits_reverts_and_restatements_end_as_the_rule_in_python_says(la
                 if chance.random() < 0.7:
                     orders[key] = random_order(chance, key, now)
             load(lake, list(orders.values()))
-    assert {"CHANGES", "EDITED", "REVERTED"} & reasons, reasons
-    print(reasons)
+    assert {"CHANGES", "REVERTED"} <= reasons, reasons
 
 
 def random_order(chance: Random, key: int, now: int) -> Row:
