@@ -67,6 +67,9 @@ class Outcome:
     estimates: Mapping[str, float] = field(default_factory=dict)
     """Seconds that the planner estimated for each mode."""
 
+    frozen: int = 0
+    """Number of changes that were not applied, since they would touch frozen rows."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -296,7 +299,7 @@ class RefreshPlanner:
             states = {
                 str(source): known.get_first(source, partial(observe_source, self.reader, source)) for source in names
             }
-            return Upstreams(states, settings=self.settings)
+            return Upstreams(states, settings=self.settings, clock=to_micros(self.pins.time))
         states_by_name: dict[str, SourceState | None] = {}
         views: dict[str, str] = {}
         queries: list[Reads] = []

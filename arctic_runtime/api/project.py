@@ -19,6 +19,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.refreshing import Refreshed
+from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.profile import Profile
 
 if TYPE_CHECKING:
@@ -176,8 +177,8 @@ class Project:
             source.list_descendants,
         )
 
-    def _refresh_model(self, model: Model, full_refresh: bool) -> Refreshed:
-        if full_refresh:
+    def _refresh_model(self, model: Model, request: Request) -> Refreshed:
+        if request.full_refresh:
             raise ConfigError(
                 f"{model.table}: a model of a dbt project is not computed anew from here.",
                 fix=f"dbt run --full-refresh --select {model.table.name}",

@@ -26,6 +26,7 @@ from arctic_runtime.operations.operation import (
 )
 from arctic_runtime.operations.refreshing import Refreshed, format_upkeep_warning
 from arctic_runtime.operations.registry import get_operation
+from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.profile import Profile
 from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.spark.engine.connection import is_on_server
@@ -116,8 +117,8 @@ class Connection:
             unregister_pool(self._pool)
 
 
-RefreshModel = Callable[[Model, bool], Refreshed]
-"""Function that refreshes a model; if its second argument is True, by a full refresh."""
+RefreshModel = Callable[[Model, Request], Refreshed]
+"""Function that refreshes a model as its second argument says."""
 
 
 class Table:
@@ -158,16 +159,16 @@ class Table:
         """The query that computes the table's rows; empty for an ingested table."""
         return self._model.sql
 
-    def refresh(self, *, full_refresh: bool = False) -> Outcome:
+    def refresh(self, *, full_refresh: bool = False, frozen: bool = False) -> Outcome:
         """Brings the table up to date with its query and its upstreams, then does the upkeep that is due.
 
         Creates the table if it does not exist. `full_refresh` computes the whole query, even if only changes would be
-        read otherwise. If the upkeep fails, that is only a RuntimeWarning, since the rows are committed. Raises
-        ConfigError, SourceError, DataError, PlanError and CatalogError, and CommitConflict if other writers are faster
-        at every attempt.
+        read otherwise; rows that `frozen_where` selects stay as they are, unless `frozen`. If the upkeep fails, that is
+        only a RuntimeWarning, since the rows are committed. Raises ConfigError, SourceError, DataError, PlanError and
+        CatalogError, and CommitConflict if other writers are faster at every attempt.
         """
         self._connection.check_open()
-        refreshed = self._refresh(self._model, full_refresh)
+        refreshed = self._refresh(self._model, Request(full_refresh, with_frozen=full_refresh and frozen))
         for part, message in refreshed.failures.items():
             warnings.warn(format_upkeep_warning(self._model.table, part, message), RuntimeWarning, stacklevel=2)
         return refreshed.outcome
@@ -316,14 +317,14 @@ class Table:
         """Lets runs compute the present query again, if the table waits for that of a cut since a restore to it."""
         return self._run("resume")
 
-    def restate(self, where: str, *, below: bool = False, plan: bool = False) -> Answer:
+    def restate(self, where: str, *, frozen: bool = False, below: bool = False, plan: bool = False) -> Answer:
         """Computes the rows for which the SQL predicate `where` is true anew, and publishes what differs.
 
-        If `below` or `plan`, it only counts the rows that differ, and the change rows that the models below would read.
-        Raises ConfigError for a predicate that is not valid, and PlanError if the rows can't be computed as of the last
-        refresh.
+        Rows that `frozen_where` selects stay as they are, unless `frozen`. If `below` or `plan`, it only counts the
+        rows that differ, and the change rows that the models below would read. Raises ConfigError for a predicate that
+        is not valid, and PlanError if the rows can't be computed as of the last refresh.
         """
-        return self._run("restate", plan, where=where, below=below)
+        return self._run("restate", plan, where=where, frozen=frozen, below=below)
 
     def savepoint(self, name: str, version: int | str | None = None, *, drop: bool = False) -> Answer:
         """Gives a version a name, which keeps the version from expiry; if `drop`, removes the name instead.

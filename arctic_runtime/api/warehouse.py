@@ -121,11 +121,11 @@ class Warehouse:
     def _build_table(self, model: Model) -> Table:
         return Table(self._connection, model, lambda: tuple(self._models.values()), self._refresh_model)
 
-    def _refresh_model(self, model: Model, full_refresh: bool) -> Refreshed:
+    def _refresh_model(self, model: Model, request: Request) -> Refreshed:
         reader = self._connection.reader
         if not reader.has_namespace(model.table.schema):
             reader.create_namespace(model.table.schema)
-        planner = RefreshPlanner(model, reader, Request(full_refresh=full_refresh), pins=PinnedSnapshots())
+        planner = RefreshPlanner(model, reader, request, pins=PinnedSnapshots())
         with self._connection.lend_session() as session:
             return perform_refresh(planner, planner.plan_refresh(), session, self._list_readers)
 

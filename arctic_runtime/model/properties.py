@@ -60,6 +60,8 @@ STARTED: Final = "arctic.started"
 ESTIMATED: Final = "arctic.estimated"
 CHANGELOG: Final = "arctic.changelog"
 REPAIRED: Final = "arctic.repaired"
+FROZEN: Final = "arctic.frozen"
+FROZEN_TOTAL: Final = "arctic.frozen-total"
 POSITION: Final = "arctic.position"
 POSITION_EVENTS: Final = "arctic.position-events"
 LETTERS: Final = "arctic.dead-letters"
@@ -241,6 +243,18 @@ STORED_NAMES: Final = (
         ("property of the change table", *_RUN),
         "as a property: the sequence number up to which rows may break promises that a `--full-refresh` found broken; "
         "in the summary: which promises these were",
+    ),
+    StoredName(
+        FROZEN,
+        _RUN,
+        "number of changes of [frozen rows](frozen.md) that the run did not apply; `applied` if it computed these rows "
+        "too",
+    ),
+    StoredName(
+        FROZEN_TOTAL,
+        _RUN,
+        "the same number of all runs since one that computed frozen rows too; absent if the table has the rows of its "
+        "query",
     ),
     StoredName(RUN, (*_EVENTS, "summary of a run's commit to the aggregate state table"), "the token of the run"),
     StoredName(MODE, _EVENTS, "what the run did: `create`, `incremental`, `full`, or `schema-only` for an empty table"),

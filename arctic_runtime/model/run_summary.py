@@ -86,6 +86,9 @@ def to_micros(time: datetime.datetime) -> int:
 
 SCHEMA_ONLY = "schema-only"
 
+UNFROZEN = "applied"
+"""Value of `frozen` in the record of a run that applied changes to frozen rows."""
+
 
 @dataclass(frozen=True)
 class RunSummary:
@@ -147,6 +150,18 @@ class RunSummary:
 
     repaired: str | None = None
     """Names of the checks of key and contract that failed before the run, and whose rows the run repaired."""
+
+    frozen: str | None = None
+    """Number of changes that the run did not apply, since they would touch frozen rows; absent for none.
+
+    UNFROZEN for a run that changed frozen rows on request.
+    """
+
+    frozen_total: str | None = None
+    """Number of such changes of all runs since one that computed frozen rows too; absent for none.
+
+    If it is absent, the table has the rows of its query.
+    """
 
     position: str | None = None
     """Position in a source of change data up to which the table has all events, as a text of the source's transport."""
@@ -242,6 +257,7 @@ class RunSummary:
             high_watermark=self.high_watermark,
             truncated=self.truncated,
             declared=self.declared,
+            frozen_total=self.frozen_total,
             position=self.position,
             position_events=self.position_events,
         )
@@ -250,18 +266,15 @@ class RunSummary:
         """Returns a copy of the record for another commit with the same offsets, such as that of a restore.
 
         The next run then continues from the same versions of the upstreams. `mode` and `reason` are those of the other
-        commit. Entries about the run itself are removed: its start, estimate, repairs, kind of changelog and predicate.
+        commit. Entries about the run itself are removed: its start, estimate, repairs, kind of changelog and predicate,
+        and the changes that it did not apply.
         """
-        return replace(
-            self,
-            mode=mode,
-            reason=reason,
-            started_ms=None,
-            estimated=None,
-            repaired=None,
-            changelog=None,
-            where=None,
-        )
+        rest = replace(self, started_ms=None, estimated=None, repaired=None, changelog=None, where=None, frozen=None)
+        return replace(rest, mode=mode, reason=reason)
+
+    def count_frozen(self) -> int:
+        """Number of changes that the run did not apply, since they would touch frozen rows."""
+        return 0 if self.frozen is None or self.frozen == UNFROZEN else int(self.frozen)
 
 
 _TEXTS: Mapping[str, str] = {
@@ -283,6 +296,8 @@ _TEXTS: Mapping[str, str] = {
     "day_texts": properties.DAY_TEXTS,
     "changelog": properties.CHANGELOG,
     "repaired": properties.REPAIRED,
+    "frozen": properties.FROZEN,
+    "frozen_total": properties.FROZEN_TOTAL,
     "position": properties.POSITION,
     "position_events": properties.POSITION_EVENTS,
     "letters": properties.LETTERS,
@@ -302,6 +317,11 @@ def _encode_declared(declared: Declared) -> dict[str, str]:
     parts = [[list(part), point] for part, point in declared.points.items() if part]
     whole = {properties.DECLARED: declared.points[()]} if () in declared.points else {}
     return {**whole, **({properties.DECLARED_PARTS: json.dumps(parts)} if parts else {})}
+
+
+def describe_frozen(count: int) -> str:
+    """Describes for users how many changes were not applied, since they would touch frozen rows; empty for none."""
+    return f"frozen: {count:,} change{'' if count == 1 else 's'} not applied" if count else ""
 
 
 def is_run(commit: Commit) -> bool:

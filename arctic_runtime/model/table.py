@@ -200,6 +200,9 @@ class ModelConfig:
     on_missing_key: OnMissingKey = "error"
     """What is done with a model that has no `primary_key`."""
 
+    frozen_where: str | None = None
+    """SQL predicate that is true for rows which no run changes any more; None if there are none."""
+
     on_failed_row: OnFailedRow = "hold"
     """Whether a row that fails a test stays in the table, or is in a table of its own until it passes."""
 

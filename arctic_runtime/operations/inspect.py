@@ -25,6 +25,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.refs import Savepoint
 from arctic_runtime.model.run_summary import (
     RunSummary,
+    describe_frozen,
     find_awaited_cut,
     find_last_run,
     find_version_at,
@@ -151,6 +152,12 @@ class Status:
     freshness: Freshness | None = None
     """Freshness of the table; None if it was not computed, or if there is no table."""
 
+    frozen: int = 0
+    """Number of changes that the last run did not apply, since they would touch frozen rows."""
+
+    frozen_total: int = 0
+    """Number of such changes since frozen rows were last computed."""
+
     awaited_cut: str = ""
     """The cut to which the table was restored and for whose query its runs wait; empty if they don't wait."""
 
@@ -213,8 +220,8 @@ def read_status(
         return Status(str(model.table), built=False, ingestion=_read_ingestion(reader, model, None))
     pending = state.changes.list_commits_after(state.base.merged)
     rows = count_table_rows(model, state, counts or UnmergedRows(reader))
-    last = find_last_run(state.changes)
-    edit = last.forward if last else None
+    last = find_last_run(state.changes) or RunSummary()
+    edit = last.forward
     return replace(
         _read_table_status(reader, model, state.changes, project),
         rows=rows,
@@ -225,6 +232,8 @@ def read_status(
             reader_model.name: str(reader_model.commit.version.snapshot)
             for reader_model in observe_savepoints(reader, model)
         },
+        frozen=last.count_frozen(),
+        frozen_total=int(last.frozen_total or 0),
         awaited_cut=find_awaited_cut(state.changes) or "",
         edited_at=_format_iso(time_of(edit.at_ms)) if edit else "",
         older_rows=min(edit.rows, rows) if edit else 0,
@@ -326,6 +335,7 @@ def describe_status(
         ),
         *freshness,
         *own,
+        *([f"  {_describe_frozen(status)}"] if status.frozen_total else []),
         *(
             f"  read by {consumer.model}: {consumer.behind_commits} commits behind, {consumer.behind_rows:,} rows"
             f"{f'; of another project, noted {consumer.noted_at}' if consumer.noted_at else ''}"
@@ -334,6 +344,11 @@ def describe_status(
         *ingestion,
         *(f"  savepoint {name}: version {version}" for name, version in status.savepoints.items()),
     ]
+
+
+def _describe_frozen(status: Status) -> str:
+    total = describe_frozen(status.frozen_total)
+    return f"{total} since frozen rows were last computed, {status.frozen:,} of them by the last run"
 
 
 def _describe_ingestion(ingestion: IngestionStatus, parse_position: ParsePosition) -> list[str]:

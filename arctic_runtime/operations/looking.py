@@ -61,9 +61,9 @@ def describe_next_run(model: Model, plan: Plan) -> list[str]:
 
 
 def _describe_merging(model: Model) -> Iterator[str]:
-    """Yields lines for people about the settings by which a row is computed from the events of its key.
+    """Yields lines for people about the settings by which a row is computed from the events of its key, or is kept.
 
-    Yields none if a row simply equals the newest event of its key.
+    Yields none if a row simply equals that of the query, or the newest event of its key.
     """
     config = model.config
     for sequence, columns in config.sequence_groups.items():
@@ -78,6 +78,8 @@ def _describe_merging(model: Model) -> Iterator[str]:
         yield "keeps every change"
     if config.truncate_when is not None:
         yield f"is emptied by events with {config.truncate_when}"
+    if config.frozen_where is not None:
+        yield f"keeps rows as they are where {config.frozen_where}"
 
 
 def _catch_up(model: Model) -> str:
@@ -242,6 +244,7 @@ def _verify_tables(context: OperationContext, models: Sequence[Model], _: Values
         verdict, checks = "differs" if broken else "ok", len(findings) - len(left_out)
         context.progress(f"{verdict:8} {model.table}: {checks} checks in {time.monotonic() - start:.1f} s")
         lines += [f"{model.table}: not checked: {finding.check}: {finding.left_out}" for finding in left_out]
+        lines += [f"{model.table}: {finding.check}: {finding.note}" for finding in findings if finding.note]
         for finding in broken:
             lines.append(f"{model.table}: {finding.check}: {finding.broken} row(s) break it")
             lines += [f"  example: {example}" for example in finding.examples]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.observation.tables import observe_own, read_last_offsets
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.run_summary import describe_frozen
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations import inspect
 from arctic_runtime.operations.arguments import read_flag
@@ -37,15 +38,21 @@ def _restate_rows(context: OperationContext, model: Model, values: Values) -> An
         return _plan_restate(context, model, values)
     done: dict[str, Mapping[str, int]] = {}
     for part in _list_built(context, model):
-        done[str(part.table)] = restate_part(context.build_refresh(part), values["where"]).rows
-    return Answer(done, tuple(f"{table}: restated {inspect.format_row_counts(rows)}" for table, rows in done.items()))
+        restated = restate_part(context.build_refresh(part), values["where"], values["frozen"])
+        done[str(part.table)] = {**restated.rows, "frozen": restated.frozen}
+    return Answer(done, tuple(f"{table}: restated {_describe_rows(rows)}" for table, rows in done.items()))
+
+
+def _describe_rows(rows: Mapping[str, int]) -> str:
+    note = describe_frozen(rows["frozen"])
+    return f"{inspect.format_row_counts(rows)}{f'; {note}' if note else ''}"
 
 
 def _plan_restate(context: OperationContext, model: Model, values: Values) -> Answer:
     from arctic_runtime.spark.refresh.restate import count_restated
 
     parts = {
-        str(part.table): count_restated(context.build_refresh(part), values["where"])
+        str(part.table): count_restated(context.build_refresh(part), values["where"], values["frozen"])
         for part in _list_built(context, model)
     }
     reads = {other.table: tuple(read_last_offsets(context.reader, other.table)) for other in context.models}
@@ -82,7 +89,7 @@ def list_readers_below(changed: Mapping[str, int], reads: Mapping[TableName, Seq
 def _describe_parts(parts: Mapping[str, RestatedPart]) -> list[str]:
     lines = []
     for table, part in parts.items():
-        lines.append(f"{table}: would be restated {inspect.format_row_counts(part.rows)}")
+        lines.append(f"{table}: would be restated {_describe_rows({**part.rows, 'frozen': part.frozen})}")
         lines += [f"  {line}" for line in part.reads]
         flaws = {action: count for action, count in part.rows.items() if action.startswith("!") and count}
         lines += [f"  {count:,} row(s) have a {action[1:]}, which refuses all" for action, count in flaws.items()]
@@ -122,7 +129,8 @@ RESTATE = Operation(
             is_required=True,
             metavar="PREDICATE",
         ),
+        Argument("frozen", "compute the rows that `frozen_where` selects too", read_flag, "boolean", False),
         Argument("below", "show what the models below would read, and write nothing", read_flag, "boolean", False),
     ),
-    macro_arguments=("where", "below"),
+    macro_arguments=("where", "frozen", "below"),
 )

@@ -145,6 +145,7 @@ def _overview(chance: random.Random, layer: int, n: int, made: Sequence[Sequence
         versions=chance.randrange(2, 80),
         unmerged_commits=chance.randrange(0, 6),
         unmerged_rows=chance.randrange(0, 20_000),
+        frozen_changes=12 if table == "orders" and kind == "model" else 0,
         recent_rows=chance.choice((0, 0, chance.randrange(1, 40_000))),
         waste_bytes=chance.choice((0, chance.randrange(1_000_000, 900_000_000))),
     )

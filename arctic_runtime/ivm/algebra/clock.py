@@ -132,9 +132,9 @@ DATES: Final = frozenset({"CURRENT_DATE", "CURDATE"})
 """Functions that return a day, so that their value changes once a day."""
 
 _PINNED: Final = {
-    **dict.fromkeys(DATES, "CAST(TIMESTAMP_MICROS({now}()) AS DATE)"),
-    **dict.fromkeys(("CURRENT_TIMESTAMP", "NOW"), "TIMESTAMP_MICROS({now}())"),
-    "LOCALTIMESTAMP": "CAST(TIMESTAMP_MICROS({now}()) AS TIMESTAMP_NTZ)",
+    **dict.fromkeys(DATES, "CAST(TIMESTAMP_MICROS({now}) AS DATE)"),
+    **dict.fromkeys(("CURRENT_TIMESTAMP", "NOW"), "TIMESTAMP_MICROS({now})"),
+    "LOCALTIMESTAMP": "CAST(TIMESTAMP_MICROS({now}) AS TIMESTAMP_NTZ)",
 }
 
 CLOCK_FUNCTIONS: Final = frozenset(_PINNED)
@@ -143,17 +143,19 @@ CLOCK_FUNCTIONS: Final = frozenset(_PINNED)
 _WITHOUT_PARENTHESES = frozenset({"CURRENT_DATE", "CURRENT_TIMESTAMP"})
 
 
-def pin_clock(sql: str) -> str:
+def pin_clock(sql: str, micros: int | None = None) -> str:
     """Replaces each call of a function in `CLOCK_FUNCTIONS` in the text of a query by the time that the run pins.
 
-    That is the value of the SQL function `NOW`. The rest of the text stays as it is, names in quotes and texts too.
+    That is the value of the SQL function `NOW`, or the time `micros`, in microseconds since 1970. The rest of the text
+    stays as it is, names in quotes and texts too.
     """
+    now = f"{NOW.lower()}()" if micros is None else str(micros)
     tokens = sqlglot.tokenize(sql, read="spark")
     pinned = sql
     for place in reversed(range(len(tokens))):
         end = _find_end(tokens, place)
         if end is not None:
-            call = _PINNED[tokens[place].text.upper()].format(now=NOW.lower())
+            call = _PINNED[tokens[place].text.upper()].format(now=now)
             pinned = f"{pinned[: tokens[place].start]}{call}{pinned[tokens[end].end + 1 :]}"
     return pinned
 
@@ -163,7 +165,7 @@ def show_clock(sql: str) -> str:
     text = sql
     for name in ("CURRENT_DATE", "LOCALTIMESTAMP", "NOW"):
         shown = name.lower() if name in _WITHOUT_PARENTHESES else f"{name.lower()}()"
-        text = text.replace(_PINNED[name].format(now=NOW), shown)
+        text = text.replace(_PINNED[name].format(now=f"{NOW}()"), shown)
     return text
 
 

@@ -6,8 +6,8 @@ that only the new query has are computed from the sources.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -122,6 +122,16 @@ def plan_edit(old: Query, new: Query, own: OwnTable) -> Edit:
         None if proven else _find_repeated_keys(match, new, table, inserted),
         (*differences, *_describe_columns(match, old, new)),
     )
+
+
+def keeps_columns(old: Query, new: Query, names: Collection[str]) -> bool:
+    """Whether two queries give rows with the same values in the columns `names`, and as many of each."""
+    wanted = {name.lower() for name in names}
+    one, other = (
+        replace(query, outputs=tuple(output for output in query.outputs if output[0].lower() in wanted))
+        for query in (old, new)
+    )
+    return len(one.outputs) == len(wanted) and _is_same(one, other)
 
 
 def _is_same(old: Query, new: Query) -> bool:

@@ -19,8 +19,7 @@ from arctic_runtime.model.columns import is_same_name
 class RowPredicate:
     """A deterministic SQL predicate over single rows.
 
-    `text` is what the user typed, `tree` its expression, and `columns` the columns that it reads, as the table spells
-    them.
+    `text` is its SQL, `tree` its expression, and `columns` the columns that it reads, as the table spells them.
     """
 
     text: str
@@ -58,12 +57,22 @@ def cast_column(name: str, kind: str | None) -> exp.Expr:
     return column if kind is None else exp.cast(column, kind, dialect="spark")
 
 
-def read_row_predicate(text: str, columns: Sequence[str]) -> RowPredicate:
+def read_row_predicate(text: str, columns: Sequence[str], typed: str = "") -> RowPredicate:
     """Parses a predicate over `columns`, the columns of a table.
 
-    Raises ConfigError if the text is not one expression, names another column, has a subquery, an aggregate or a
-    window function, or if its value may differ for equal rows.
+    `typed` is what the user typed, for messages, if it is not `text`. Raises ConfigError if the text is not one
+    expression, names another column, has a subquery, an aggregate or a window function, or if its value may differ for
+    equal rows.
     """
+    tree = parse_row_condition(text)
+    variables = _list_variables(tree)
+    names = dict.fromkeys(column.parts[0].name for column in tree.find_all(exp.Column))
+    read = [_find_known(typed or text, name, columns) for name in names if name not in variables]
+    return RowPredicate(text.strip(), tree, tuple(dict.fromkeys(read)))
+
+
+def parse_row_condition(text: str) -> exp.Expr:
+    """Parses a deterministic condition over single rows, whatever columns it reads; raises ConfigError for others."""
     tree = _parse_expression(text)
     if tree.find(exp.Query):
         raise _refuse(text, "it has a subquery", "use only columns of the same row")
@@ -72,10 +81,7 @@ def read_row_predicate(text: str, columns: Sequence[str]) -> RowPredicate:
         check_functions(tree)
     except NotMaintained as refused:
         raise _refuse(text, refused.because, "use built-in, deterministic functions of single rows") from refused
-    variables = _list_variables(tree)
-    names = dict.fromkeys(column.parts[0].name for column in tree.find_all(exp.Column))
-    read = [_find_known(text, name, columns) for name in names if name not in variables]
-    return RowPredicate(text.strip(), tree, tuple(dict.fromkeys(read)))
+    return tree
 
 
 def _parse_expression(text: str) -> exp.Expr:

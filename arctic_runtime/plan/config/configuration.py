@@ -377,6 +377,16 @@ CONFIGURATION = (
         read=get_reader(OnQueryChange),
     ),
     ConfigKey(
+        "frozen_where",
+        "SQL predicate over columns of the model",
+        "none",
+        (
+            "rows for which it is true [stay as they are](../frozen.md), whatever happens to sources, such as "
+            "`day < current_date - interval 90 days`"
+        ),
+        read=read_text,
+    ),
+    ConfigKey(
         "on_failed_row",
         "`hold`, `quarantine`",
         "`hold`",

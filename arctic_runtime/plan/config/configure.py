@@ -31,6 +31,7 @@ _KEYED_ONLY = (
     "history",
     "changelog",
     "keep",
+    "frozen_where",
     "nodes",
     "node_bytes",
     "format_version",
@@ -369,6 +370,29 @@ def _check_quarantine(config: ModelConfig, values: Mapping[str, Any]) -> Iterabl
         yield "`on_failed_row: quarantine` needs a primary key with a column, by which a row returns"
 
 
+def _check_frozen_rows(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+    """Yields a message for a predicate that can't be kept, and for each key with which frozen rows can't stay."""
+    if config.frozen_where is None:
+        return
+    # Imported here, since most commands need no parser of SQL.
+    from arctic_runtime.ivm.frontend.frozen_predicate import check_frozen_predicate
+
+    try:
+        check_frozen_predicate(config.frozen_where)
+    except ConfigError as error:
+        yield f"`frozen_where`: {error}"
+    for key, value, default, why in (
+        ("history", config.history, "none", "ends versions and begins new ones, and never changes what a row was"),
+        ("changelog", config.changelog, "lookup", "never looks at the old row, which may be frozen"),
+        ("keep", config.keep, "net", "publishes the changes between two runs, in which a row may become frozen"),
+        ("on_failed_row", config.on_failed_row, "hold", "moves rows out of the table, and frozen rows stay"),
+    ):
+        if value != default:
+            yield f"`{key}: {value}` {why}; leave out `frozen_where`"
+    if not config.primary_key and not config.is_appended:
+        yield "`frozen_where` needs a primary key with a column: the one row of this query would be frozen or not"
+
+
 def _check_bucket_partition(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     for transform in config.partition_by:
         if transform.is_bucket_of(config.hash_key):
@@ -401,6 +425,7 @@ _RULES: tuple[Callable[[ModelConfig, Mapping[str, Any]], Iterable[str]], ...] = 
     _check_history_rules,
     _check_history,
     _check_quarantine,
+    _check_frozen_rows,
     _check_bucket_partition,
     _check_target_file_size,
 )

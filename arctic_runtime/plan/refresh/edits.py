@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import list_scans
-from arctic_runtime.ivm.edits.edit import Edit, OwnTable, Query, plan_edit
+from arctic_runtime.ivm.edits.edit import Edit, OwnTable, Query, keeps_columns, plan_edit
 from arctic_runtime.ivm.edits.refused import NotEdited
 from arctic_runtime.ivm.frontend.analyse import Analysed
+from arctic_runtime.ivm.frontend.frozen_predicate import read_frozen_predicate
 from arctic_runtime.ivm.frontend.reads import find_reads
 from arctic_runtime.model.columns import Column, find_column, is_same_name, strip_change_columns
 from arctic_runtime.model.names import TableName, parse_table_name
@@ -106,11 +107,10 @@ def plan_table_edit(model: Model, state: TableState, upstreams: Upstreams) -> Ed
     columns = _name_columns(model, state, before, after)
     assert state.changes is not None
     stored = _list_kept_columns(model, state.changes, before, after)
-    edit = plan_edit(
-        Query(before.tree, before.outputs, old_key, before.types),
-        Query(after.tree, after.outputs, new_key, after.types),
-        OwnTable(model.table, columns, stored),
-    )
+    old = Query(before.tree, before.outputs, old_key, before.types)
+    new = Query(after.tree, after.outputs, new_key, after.types)
+    _check_frozen(model, last, old, new)
+    edit = plan_edit(old, new, OwnTable(model.table, columns, stored))
     windows = pin_windows(upstreams, last)
     _check_sources(edit, upstreams, windows)
     made = {columns[name.lower()]: column for name, column in before.outputs if name.lower() in columns}
@@ -133,6 +133,16 @@ def _check_model(model: Model, state: TableState, upstreams: Upstreams) -> None:
         column = find_column(state.changes.columns, name)
         if column is not None and column.type in ("float", "double"):
             raise NotEdited(f"the key column {name} is a {column.type}, whose zeros the table does not tell apart")
+
+
+def _check_frozen(model: Model, last: RunSummary, old: Query, new: Query) -> None:
+    """Raises NotEdited if the table lacks rows that came too late, and the edit may decide anew which these are."""
+    if last.frozen_total is None or model.config.frozen_where is None:
+        return
+    names = [name for name, _ in new.outputs]
+    columns = read_frozen_predicate(model.config.frozen_where, names, 0).columns
+    if not keeps_columns(old, new, {*model.config.primary_key, *columns}):
+        raise NotEdited("rows came too late for its frozen part, and the edit may change which rows these are")
 
 
 def _check_confirmed(last: RunSummary, reading: str) -> None:

@@ -88,7 +88,7 @@ def check_recomputable(
             expected="the values that the rows in the table were computed with",
             fix=f"set the old value; {_describe_alternatives(changed, 'apply')}",
         )
-    obstacles = list_fold_obstacles(last, sources)
+    obstacles = list_fold_obstacles(last, _select_complete(model, sources))
     if obstacles:
         raise ConfigError(
             f"{model.table}: {_quote_rules(changed)} changed, and the rows in the table can't be computed again from "
@@ -112,6 +112,13 @@ def list_fold_obstacles(last: RunSummary, sources: Mapping[str, SourceState | No
         f"rows were declared: {declared.describe_declarations()}": bool(declared.points),
     }
     return [reason for reason, is_so in reasons.items() if is_so]
+
+
+def _select_complete(model: Model, sources: Mapping[str, SourceState | None]) -> Mapping[str, SourceState | None]:
+    """Returns the sources that need all of their events; a landing table need not have those of frozen rows."""
+    if model.config.frozen_where is None:
+        return sources
+    return {name: state for name, state in sources.items() if state and state.kind == "changes"}
 
 
 def _describe_alternatives(changed: tuple[str, ...], apply: str = "") -> str:

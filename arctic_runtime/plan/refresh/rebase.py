@@ -46,9 +46,9 @@ def plan_rebase(
     """Plans how a run continues after other runs have changed the table from the state `planned` to `now`.
 
     The change rows of this run, with the record `summary`, were computed for the state `planned`. Returns None if the
-    run has to start again, which is so in these cases: change rows of a key depend on events of other keys; the table
-    or its columns were replaced; a commit in between is not an incremental run of the same query; the events that the
-    other runs have read are not known; or there are no events left to apply.
+    run has to start again, which is so in these cases: change rows of a key depend on events of other keys; the model
+    has `frozen_where`; the table or its columns were replaced; a commit in between is not an incremental run of the
+    same query; the events that the other runs have read are not known; or there are no events left to apply.
     """
     if now is None or not _is_by_key(model) or decision.mode != "incremental":
         return None
@@ -71,7 +71,8 @@ def plan_rebase(
 def _is_by_key(model: Model) -> bool:
     config = model.config
     is_rows = config.input == "changes" and not config.has_history and not model.is_appended
-    return is_rows and config.truncate_when is None and keeps_events_apart(model.sql)
+    is_counted = config.frozen_where is not None  # A change that is not applied would count in both attempts.
+    return is_rows and config.truncate_when is None and not is_counted and keeps_events_apart(model.sql)
 
 
 def _list_commits_between(planned: ChangeTableState, now: ChangeTableState) -> tuple[Commit, ...]:

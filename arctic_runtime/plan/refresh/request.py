@@ -15,6 +15,9 @@ class Request:
     full_refresh: bool = False
     """Whether the user asked for a full refresh."""
 
+    with_frozen: bool = False
+    """Whether a full refresh also computes the rows that `frozen_where` selects."""
+
     schema_only: bool = False
     """Whether the run only creates an empty table."""
 

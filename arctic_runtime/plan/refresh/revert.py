@@ -12,8 +12,8 @@ from datetime import datetime, timezone
 from functools import cached_property
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.model.properties import FORWARD_EDIT, MODE, OFFSETS, QUERY, REASON
-from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, get_offsets, run_commits
+from arctic_runtime.model.properties import FORWARD_EDIT, FROZEN, MODE, OFFSETS, QUERY, REASON
+from arctic_runtime.model.run_summary import SCHEMA_ONLY, UNFROZEN, RunSummary, get_offsets, run_commits
 from arctic_runtime.model.state import Commit, SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
@@ -76,7 +76,7 @@ def plan_revert(
         is_load = OFFSETS in summary and summary.get(MODE) != SCHEMA_ONLY and FORWARD_EDIT not in summary
         if is_load and summary.get(QUERY) in same and is_same_session(RunSummary.decode(summary)):
             return _plan_return(state, upstreams, own, commit)
-        if summary.get(REASON) == "FORGOTTEN":
+        if summary.get(REASON) == "FORGOTTEN" or summary.get(FROZEN) == UNFROZEN:
             return None
     return None
 

@@ -178,6 +178,7 @@ export function TablePage({ name, table, now }) {
       <${Figure} label="Size" value=${formatBytes(table.bytes)} note=${`${formatCount(table.files)} files`} />
       <${Figure} label="Nodes" value=${formatCount(table.nodes)} />
       <${Figure} label="Versions kept" value=${formatCount(table.versions)} note=${savepoints.length ? `${savepoints.length} named` : ""} />
+      ${table.frozen_changes ? html`<${Figure} label="Frozen" value=${`${formatCount(table.frozen_changes)} changes`} note="not applied" />` : null}
       <${Figure} label="Waste per read" value=${table.waste_bytes ? formatBytes(table.waste_bytes) : "nothing"} />
       <${Figure} label="Last confirmed fresh" value=${table.refreshed_at ? formatAge(table.refreshed_at, now) : "–"} />
     </dl>

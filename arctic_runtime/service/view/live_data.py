@@ -119,6 +119,9 @@ class TableOverview:
     unmerged_rows: int = 0
     """Number of change rows in these commits."""
 
+    frozen_changes: int = 0
+    """Number of changes that were not applied, since they would touch frozen rows, since these were last computed."""
+
     recent_rows: int = 0
     """Number of rows that were changed within the last minute."""
 

@@ -339,6 +339,7 @@ def _build_overview(name: TableName, layer: int, shown: OverviewInputs, derived:
         versions=status.versions if status else 0,
         unmerged_commits=status.unmerged_commits if status else 0,
         unmerged_rows=status.unmerged_rows if status else 0,
+        frozen_changes=status.frozen_total if status else 0,
         recent_rows=observed.count_rows_since(1000 * (shown.now.timestamp() - shown.flow_seconds)) if observed else 0,
         waste_bytes=shown.waste.get(name, 0),
         readers=derived.readers.get(name, ()),

@@ -102,10 +102,12 @@ class DownstreamTables:
     def is_computed_again(self, model: Model) -> bool:
         """Whether the rows to forget of a model are recomputed from the remaining events of their keys.
 
-        Otherwise a refresh of the model deletes them, as it follows the deletes of the upstream.
+        Otherwise a refresh of the model deletes them, as it follows the deletes of the upstream; it would leave frozen
+        rows as they are.
         """
         is_of_events = model.config.input == "changes" and model in self.keyed
-        return is_of_events and not can_follow_deletion(self.open_refresh(model))
+        is_kept = model.config.frozen_where is not None
+        return is_of_events and (is_kept or not can_follow_deletion(self.open_refresh(model)))
 
     def list_notes(self) -> Iterator[str]:
         """Yields notes for the user about data of forgotten rows that may remain, since it is not searched for.

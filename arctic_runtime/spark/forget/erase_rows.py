@@ -32,6 +32,7 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.plan.forgetting import find_needed_sequence, split_outdated_snapshots
 from arctic_runtime.plan.maintenance.expiry import select_ages_to_keep
 from arctic_runtime.plan.maintenance.savepoint import drop_savepoint_tags
+from arctic_runtime.plan.refresh.increment import pin_query
 from arctic_runtime.spark.changes.diff import build_struct, diff_states
 from arctic_runtime.spark.engine.jobs import Parallel
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name
@@ -44,6 +45,8 @@ from arctic_runtime.spark.forget.purge import (
     rewrite_changes,
     rewrite_manifests,
 )
+from arctic_runtime.spark.refresh.query_analysis import pin_time
+from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables.adopt import move_baseline
 from arctic_runtime.spark.tables.append import publish_changes
 from arctic_runtime.spark.tables.commit import perform_statement, replace_rows
@@ -142,6 +145,26 @@ def publish_forgotten(session: TableSession, state: TableState, rows: Callable[[
     publish_changes(
         ChangeSet(commit, rows(shape), shape, last.to_repeat("full", "FORGOTTEN")), session.build_context(state)
     )
+
+
+def recompute_frozen_rows(refresh: Refresh, keys: DataFrame) -> None:
+    """Publishes the changes that turn the rows of `keys` into those of the query, as no run does with frozen rows."""
+    attempts = refresh.table.reader.thresholds.commits.attempts
+    retry_on_conflict(partial(_recompute_frozen_once, refresh, keys), attempts)
+
+
+def _recompute_frozen_once(refresh: Refresh, keys: DataFrame) -> None:
+    session, planner = refresh.table, refresh.planner
+    state = session.reconcile_until_done(session.observe_state())
+    upstreams = planner.observe_upstreams(planner.pins)
+    if upstreams.reads.clocks:
+        pin_time(session.spark(), upstreams.clock, None)
+    sought = collect_lookup_keys(session, state, keys)[0]
+    query = session.spark().sql(pin_query(session.model, upstreams))
+    rows, old = sought.select_rows(query, session.model.config.entity_key), read_rows_now(session, state, sought)
+    given = tuple(query.columns)
+    publish_forgotten(session, state, lambda shape: diff_states(rows, old, replace(shape, given=given)))
+    session.reconcile_until_done(session.observe_state())
 
 
 def purge_files(session: TableSession, purgeable: PurgeableChanges, count: int) -> TableForgotten:

@@ -51,6 +51,7 @@ from arctic_runtime.spark.forget.erase_rows import (
     purge_files,
     read_keys,
     read_rows_now,
+    recompute_frozen_rows,
     republish_rows,
 )
 from arctic_runtime.spark.forget.key_search import KeysByTable, KeySearch
@@ -311,6 +312,8 @@ class Forgetting:
         """
         if keys is None or model.config.input == "state":
             self._refresh_model(model)
+            if keys is not None and model.config.frozen_where is not None:
+                recompute_frozen_rows(self._tables.open_refresh(model), keys)
             if keys is not None and model.config.has_history:
                 erase_rows(self._tables.open_session(model.table), keys, ~F.col(IS_CURRENT))
             return

@@ -47,6 +47,12 @@ class Computed:
     Only then is the duration stored with the estimate, so that later runs can correct their estimates.
     """
 
+    has_stored_before: bool = True
+    """True if `_before` has the rows of the table; False if it has those that the query gave before.
+
+    They differ only in rows that `frozen_where` keeps.
+    """
+
     keys: int = 0
     """Estimated number of keys that are looked up in the table while the rows are written; 0 if it is not known."""
 
@@ -121,6 +127,12 @@ class PreparedAttempt(RefreshAttempt):
     """True if plans contain hints that tell Spark which side of a join to broadcast."""
 
     _cached: list[DataFrame] = field(default_factory=list)
+
+    @property
+    def has_no_rows(self) -> bool:
+        """Whether the table has no rows yet."""
+        changes, base = self.context.state.changes, self.context.state.base
+        return base is None or changes is None or not base.rows + changes.count_rows_after(base.merged)
 
     def remove_join_hints(self) -> PreparedAttempt:
         """Returns the attempt for another computation, in which Spark itself chooses how to join."""

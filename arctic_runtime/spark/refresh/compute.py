@@ -35,6 +35,7 @@ from arctic_runtime.spark.refresh import increments
 from arctic_runtime.spark.refresh.attempt import Computed, PreparedAttempt
 from arctic_runtime.spark.refresh.edits import compute_edit
 from arctic_runtime.spark.refresh.from_events import compute_from_events
+from arctic_runtime.spark.refresh.frozen import withhold_frozen
 from arctic_runtime.spark.refresh.images import SourceWindows
 from arctic_runtime.spark.refresh.revert import compute_revert
 from arctic_runtime.spark.tables.rows.bounds import collect_bounds
@@ -44,13 +45,19 @@ from arctic_runtime.spark.tables.rows.frames import to_column
 def compute_changes(attempt: PreparedAttempt) -> Computed:
     """Computes the change rows of one attempt of a run; must be called within a `with attempt.caching()` block.
 
-    It publishes nothing. Raises NotMaintained if an incremental refresh turns out to be impossible or too expensive.
+    They leave out changes of frozen rows. Nothing is published. Raises NotMaintained if an incremental refresh turns
+    out to be impossible or too expensive.
     """
     if attempt.request.schema_only:
         return Computed(diff_states(attempt.query.limit(0), None, attempt.shape))
     if attempt.model.config.input == "changes":
-        return compute_from_events(attempt)
-    return QueryComputation(attempt).compute()
+        return withhold_frozen(attempt, compute_from_events(attempt))
+    return withhold_frozen(attempt, QueryComputation(attempt).compute())
+
+
+def _follow_query(changes: DataFrame) -> Computed:
+    """Returns change rows that lead from one row of the query to another; the table is not read."""
+    return Computed(changes, is_gathered=True, has_stored_before=False)
 
 
 class AggregateStateRefused(Exception):
@@ -126,7 +133,7 @@ class QueryComputation:
                     return self._look_up(moved.where(F.col(MULTIPLICITY) > 0).drop(MULTIPLICITY), moved)
                 if attempt.model.config.has_history:
                     return self._follow_versions(build_delta_images(moved, MULTIPLICITY, self._entities))
-                return Computed(diff_deltas(moved, MULTIPLICITY, attempt.shape), is_gathered=True)
+                return _follow_query(diff_deltas(moved, MULTIPLICITY, attempt.shape))
             case Pairs(rows):
                 pairs = increments.compute_pairs(attempt.spark, rows, increment, attempt.query)
                 if self._needs_old:
@@ -137,7 +144,7 @@ class QueryComputation:
                     )
                 if attempt.model.config.has_history:
                     return self._follow_versions(build_pair_images(pairs, self._entities))
-                return Computed(diff_pairs(pairs, attempt.shape), is_gathered=True)
+                return _follow_query(diff_pairs(pairs, attempt.shape))
             case AggregateState() as plan:
                 return self._follow_state(increment, plan)
             case AffectedKeys() as plan:
@@ -180,7 +187,8 @@ class QueryComputation:
             looked_up = self._look_up(now, attempt.cache(now.unionAll(before)))
             return replace(looked_up, summary=looked_up.summary.with_entries_from(summary))
         # Groups that are joined to nothing are few rows, so one partition is enough.
-        return replace(self._diff(now, before, in_one_part=not list_scans(plan.result)), summary=summary)
+        changes = self._diff(now, before, in_one_part=not list_scans(plan.result))
+        return replace(changes, summary=summary, has_stored_before=False)
 
     def _recompute_keys(self, increment: Increment, plan: AffectedKeys) -> Computed:
         attempt = self.attempt

@@ -34,7 +34,9 @@ def compute_edit(attempt: PreparedAttempt, plan: EditPlan) -> Computed:
     pairs = rows.selectExpr(
         *list_outputs(rows, plan.outputs, attempt.query), *before, quote_name(HAS_AFTER), quote_name(HAS_BEFORE)
     )
-    return Computed(emit_image_changes(build_pair_images(pairs, shape, stored), shape), is_gathered=True)
+    changes = emit_image_changes(build_pair_images(pairs, shape, stored), shape)
+    # Rows that the query adds may have the keys of frozen rows that it no longer had.
+    return Computed(changes, is_gathered=True, has_stored_before=False)
 
 
 def _list_stored_columns(rows: DataFrame) -> list[str]:

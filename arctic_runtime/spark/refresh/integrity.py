@@ -20,7 +20,8 @@ from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.changes.diff import diff_states
 from arctic_runtime.spark.changes.equality import write_difference
-from arctic_runtime.spark.engine.statement import quote_name
+from arctic_runtime.spark.engine.statement import Sql, quote_name
+from arctic_runtime.spark.tables.rows.bounds import NOWHERE
 from arctic_runtime.spark.tables.rows.frames import (
     COMMIT_ORDER,
     read_all_changes,
@@ -37,13 +38,14 @@ _HELD = ("__arctic_previous", "__arctic_previous_action", "__arctic_place", "__a
 class Finding:
     """Result of one check of one table: the number of rows that break it, with examples.
 
-    `left_out` is the reason if the check was skipped, else empty.
+    `left_out` is the reason if the check was skipped, else empty. `note` tells users what it did not compare.
     """
 
     check: str
     broken: int = 0
     examples: tuple[str, ...] = ()
     left_out: str = ""
+    note: str = ""
 
 
 def list_broken_promises(
@@ -84,13 +86,19 @@ def check_unique_keys(spark: SparkSession, model: Model, state: TableState, thre
 
 
 def compare_rows(
-    expected: DataFrame, rows: DataFrame | None, shape: Shape, check: str, thresholds: ReportThresholds
+    expected: DataFrame,
+    rows: DataFrame | None,
+    shape: Shape,
+    check: str,
+    thresholds: ReportThresholds,
+    ignored: Sql = NOWHERE,
 ) -> Finding:
     """Compares a table's rows with `expected` ones; the finding counts the change rows that would make them equal.
 
-    `rows` are the table's rows, None for no rows; `check` is the name of the check.
+    `rows` are the table's rows, None for no rows; `check` is the name of the check, and `ignored` the condition of
+    change rows that do not count.
     """
-    differences = diff_states(expected, rows, shape)
+    differences = diff_states(expected, rows, shape).where(~F.expr(ignored))
     shown = differences.drop("_ts", SEQUENCE).withColumnRenamed(ACTION, "missing_change")
     return build_finding(check, shown, thresholds)
 

@@ -98,6 +98,7 @@ def _overwrite_once(refresh: Refresh, source: TableName, as_of: str, asked: Part
         query=last.query,
         high_watermark=last.high_watermark,
         truncated=last.truncated,
+        frozen_total=last.frozen_total,
         position=last.position,
         position_events=last.position_events,
         restored=last.restored,

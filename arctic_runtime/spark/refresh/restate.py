@@ -7,18 +7,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ivm.algebra.refusal import NotMaintained, get_first_line
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Node, list_scans
 from arctic_runtime.ivm.frontend.row_predicate import cast_column
 from arctic_runtime.ivm.render import render_sql
 from arctic_runtime.model.columns import ACTION, Column, find_column
-from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.model.run_summary import UNFROZEN, RunSummary
 from arctic_runtime.model.shape import DELETE, INSERT, ChangeSet, Shape, build_shape
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import AppendChanges
@@ -42,9 +41,15 @@ from arctic_runtime.spark.engine.statement import Sql, quote_name, write_express
 from arctic_runtime.spark.events.rules import choose_rules, net_events
 from arctic_runtime.spark.events.truncate import spread_over_own_keys
 from arctic_runtime.spark.refresh.from_events import select_live_rows
+from arctic_runtime.spark.refresh.frozen import (
+    build_frozen_entries,
+    check_row_predicate,
+    read_model_predicate,
+    separate_frozen,
+)
 from arctic_runtime.spark.refresh.images import SourceWindows
 from arctic_runtime.spark.refresh.increments import as_query
-from arctic_runtime.spark.refresh.query_analysis import check_predicate_reading, check_same_reading, pin_time
+from arctic_runtime.spark.refresh.query_analysis import check_same_reading, pin_time
 from arctic_runtime.spark.refresh.query_inputs import read_past_events
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables.append import publish_changes
@@ -66,47 +71,49 @@ from arctic_runtime.spark.tables.rows.frames import (
 class RestatedPart:
     """What a restatement publishes, or would publish: numbers of change rows by action, and what it reads.
 
-    `version` is that of the table after it, as a snapshot id; None if nothing was published.
+    `version` is that of the table after it, as a snapshot id; None if nothing was published. `frozen` is the number of
+    changes that are not applied, since they would touch frozen rows.
     """
 
     rows: Mapping[str, int]
     reads: tuple[str, ...]
     version: int | None = None
+    frozen: int = 0
 
 
-def restate_part(refresh: Refresh, where: str) -> RestatedPart:
+def restate_part(refresh: Refresh, where: str, with_frozen: bool = False) -> RestatedPart:
     """Computes the rows for which the predicate `where` is true anew, and publishes the differences in one commit.
 
-    Rows are compared by key: a row that enters or leaves the part is updated. Offsets stay those of the last run.
-    Raises ConfigError, PlanError and DataError as `plan_restatement` and runs do, and CommitConflict if other writers
-    are faster at every attempt.
+    Rows are compared by key: a row that enters or leaves the part is updated. Frozen rows stay as they are, unless
+    `with_frozen`. Offsets stay those of the last run. Raises ConfigError, PlanError and DataError as `plan_restatement`
+    and runs do, and CommitConflict if other writers are faster at every attempt.
     """
     attempts = refresh.table.reader.thresholds.commits.attempts
     try:
         with explain_damaged_files(refresh.model.table):
-            return retry_on_conflict(partial(_restate_once, refresh, where), attempts)
+            return retry_on_conflict(partial(_restate_once, refresh, where, with_frozen), attempts)
     finally:
         refresh.planner.pins.invalidate_table(refresh.model.table)
 
 
-def count_restated(refresh: Refresh, where: str) -> RestatedPart:
+def count_restated(refresh: Refresh, where: str, with_frozen: bool = False) -> RestatedPart:
     """Counts the change rows that `restate_part` would publish, and writes nothing.
 
     Rows that can't be written count as well, by the action `!…` that names their flaw.
     """
     with explain_damaged_files(refresh.model.table):
         state, upstreams = refresh.table.observe_state(), refresh.planner.observe_upstreams()
-        with _compare_part(refresh, state, upstreams, where) as part:
+        with _compare_part(refresh, state, upstreams, where, with_frozen) as part:
             counts = _count_actions(part.changes)
-    return RestatedPart({**NO_ROWS, **counts}, part.plan.describe_reads())
+    return RestatedPart({**NO_ROWS, **counts}, part.plan.describe_reads(), frozen=part.frozen)
 
 
-def _restate_once(refresh: Refresh, where: str) -> RestatedPart:
+def _restate_once(refresh: Refresh, where: str, with_frozen: bool) -> RestatedPart:
     session = refresh.table
     state = session.reconcile_until_done(session.observe_state())
     # Observed after the table, so that they have all versions that its newest run has read.
     upstreams = refresh.planner.observe_upstreams()
-    with _compare_part(refresh, state, upstreams, where) as part:
+    with _compare_part(refresh, state, upstreams, where, with_frozen) as part:
         assert state.changes is not None
         assert state.changes.head is not None
         commit = AppendChanges(session.model.table.changes, state.changes.head.snapshot, "full", "RESTATED")
@@ -116,7 +123,8 @@ def _restate_once(refresh: Refresh, where: str) -> RestatedPart:
         appended = publish_changes(changes, part.context)
     state = session.reconcile_until_done(session.observe_state())
     head = state.changes.head if state.changes else None
-    return RestatedPart(appended.rows, part.plan.describe_reads(), head.snapshot if head else None)
+    version = head.snapshot if head else None
+    return RestatedPart(appended.rows, part.plan.describe_reads(), version, appended.frozen)
 
 
 def _build_summary(part: _ComparedPart, commit: AppendChanges) -> RunSummary:
@@ -126,13 +134,14 @@ def _build_summary(part: _ComparedPart, commit: AppendChanges) -> RunSummary:
     all were restated.
     """
     last, predicate = part.plan.last, part.plan.predicate
-    return replace(
+    summary = replace(
         last.to_repeat(commit.mode, commit.reason),
         run=part.context.token,
         aggregate_state=None,
         where=predicate.text,
         forward=None if predicate.selects_all else last.forward,
     )
+    return summary.with_entries_from(part.entries)
 
 
 def _confirm_nothing() -> None:
@@ -141,16 +150,26 @@ def _confirm_nothing() -> None:
 
 @dataclass(frozen=True)
 class _ComparedPart:
-    """The part of a table as compared with its query: `changes` are the change rows, without a commit."""
+    """The part of a table as compared with its query: `changes` are the change rows, without a commit.
+
+    `entries` are those of its record that tell about frozen rows.
+    """
 
     context: Context
     plan: Restatement
     shape: Shape
     changes: DataFrame
+    entries: RunSummary
+
+    @property
+    def frozen(self) -> int:
+        return self.entries.count_frozen()
 
 
 @contextmanager
-def _compare_part(refresh: Refresh, state: TableState, upstreams: Upstreams, where: str) -> Iterator[_ComparedPart]:
+def _compare_part(
+    refresh: Refresh, state: TableState, upstreams: Upstreams, where: str, with_frozen: bool
+) -> Iterator[_ComparedPart]:
     """Compares the part with the query by key; the change rows can be read until the `with` block ends."""
     plan = plan_restatement(refresh.model, state, upstreams, where)
     context = refresh.table.build_context(state)
@@ -159,7 +178,14 @@ def _compare_part(refresh: Refresh, state: TableState, upstreams: Upstreams, whe
     plan = _confirm_reading(context.model, upstreams, plan, query)
     with ExitStack() as stack:
         rows = _PartRows(context, upstreams, plan, query, shape, stack)
-        yield _ComparedPart(context, plan, shape, rows.compare_events() if plan.events else rows.compare())
+        changes, entries = rows.compare_events() if plan.events else rows.compare(), RunSummary()
+        frozen = read_model_predicate(context.model, shape.columns, upstreams.clock)
+        if frozen is not None and with_frozen:
+            entries = RunSummary(frozen=UNFROZEN)
+        elif frozen is not None:
+            changes, count = separate_frozen(rows.hold(changes), shape, frozen)
+            entries = build_frozen_entries(plan.last, count)
+        yield _ComparedPart(context, plan, shape, changes, entries)
 
 
 def _run_query(context: Context, plan: Restatement, upstreams: Upstreams) -> DataFrame:
@@ -237,7 +263,7 @@ class _PartRows:
         changes = diff_states(self._select_query_part(), stored, self.shape, is_keyed)
         if not self.plan.may_move_rows(key):
             return changes
-        changes = self._hold(changes)
+        changes = self.hold(changes)
         counts = _count_actions(changes)
         came, gone = (counts.get(action, 0) for action in (INSERT, DELETE))
         if not came + gone:
@@ -262,7 +288,7 @@ class _PartRows:
         net = net_events(choose_rules(model, shape), events)
         made = select_live_rows(net, shape).where(write_expression(plan.predicate.bind_names()))
         key, table = model.config.primary_key, self._read_table()
-        keys = self._hold(made.select(*as_key(key)).unionByName(stored.select(*as_key(key))).distinct())
+        keys = self.hold(made.select(*as_key(key)).unionByName(stored.select(*as_key(key))).distinct())
         places = {column.name.lower(): f"a{i}" for i, column in enumerate(shape.columns)}
         is_same = combine_all([F.col(places[part.lower()]) == F.col(name_key_column(i)) for i, part in enumerate(key)])
         return refresh_changes(
@@ -272,7 +298,8 @@ class _PartRows:
             plan.last.high_watermark,
         )
 
-    def _hold(self, rows: DataFrame) -> DataFrame:
+    def hold(self, rows: DataFrame) -> DataFrame:
+        """Marks `rows` to be kept in memory until `stack` is closed, and returns them."""
         held = rows.persist()
         self.stack.callback(held.unpersist)
         return held
@@ -281,17 +308,8 @@ class _PartRows:
         rows = self._read_table()
         predicate = self.plan.predicate
         condition = write_expression(predicate.bind_names())
-        try:
-            check_predicate_reading(rows, predicate.text)
-            selected = rows.where(condition)
-            selected.schema  # noqa: B018 - has Spark read the condition
-        except AnalysisException as error:
-            raise ConfigError(
-                f"{self.context.model.table}: {predicate.text!r} can't select rows.",
-                expected="a predicate, which is true or false for a row",
-                actual=get_first_line(error),
-            ) from error
-        return selected
+        check_row_predicate(self.context.model, rows, predicate, predicate.text)
+        return rows.where(condition)
 
     def _read_table(self, keys: DataFrame | None = None, count: int = 0) -> DataFrame:
         state, thresholds = self.context.state, self.context.thresholds.pruning

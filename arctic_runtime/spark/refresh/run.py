@@ -56,6 +56,7 @@ from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.history.versions import add_intervals
 from arctic_runtime.spark.refresh.attempt import PreparedAttempt, RefreshAttempt, prepare_attempt
 from arctic_runtime.spark.refresh.compute import AggregateStateRefused, compute_changes
+from arctic_runtime.spark.refresh.frozen import check_frozen_where
 from arctic_runtime.spark.refresh.integrity import list_broken_promises
 from arctic_runtime.spark.refresh.prepare import append_events, prepare_tables, prepare_to_append
 from arctic_runtime.spark.refresh.query_analysis import analyse_query, pin_clock
@@ -189,8 +190,8 @@ class Refresh:
             perform_step(step, self.table.build_context(state))
 
     def _build_outcome(self, published: Published, state: TableState) -> Outcome:
-        rows = published.rows
-        return self.planner.build_outcome(published.decision, rows, state)
+        outcome = self.planner.build_outcome(published.decision, published.rows, state)
+        return replace(outcome, frozen=published.frozen)
 
     def _attempt_run(self, plan: PlannedRefresh, state: TableState, request: Request) -> Published | Request:
         """Performs a plan, for the present `state` of the tables, and returns what it has published.
@@ -218,7 +219,7 @@ class Refresh:
                 return replace(request, given_up=self._refuse_increment(attempt, error))
         self._note_query(attempt)
         decision = replace(attempt.decision, because=appended.because or attempt.decision.because)
-        return Published(decision, appended, appended.rows)
+        return Published(decision, appended, appended.rows, appended.frozen)
 
     def _note_query(self, attempt: RefreshAttempt) -> None:
         """Stores the text of the query that the table now holds, with which a later run compares an edited query."""
@@ -272,6 +273,7 @@ class Refresh:
             stored = add_intervals(self.model.config, select_stored_columns(self.model, columns), columns)
             check_query(self.model, columns, stored)
             check_events(self.model, columns, stored)
+            check_frozen_where(self.model, query, stored, attempt.upstreams.clock)
             if self.model.is_appended:
                 return self._append_events(attempt, query, stored)
             attempt = analyse_query(attempt, query)
@@ -351,12 +353,15 @@ class Published:
     rows: Mapping[str, int] = field(default_factory=lambda: dict(NO_ROWS))
     """Number of change rows by action, of all commits of the run."""
 
+    frozen: int = 0
+    """Number of changes that none of these commits applied, since they would touch frozen rows."""
+
     def add_later(self, later: Published) -> Published:
         """Returns what the run has published after a further commit; the reason remains that of the first one."""
         rows = {action: count + later.rows.get(action, 0) for action, count in self.rows.items()}
         first = self.decision
         decision = replace(later.decision, reason=first.reason, because=first.because)
-        return Published(decision, later.appended, rows)
+        return Published(decision, later.appended, rows, self.frozen + later.frozen)
 
 
 def _drop_refused_state(attempt: RefreshAttempt) -> RefreshAttempt:

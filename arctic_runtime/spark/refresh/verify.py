@@ -14,7 +14,7 @@ from arctic_runtime.model.columns import ACTION, is_same_name, strip_change_colu
 from arctic_runtime.model.forward_edit import ForwardEdit
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import FORGOTTEN
-from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
+from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets, to_micros
 from arctic_runtime.model.shape import build_shape
 from arctic_runtime.model.sources.declared import Declared
 from arctic_runtime.model.sources.ingestion import time_of
@@ -27,12 +27,14 @@ from arctic_runtime.plan.refresh.increment import Upstreams, pin_query
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.refresh_planner import with_day_texts
 from arctic_runtime.spark.changes.equality import compare_bags
+from arctic_runtime.spark.engine.statement import write_expression
 from arctic_runtime.spark.events.rules import choose_rules, net_events
 from arctic_runtime.spark.events.truncate import spread_over_own_keys
 from arctic_runtime.spark.history import bitemporal, event_versions, versions
 from arctic_runtime.spark.refresh import aggregate_state as totals
 from arctic_runtime.spark.refresh import increments
 from arctic_runtime.spark.refresh.from_events import select_live_rows
+from arctic_runtime.spark.refresh.frozen import build_frozen_condition, read_model_predicate
 from arctic_runtime.spark.refresh.images import SourceWindows
 from arctic_runtime.spark.refresh.integrity import (
     Finding,
@@ -224,7 +226,13 @@ def _compare_with_query(
         rows = rows.join(keys, match_key(rows, key), "left_semi")
         table_rows = table_rows.join(keys, match_key(table_rows, key), "left_semi")
     if not is_of_query and not model.config.valid_time:
-        return compare_rows(rows, table_rows, shape, check, thresholds.reports)
+        frozen = read_model_predicate(model, shape.columns, to_micros(table.now))
+        if frozen is None:
+            return compare_rows(rows, table_rows, shape, check, thresholds.reports)
+        ignored = build_frozen_condition(shape, frozen)
+        finding_made = compare_rows(rows, table_rows, shape, check, thresholds.reports, ignored)
+        count = 0 if table_rows is None else table_rows.where(write_expression(frozen.bind_names())).count()
+        return replace(finding_made, note=f"{count:,} rows are frozen, and were not compared")
     differing = versions.find_differences if is_of_query else bitemporal.find_differences
     differences = differing(rows, table_rows, shape, model.config)
     return build_finding(check, differences, thresholds.reports)

@@ -76,7 +76,8 @@ def publish_changes(
             raise _build_flaw_error(context, branch, shape, counts_by_kind)
         changes.confirm()
         replaced = ranges.read_bounds(observed) if ranges is not None and is_whole else None
-        return Appended(step.expected, {action: counts_by_kind[action] for action in _ACTIONS}, replaced)
+        applied = {action: counts_by_kind[action] for action in _ACTIONS}
+        return Appended(step.expected, applied, replaced, changes.summary.count_frozen())
 
     def retry_on_top(tip: int) -> Appended | None:
         return overtaken(_read_written_rows(context, step, tip))

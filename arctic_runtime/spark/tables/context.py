@@ -32,6 +32,9 @@ class Appended:
     None if no row is replaced, or if the bounds were not collected.
     """
 
+    frozen: int = 0
+    """Number of changes that were not applied, since they would touch frozen rows."""
+
     because: str = ""
     """Text for users about a special event, such as a rebase; empty if there was none."""
 

@@ -265,9 +265,12 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_none
     def maintain(
-        self, relation: BaseRelation, node: dict[str, Any], sql: str, full_refresh: bool
+        self, relation: BaseRelation, node: dict[str, Any], sql: str, full_refresh: bool, with_frozen: bool = False
     ) -> maintenance.ArcticResponse:
-        """Brings the table of an arctic model up to date; with dbt's flag `--empty`, only the table's schema."""
+        """Brings the table of an arctic model up to date; with dbt's flag `--empty`, only the table's schema.
+
+        A `full_refresh` leaves frozen rows as they are, unless `with_frozen`.
+        """
         asked: Any = getattr(self.config, "args", None)
         self.connections.get_thread_connection().handle.mark_temporary_view()
         with self.connections.exception_handler(sql):
@@ -275,7 +278,8 @@ class ArcticAdapter(SparkAdapter):
                 stands = self.get_relation(str(relation.database), str(relation.schema), str(relation.identifier))
                 maintenance.check_sample(node, stands is not None and not full_refresh)
             model = maintenance.to_model(relation, node, sql, map_source_tables(self._sources), self._row_conditions)
-            request = Request(full_refresh, schema_only=bool(getattr(asked, "empty", False)))
+            is_empty = bool(getattr(asked, "empty", False))
+            request = Request(full_refresh, with_frozen=full_refresh and with_frozen, schema_only=is_empty)
             readers, observe = self._readers.list_readers, self._observed.observe_node(node, self.get_macro_resolver())
             if (build := self._command_build.build) is not None:
                 for part in model.parts:

@@ -218,6 +218,22 @@ def test_a_table_without_a_key_is_cloned(lake: Warehouse, dev: Warehouse) -> Non
 
 
 @pytest.mark.in_turn
+def test_a_clone_and_an_expired_table_leave_the_same_rows_frozen(lake: Warehouse, dev: Warehouse) -> None:
+    lake.load("source", ROWS, COLUMNS)
+    model = lake.model("m", "select * from {source}", primary_key="id", frozen_where="v < 15", **KEPT)
+    lake.run(model)
+    lake.load("source", [(1, "a", 50), *ROWS[1:]], COLUMNS)
+    assert lake.run(model).frozen == 1
+    clone = clone_of(lake, dev, model)
+    expire_versions(lake.session_of(model, now=later(3)), ())
+    # The row that the query had before is not frozen; that of the tables is.
+    lake.load("source", [(1, "a", 60), (2, "b", 21), *ROWS[2:]], COLUMNS)
+    for side, own in ((dev, clone), (lake, model)):
+        outcome = side.run(own)
+        assert (outcome.mode, side.actions(outcome), outcome.frozen) == ("incremental", (0, 1, 0), 1)
+        assert side.rows(own) == [ROWS[0], (2, "b", 21), ROWS[2]]
+
+
 def test_upkeep_of_the_origin_keeps_the_files_of_a_clone(lake: Warehouse, dev: Warehouse) -> None:
     model = build(lake)
     clone = clone_of(lake, dev, model)

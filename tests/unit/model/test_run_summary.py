@@ -26,7 +26,7 @@ PLACES = st.dictionaries(st.lists(st.tuples(st.text(), st.text()), max_size=2).m
 TEXT_FIELDS = (
     *("run", "mode", "reason", "query", "session", "high_watermark", "restored", "aggregate_state"),
     *("no_aggregate_state", "given_up", "judged", "changelog", "repaired", "position", "position_events", "letters"),
-    *("truncated", "newest_valid_time", "cut", "where"),
+    *("truncated", "newest_valid_time", "cut", "where", "frozen", "frozen_total"),
 )
 SUMMARIES = st.builds(
     RunSummary,
@@ -46,7 +46,7 @@ FULL = RunSummary(
     Declared({(): "1", (("region", "eu"),): "2"}),
     *("state", "none", "COST", "judged"),
     *(1, 0.5),
-    *("input", "keys", "0/16B3748", "3", 1_700_000_000_000, 1_600_000_000_000),
+    *("input", "keys", "12", "40", "0/16B3748", "3", 1_700_000_000_000, 1_600_000_000_000),
     truncated="7",
     newest_valid_time="8",
     day_texts="lake.ods.orders",

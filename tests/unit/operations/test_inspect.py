@@ -96,6 +96,13 @@ def test_status_names_readers_of_other_projects_until_their_notes_are_old(writin
     assert read_status(warehouse.reader, table, []).consumers == ()
 
 
+def test_the_status_tells_what_was_not_applied_by_the_last_run_and_in_all() -> None:
+    status = Status("lake.dwd.t", built=True, frozen=2, frozen_total=1_005)
+    line = "  frozen: 1,005 changes not applied since frozen rows were last computed, 2 of them by the last run"
+    assert line in describe_status(status)
+    assert not [line for line in describe_status(replace(status, frozen=0, frozen_total=0)) if "frozen" in line]
+
+
 def test_history_lists_runs_newest_first_with_what_they_read(shop) -> None:
     warehouse, made = shop
     entries = read_history(warehouse.reader, DWD)

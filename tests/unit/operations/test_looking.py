@@ -42,6 +42,12 @@ def test_it_tells_which_columns_an_event_has() -> None:
     assert explained(sequence_by="lsn") == []
 
 
+def test_it_tells_which_rows_are_kept_as_they_are() -> None:
+    assert explained(frozen_where="day < current_date - 90") == [
+        "  keeps rows as they are where day < current_date - 90"
+    ]
+
+
 def test_a_row_that_is_looked_up_keeps_microseconds_and_the_zone_or_its_absence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -54,6 +54,7 @@ SURFACE_OF_IVM = (
     "frontend.analyse",
     "frontend.configured_expressions",
     "frontend.day_texts",
+    "frontend.frozen_predicate",
     "frontend.functions",
     "frontend.reads",
     "frontend.row_predicate",

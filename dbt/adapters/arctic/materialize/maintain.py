@@ -21,6 +21,7 @@ from arctic_runtime.catalog.required_capabilities import check_declared_needs
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName, format_changes_view
+from arctic_runtime.model.run_summary import describe_frozen
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.config.configure import lacks_key, read_configuration, select_user_keys
 from arctic_runtime.plan.refresh.adoption import is_being_adopted
@@ -70,6 +71,9 @@ class ArcticResponse(AdapterResponse):
     deleted: int = 0
     """Number of rows that the run deleted."""
 
+    frozen: int = 0
+    """Number of changes that were not applied, since they would touch frozen rows."""
+
     quarantined: int = 0
     """Number of rows that fail tests, and so are in the model's quarantine after the run."""
 
@@ -101,7 +105,8 @@ def build_response(outcome: Outcome, failures: Mapping[str, str] | None = None, 
     `quarantined` is the number of rows in the model's quarantine.
     """
     rows, failed = outcome.rows, dict(failures or {})
-    notes = [*([f"{quarantined:,} in quarantine"] if quarantined else []), *(f"{part} failed" for part in failed)]
+    notes = [*filter(None, [describe_frozen(outcome.frozen)])]
+    notes += [*([f"{quarantined:,} in quarantine"] if quarantined else []), *(f"{part} failed" for part in failed)]
     return ArcticResponse(
         _message="; ".join([_format_message(outcome), *notes]),
         code="OK",
@@ -112,6 +117,7 @@ def build_response(outcome: Outcome, failures: Mapping[str, str] | None = None, 
         inserted=rows["insert"],
         updated=rows["update"],
         deleted=rows["delete"],
+        frozen=outcome.frozen,
         quarantined=quarantined,
         upserted=rows["upsert"],
         version="" if outcome.version is None else str(outcome.version),
@@ -216,7 +222,13 @@ def _restate_rows(
         return done
     rows = {action: count + part.rows.get(action, 0) for action, count in done.outcome.rows.items()}
     outcome = replace(
-        done.outcome, mode="full", reason="RESTATED", because=f"where {where}", rows=rows, version=part.version
+        done.outcome,
+        mode="full",
+        reason="RESTATED",
+        because=f"where {where}",
+        rows=rows,
+        version=part.version,
+        frozen=done.outcome.frozen + part.frozen,
     )
     return replace(done, outcome=outcome)
 

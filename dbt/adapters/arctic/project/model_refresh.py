@@ -215,6 +215,7 @@ def _read_outcome(response: Mapping[str, Any]) -> Outcome:
         {upstream: int(snapshot) for upstream, snapshot in response["consumed"].items()},
         response["timings"],
         response["estimates"],
+        response["frozen"],
     )
 
 

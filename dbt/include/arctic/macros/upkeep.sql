@@ -27,8 +27,8 @@
   {%- endfor -%}
 {%- endmacro %}
 
-{% macro arctic_restate(model, where, below=false) -%}
-  {%- for line in adapter.arctic_operation('restate', model, dict(where=where, below=below, **kwargs)) -%}
+{% macro arctic_restate(model, where, frozen=false, below=false) -%}
+  {%- for line in adapter.arctic_operation('restate', model, dict(where=where, frozen=frozen, below=below, **kwargs)) -%}
     {%- do log(line, info=true) -%}
   {%- endfor -%}
 {%- endmacro %}

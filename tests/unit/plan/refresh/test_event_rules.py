@@ -130,6 +130,15 @@ def test_rows_that_can_not_be_computed_again_refuse_other_rules(
     assert decide_refresh(later, state, reading(source), RUN_AGAIN).mode == "incremental"
 
 
+def test_deleted_events_are_those_of_frozen_rows_if_the_model_has_some() -> None:
+    model = replace(HIGHEST, config=replace(HIGHEST.config, frozen_where="day < current_date"))
+    state = built(SUMS, {str(UP): v(2)})
+    plain = a_source(1, 2, 3, operations={2: "delete"})
+    assert decide_refresh(model, state, reading(plain), RUN_AGAIN).mode == "full"
+    with pytest.raises(ConfigError, match="may no longer have all events"):
+        decide_refresh(model, state, reading(replace(plain, kind="changes", trimmed=1)), RUN_AGAIN)
+
+
 def test_another_order_of_events_never_continues_from_the_old_one() -> None:
     model = of_events(merge_columns={"total": "sum"}, sequence_by="at", on_configuration_change="continue")
     assert decided(model, SUMS) == ("full", "sequence_by changed", True)

@@ -98,6 +98,7 @@ def test_commits_of_another_kind_in_between_make_a_run_start_again(run: dict[str
     [
         a_model(truncate_when="v = 0"),
         a_model(history="scd2"),
+        a_model(frozen_where="v = 0"),
         a_model(f"select c.id, v from `changes({A})` a join dwd.customers c on c.id = a.customer"),
         a_model(f"select id, sum(v) as v from `changes({A})` group by id"),
         a_model(f"select id, v from `changes({A})` where id in (select id from dwd.known)"),

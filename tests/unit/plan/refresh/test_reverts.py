@@ -12,6 +12,7 @@ from arctic_runtime.ivm.algebra.refusal import Refusal
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.properties import (
     CHANGELOG,
+    FROZEN,
     GIVEN_UP,
     JUDGED,
     MODE,
@@ -24,7 +25,7 @@ from arctic_runtime.model.properties import (
     RUN,
     SESSION,
 )
-from arctic_runtime.model.run_summary import SCHEMA_ONLY
+from arctic_runtime.model.run_summary import SCHEMA_ONLY, UNFROZEN
 from arctic_runtime.model.state import Commit, SourceState, TableState
 from arctic_runtime.model.version import Window, encode_versions
 from arctic_runtime.plan.refresh.decide import Decision, decide_refresh, has_awaited_query
@@ -109,6 +110,7 @@ def test_a_table_in_full_returns_if_its_sources_are_as_then() -> None:
         (lived(LIFE[2]), {}),
         (lived(made_by(1, GOOD, 1, **{MODE: SCHEMA_ONLY}), LIFE[2]), {}),
         (lived(LIFE[0], made_by(2, BAD, 2, **{REASON: "FORGOTTEN"}), LIFE[2]), {}),
+        (lived(LIFE[0], made_by(2, BAD, 2, **{FROZEN: UNFROZEN}), LIFE[2]), {}),
         (lived(LIFE[0], made_by(2, BAD, 2, **{REPAIRED: "the key"}), LIFE[2]), {}),
         (lived(LIFE[0], made_by(2, BAD, 2, **{CHANGELOG: "input"}), LIFE[2]), {}),
         (lived(*LIFE, dropped_columns=frozenset({102})), {}),

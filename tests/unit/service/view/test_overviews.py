@@ -95,6 +95,14 @@ def test_layers_count_the_longest_way_from_a_source() -> None:
     }
 
 
+def test_changes_that_were_not_applied_are_those_of_the_status() -> None:
+    base = make_shown()
+    left = base.observed[t("left")]
+    kept = replace(left, status=replace(left.status, frozen=1, frozen_total=7))
+    shown = by_name(replace(base, observed={**base.observed, t("left"): kept}))
+    assert [shown[name].frozen_changes for name in ("left", "right")] == [7, 0]
+
+
 def test_a_table_that_shows_all_that_is_above_it_is_fresh() -> None:
     tables = by_name(make_shown())
     assert {name: value.state for name, value in tables.items()} == {

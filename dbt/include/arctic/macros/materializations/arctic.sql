@@ -7,7 +7,7 @@
   {%- endif -%}
 
   {{ run_hooks(pre_hooks) }}
-  {%- set response = adapter.maintain(this, model, arctic_model_query(compiled_code), should_full_refresh()) -%}
+  {%- set response = adapter.maintain(this, model, arctic_model_query(compiled_code), should_full_refresh(), var('arctic_frozen', false)) -%}
   {%- do store_result('main', response=response) -%}
   {%- set target_relation = adapter.build_maintained_relation(this, model) -%}
   {%- do persist_docs(target_relation, model) -%}
