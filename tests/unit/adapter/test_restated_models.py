@@ -25,5 +25,5 @@ def test_a_model_whose_events_are_gone_is_only_brought_up_to_date(
     monkeypatch.setattr("arctic_runtime.spark.refresh.run.Refresh.from_model", lambda *_: None)
     done = Refreshed(outcome=Outcome("incremental", "CHANGES"))
     with caplog.at_level(logging.WARNING):
-        assert maintain._restate_rows(CHANGES, None, None, done, "day > 1") is done  # type: ignore[arg-type]
+        assert maintain.restate_rows(CHANGES, None, None, done, "day > 1") is done  # type: ignore[arg-type]
     assert "ods.up may no longer have all events" in caplog.text

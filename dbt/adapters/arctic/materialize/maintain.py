@@ -194,10 +194,10 @@ def _run_part(
     done = perform_refresh(planner, planned, session, readers)
     for part, message in done.failures.items():
         logger.warning(format_upkeep_warning(model.table, part, message))
-    return _restate_rows(model, reader, session, done, restated) if restated else done
+    return restate_rows(model, reader, session, done, restated) if restated else done
 
 
-def _restate_rows(
+def restate_rows(
     model: Model, reader: CatalogReader, session: Callable[[], SparkSession], done: Refreshed, where: str
 ) -> Refreshed:
     """Restates rows of a table that its refresh, which is done, did not compute in full.
