@@ -49,6 +49,14 @@ MORE = (
     "tests/spark/refresh/test_joins.py::test_a_broadcast_side_that_turns_out_too_large_is_shuffled_instead",
     "tests/spark/models/test_aggregate_state.py::test_aggregate_state_that_is_added_to_stays_that_of_the_query[extremes]",
     "tests/spark/models/test_change_models.py::test_older_events_that_arrive_late_lose[lookup]",
+    # Queries that were edited or went back, and parts that are computed anew: the table's own rows, columns that come.
+    "tests/spark/refresh/test_edits.py::test_an_edit_publishes_the_differences_alone[column]",
+    "tests/spark/refresh/test_edits.py::test_an_edit_publishes_the_differences_alone[narrow]",
+    "tests/spark/refresh/test_edits.py::test_an_edit_publishes_the_differences_alone[part]",
+    "tests/spark/refresh/test_edits.py::test_an_edit_publishes_the_differences_alone[combination]",
+    "tests/spark/refresh/test_edits.py::test_columns_come_and_go_as_the_model_allows[sync_all_columns]",
+    "tests/spark/refresh/test_reverts.py::test_a_query_that_goes_back_takes_back_what_the_other_one_did",
+    "tests/spark/refresh/test_restate.py::test_the_part_is_of_the_versions_that_the_last_run_read",
     # Ingestion, whose plans are the deepest: what a client sends has a limit of depth.
     "tests/spark/ingest/test_dead_letters.py::test_events_that_fit_now_are_applied_unless_their_row_is_newer",
     "tests/spark/ingest/test_key_changes.py::test_a_row_whose_origin_is_not_known_is_an_error_and_takes_no_other_rows_values",

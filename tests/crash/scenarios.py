@@ -64,7 +64,7 @@ from arctic_runtime.spark.refresh.overwrite import overwrite_with_source, restor
 from arctic_runtime.spark.refresh.run import Refresh
 from tests.crash.swaps import SwappedBranch
 from tests.spark.replay import ORDERS, Part, Replay, event, ingest, source_of
-from tests.spark.warehouse import Warehouse
+from tests.spark.warehouse import Rows, Warehouse
 
 Act = Callable[[Warehouse], object]
 Models = Callable[[Warehouse], tuple["Model", ...]]
@@ -84,6 +84,8 @@ class Scenario:
     act: Act
     models: Models = lambda lake: ()
     tables: tuple[str, ...] = ()
+    between: tuple[Rows, ...] = ()
+    """Rows that readers may see on the way from the tables before to those after."""
 
 
 def later(days: int = 2) -> datetime.datetime:
@@ -224,7 +226,12 @@ def other_columns() -> Scenario:
 
 
 def edited_query() -> Scenario:
-    """An edit and changes of the source at the same time; readers may see the edit alone, since both have a commit."""
+    """An edit and changes of the source at the same time.
+
+    Readers may see the new column without values, since it comes first, and the edit alone, since both have a commit.
+    """
+    empty_column = [(key, key, None) for key in range(6, 20)]
+    edit_alone = [(key, key, 2 * key) for key in range(4, 20)]
 
     def model(lake: Warehouse) -> Model:
         return lake.model("m", "select id, v, v * 2 as twice from {s} where v > 3", primary_key="id")
@@ -234,7 +241,14 @@ def edited_query() -> Scenario:
         lake.run(lake.model("m", "select id, v from {s} where v > 5", primary_key="id"))
         load(lake, (1, "us", 100), (30, "eu", 4))
 
-    return Scenario((*ATTEMPT, "query.note", "base.overwrite"), build, lambda lake: lake.run(model(lake)), of(model))
+    return Scenario(
+        ("schema.evolve", *ATTEMPT, "query.note", "base.overwrite"),
+        build,
+        lambda lake: lake.run(model(lake)),
+        of(model),
+        ("m",),
+        tuple(sorted(rows, key=repr) for rows in (empty_column, edit_alone)),
+    )
 
 
 def reverted_query() -> Scenario:

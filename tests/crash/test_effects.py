@@ -234,13 +234,13 @@ def test_a_process_that_paused_before_an_effect_loses_and_repeats_nothing(cases:
 
 
 def is_exact_when_it_is_done_again(case: Case, lake: Warehouse, seen: Iterable[Shown]) -> None:
-    """Readers have seen the tables as they were before or after; then these are exact, and nothing is left behind."""
+    """Readers have seen the tables as they were before, between or after; then they are exact, and nothing is left."""
     case.scenario.act(lake)
     after = shown(case.scenario, lake)
     assert set(after) == set(case.scenario.tables)
     for table in case.scenario.tables:
         for rows in (state.get(table) for state in seen):
-            assert rows in (case.before.get(table), after[table])
+            assert rows in (case.before.get(table), *case.scenario.between, after[table])
     for model in case.scenario.models(lake):
         assert lake.broken(model) == []
         assert consumes_once(lake, model)

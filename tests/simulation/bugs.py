@@ -15,6 +15,7 @@ from arctic_runtime.ingest.dead_letters.outcome import CommitWindow
 from arctic_runtime.ingest.job.batch_writer import BatchWriter
 from arctic_runtime.ingest.writing import keyed
 from arctic_runtime.ingest.writing.table_writer import TableWriter
+from arctic_runtime.ivm.edits import edit
 from arctic_runtime.model.files.expiry import DropTags, ExpireSnapshots, ExpiryPlan
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.run_summary import RunSummary
@@ -178,6 +179,13 @@ def read_events_again(_: World) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def edit_without_conditions(_: World) -> Iterator[None]:
+    """A run takes each condition that an edit adds for one that all rows of the table fulfil."""
+    with mock.patch.object(edit, "is_implied", return_value=True):
+        yield
+
+
 BUGS: Mapping[str, Plant] = {
     "offsets-before-rows": commit_offsets_before_rows,
     "publish-without-comparison": publish_without_comparison,
@@ -190,4 +198,5 @@ BUGS: Mapping[str, Plant] = {
     "replay-over-newer-rows": replay_over_newer_rows,
     "no-change-no-row": drop_changes_of_nothing,
     "events-twice": read_events_again,
+    "edit-without-conditions": edit_without_conditions,
 }

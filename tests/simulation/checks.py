@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from itertools import product
 
 from arctic_runtime.catalog.observation.table_facts import observe_lineage
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.plan.freshness import FreshnessPlan
+from tests.simulation import edits
 from tests.simulation.dead_letters import Letter
 from tests.simulation.lake import Catalog, Metadata, Pointers, Snapshot
 from tests.simulation.rows import Rows, Unreadable, read_as_readers
@@ -73,6 +75,19 @@ RESULTS: Mapping[TableName, Callable[[Mapping[TableName, Rows]], Rows]] = {
 }
 
 
+Places = tuple[tuple[str, int], ...]
+"""For names of tables with edited queries, the place of the query."""
+
+EDITED: Mapping[TableName, tuple[str, ...]] = {PAID: ("paid",), REGIONS: ("paid", "regions"), OPEN: ("paid",)}
+"""The names of the tables whose edited queries the rows of a table follow from."""
+
+
+def compute_rows(table: TableName, tables: Mapping[TableName, Rows], places: Mapping[str, int]) -> Rows:
+    """Computes the rows of a model from those that it reads, by its query at `places`."""
+    place = places.get(table.name, 0)
+    return edits.QUERIES[table.name][place].compute_rows(RESULTS[table], tables) if place else RESULTS[table](tables)
+
+
 Variant = tuple[tuple[EventId, ...], tuple[EventId, ...]]
 
 
@@ -95,7 +110,7 @@ class Checks:
     false_claims: int = 0
     looks: int = 0
     _truths: dict[tuple[str, int], Truth] = field(default_factory=dict)
-    _states: dict[tuple[TableName, Position, Position, bool], Rows] = field(default_factory=dict)
+    _states: dict[tuple[TableName, Position, Position, bool, Places], Rows] = field(default_factory=dict)
     _events: dict[tuple[str, int], set[EventId]] = field(default_factory=dict)
     _variants: dict[str, set[Variant]] = field(default_factory=lambda: {name: {((), ())} for name in INGESTED})
     """The events that versions of a table have skipped, or have early, besides those up to their positions."""
@@ -191,11 +206,18 @@ class Checks:
         """
         choices = {name: self._list_positions(name, least.get(name, 0)) for name in INGESTED}
         return any(
-            self._compute_state(table, orders, customers, erased) == rows
+            self._compute_state(table, orders, customers, erased, places) == rows
             for erased in ((False, True) if self.world.forgets else (False,))
+            for places in self._list_places(table)
             for orders in reversed(choices[ORDERS])
             for customers in reversed(choices[CUSTOMERS])
         )
+
+    def _list_places(self, table: TableName) -> Iterator[Places]:
+        """Yields the queries that a table's rows may follow from: a run that changes no row makes no version."""
+        names = EDITED.get(table, ()) if self.world.has_edits else ()
+        for chosen in product(*(range(len(edits.QUERIES[name])) for name in names)):
+            yield tuple(zip(names, chosen, strict=True))
 
     def _list_positions(self, name: str, least: int) -> list[Position]:
         """Lists the states that a table may show after at least so many transactions."""
@@ -207,9 +229,11 @@ class Checks:
         }
         return sorted({source.find_same(name, position) for position in positions})
 
-    def _compute_state(self, table: TableName, orders: Position, customers: Position, erased: bool = False) -> Rows:
+    def _compute_state(
+        self, table: TableName, orders: Position, customers: Position, erased: bool = False, places: Places = ()
+    ) -> Rows:
         """Computes a table after a transaction of each source table; without the forgotten order if it is `erased`."""
-        known = self._states.get((table, orders, customers, erased))
+        known = self._states.get((table, orders, customers, erased, places))
         if known is None:
             source = self.world.source
             if table in SOURCE_TABLES:
@@ -217,10 +241,12 @@ class Checks:
                 known = source.rows_at(name, {ORDERS: orders, CUSTOMERS: customers}[name])
                 known = drop_forgotten(known) if erased and name == ORDERS else known
             else:
-                known = RESULTS[table](
-                    {upstream: self._compute_state(upstream, orders, customers, erased) for upstream in READS[table]}
-                )
-            self._states[table, orders, customers, erased] = known
+                read = {
+                    upstream: self._compute_state(upstream, orders, customers, erased, places)
+                    for upstream in READS[table]
+                }
+                known = compute_rows(table, read, dict(places))
+            self._states[table, orders, customers, erased, places] = known
         return known
 
     def find_truth(self, table: TableName, uuid: str, sequence: int) -> Truth:
@@ -249,9 +275,18 @@ class Checks:
         for truth in truths.values():
             for name, numbers in truth.positions.items():
                 positions[name] = positions.get(name, frozenset()) | numbers
-        rows = RESULTS[table]({upstream: truth.rows for upstream, truth in truths.items()})
+        rows = compute_rows(
+            table, {upstream: truth.rows for upstream, truth in truths.items()}, self._find_places(table, run)
+        )
         is_followed = run.mode == "incremental" and all(truth.is_followed for truth in truths.values())
         return Truth(rows, positions, is_followed)
+
+    def _find_places(self, table: TableName, run: RunSummary) -> Mapping[str, int]:
+        """The query that a run of a table computed."""
+        if not self.world.has_edits or table.name not in edits.QUERIES:
+            return {}
+        model = next(model for model in self.world.models if model.table == table)
+        return {table.name: edits.find_place(model, run.query)}
 
     def _find_position(self, name: str, uuid: str, sequence: int, number: int) -> Position:
         """The events that a version of an ingested table has; each other one is among its dead letters."""
@@ -456,7 +491,7 @@ class Checks:
             )
             rows[table] = self.world.source.rows_at(name, position)
         for table in self.world.reads:
-            rows[table] = RESULTS[table](rows)
+            rows[table] = compute_rows(table, rows, self.world.places)
         for table in self.all:
             try:
                 seen = read_as_readers(self.world.lake, self.world.lake.pointers, table.schema, table.name)

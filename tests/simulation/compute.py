@@ -19,6 +19,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.refresh.decide import Decision
+from arctic_runtime.plan.refresh.edits import EditPlan
 from arctic_runtime.plan.refresh.increment import Increment, drop_aggregate_state
 from tests.simulation.lake import Catalog, Row
 from tests.simulation.rows import Change, Rows, diff_rows, fold_until
@@ -38,6 +39,10 @@ class Engine:
 
     def compute(self, lake: Catalog, model: Model, decision: Decision, old: Rows) -> list[Change]:
         """Computes the change rows of a run; `old` are the rows that the model's table has."""
+        if decision.edit is not None:
+            return self._edit_rows(lake, decision.edit, old)
+        if decision.revert is not None:
+            return diff_rows(old, _read_at(lake, model.table, decision.revert.own.start)[1])
         if decision.increment is None:
             return diff_rows(old, self._compute_all(lake, model, decision.windows))
         return self._follow(lake, decision.increment, decision.windows, old)
@@ -48,6 +53,30 @@ class Engine:
             columns, rows = _read_at(lake, table, window.end)
             self._load(f'lake."{table.schema}"."{table.name}"', columns, rows.values())
         return {row[:1]: row for row in self._fetch(_translate(model.sql))}
+
+    def _edit_rows(self, lake: Catalog, plan: EditPlan, old: Rows) -> list[Change]:
+        """Computes the rows that an edit of the query changes; `old` are those of the table."""
+        edit = plan.edit
+        if edit.rows is None:
+            return []
+        assert edit.repeated is None, "the keys of the queries are unique"
+        columns = strip_change_columns(lake.get_table((edit.own.schema, edit.own.changes.name)).columns)
+        self._load(f'"{name_input(edit.own, "new")}"', columns, old.values())
+        self._load_images(lake, [edit.rows], plan.windows, edit.own)
+        names = list_columns(edit.rows)
+        now = [names.index(made) for _, made in plan.outputs]
+        then = [names.index(was(column.name)) for column in columns]
+        return self._read_images(edit.rows, now, then)
+
+    def compute_pinned(
+        self, lake: Catalog, tree: Node, outputs: Sequence[tuple[str, str]], windows: Mapping[str, Window]
+    ) -> Rows:
+        """Computes the rows of a tree from the versions at the ends of windows."""
+        self._load_images(lake, [tree], windows)
+        names = list_columns(tree)
+        places = [names.index(made) for _, made in outputs]
+        rows = (tuple(row[place] for place in places) for row in self._fetch(_render(tree)))
+        return {row[:1]: row for row in rows}
 
     def _follow(self, lake: Catalog, increment: Increment, windows: Mapping[str, Window], old: Rows) -> list[Change]:
         plan = increment.maintenance
@@ -81,7 +110,11 @@ class Engine:
 
     def _read_pairs(self, rows: Node, increment: Increment) -> list[Change]:
         names = list_columns(rows)
-        now, then = _find_outputs(increment, names), _find_outputs(increment, names, is_before=True)
+        return self._read_images(rows, _find_outputs(increment, names), _find_outputs(increment, names, is_before=True))
+
+    def _read_images(self, rows: Node, now: Sequence[int], then: Sequence[int]) -> list[Change]:
+        """Computes the change rows of pairs; `now` and `then` are the places of the columns after and before."""
+        names = list_columns(rows)
         has_after, has_before = names.index(HAS_AFTER), names.index(HAS_BEFORE)
         before: Rows = {}
         after: Rows = {}
@@ -126,8 +159,11 @@ class Engine:
         names = list_columns(tree)
         return {tuple(row[names.index(part)] for part in key) for row in self._fetch(_render(tree))}
 
-    def _load_images(self, lake: Catalog, trees: Iterable[Node], windows: Mapping[str, Window]) -> None:
-        read = {(scan.source, scan.image) for tree in trees for scan in list_scans(tree)}
+    def _load_images(
+        self, lake: Catalog, trees: Iterable[Node], windows: Mapping[str, Window], loaded: TableName | None = None
+    ) -> None:
+        """Makes the views that trees read, but those of a table that is `loaded`."""
+        read = {(scan.source, scan.image) for tree in trees for scan in list_scans(tree) if scan.source != loaded}
         for source in sorted({source for source, _ in read}):
             window = windows[str(source)]
             columns, new = _read_at(lake, source, window.end)

@@ -15,7 +15,7 @@ from arctic_runtime.errors import ArcticError
 from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.spark.maintenance.expiry import expire_versions, find_orphan_files
 from arctic_runtime.spark.tables.table_session import TableSession
-from tests.simulation import builds, dead_letters, forgetting
+from tests.simulation import builds, dead_letters, edits, forgetting
 from tests.simulation.checks import Checks
 from tests.simulation.faults import draw_number
 from tests.simulation.kernel import EPOCH, Process
@@ -57,7 +57,9 @@ def prepare() -> Iterator[None]:
     gc.disable()  # Collections take a fifth of the time; every tenth seed collects.
     try:
         with (
-            replace_parts(*builds.REPLACEMENTS, *forgetting.REPLACEMENTS, *dead_letters.REPLACEMENTS),
+            replace_parts(
+                *builds.REPLACEMENTS, *forgetting.REPLACEMENTS, *dead_letters.REPLACEMENTS, *edits.REPLACEMENTS
+            ),
             simulate_runtime(),
         ):
             yield

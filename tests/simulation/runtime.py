@@ -38,6 +38,7 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.files.compaction import DataFile, FileGroup, FileTotals, RewriteFiles, TableFiles
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import KIND
+from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import ChangeSet
 from arctic_runtime.model.sources.ingestion import time_of
 from arctic_runtime.model.step import AppendChanges
@@ -45,6 +46,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
 from arctic_runtime.operations.inspect import Status
 from arctic_runtime.plan.refresh.decide import Decision
+from arctic_runtime.plan.refresh.fingerprint import hash_query_reading
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.refresh.attempt import RefreshAttempt
@@ -142,6 +144,9 @@ class SimulatedRefresh(Refresh):
         rows = compute(lake, self.model, decision, old)
         step = AppendChanges(self.model.table.changes, changes.head.snapshot, decision.mode, decision.reason)
         summary = build_summary(replace(attempt, context=context)).with_entries_from(attempt.recorded)
+        summary = summary.with_entries_from(RunSummary(judged=hash_query_reading(self.model, upstreams)))
+        if decision.revert is not None:
+            summary = summary.with_entries_from(decision.revert.run.select_row_entries())
         return modelled.publish_changes(ChangeSet(step, rows, shape, summary), context)  # type: ignore[arg-type]
 
 

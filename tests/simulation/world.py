@@ -37,6 +37,7 @@ from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.service import Service, ServiceWork
 from arctic_runtime.service.shared_state import ServiceWarehouse
 from arctic_runtime.thresholds import Thresholds
+from tests.simulation import edits
 from tests.simulation.builds import SimulatedBranch, run_build
 from tests.simulation.dead_letters import UNFIT, Letter, run_replay
 from tests.simulation.faults import Faults, Kind, draw_number
@@ -67,9 +68,8 @@ PAID, REGIONS, OPEN, TALLY = (
 DEAD = TableName("lake", "ods", "shop__dead_letters")
 INGESTED = {ORDERS: ODS_ORDERS, CUSTOMERS: ODS_CUSTOMERS}
 QUERIES = {
-    PAID: "select o.id, c.region, o.amount from lake.ods.orders o join lake.ods.customers c on o.customer = c.id "
-    "where o.status = 'paid'",
-    REGIONS: "select region, count(*) as n, sum(amount) as amount from lake.dwd.paid group by region",
+    PAID: edits.QUERIES["paid"][0].sql,
+    REGIONS: edits.QUERIES["regions"][0].sql,
     OPEN: "select o.customer as customer, count(*) as n, sum(p.amount) as paid from lake.ods.orders o "
     "left join lake.dwd.paid p on o.id = p.id group by o.customer",
     TALLY: "select customer, 1 as n, amount from `changes(lake.ods.orders)`",
@@ -95,6 +95,9 @@ BUILD_SHARES: Mapping[BuildKind, float] = {"at once": 0.12, "in steps": 0.08, "b
 FORGET_SHARE = 0.6
 TALLY_SHARE = 0.5
 """Share of the seeds with a model of change events; nothing is forgotten in these."""
+
+EDIT_SHARE = 0.5
+"""Share of the seeds in which services alone make the models, and nothing is forgotten, with edits of queries."""
 
 FLAW_SHARE, FLAWED_CHANGES = 0.35, 0.25
 """Shares of the seeds with events that can't be applied at first, and of such changes in these."""
@@ -152,26 +155,28 @@ class Plan:
 
 
 class Project:
-    """The models of the project, which never change."""
+    """The models of the project; in some seeds queries are edited, and each service loads them again by itself."""
 
     name = "shop"
     threads = 2
 
     def __init__(self, world: World, reader: Reader, pool: Pool) -> None:
         self._world = world
+        self._places = dict(world.places)
         self._refresh = Refresher(reader, pool, lambda table: world.readers.get(table, ()))  # type: ignore[arg-type]
 
     def prepare_thread(self) -> None:
         """A thread needs nothing."""
 
     def has_changed(self) -> bool:
-        return False
+        return self._places != self._world.places
 
-    def load_models(self) -> None:
-        return None
+    def load_models(self) -> Sequence[FollowedModel]:
+        self._places = dict(self._world.places)
+        return self.list_followed()
 
     def list_followed(self) -> Sequence[FollowedModel]:
-        return [] if self._world.only_builds else self._world.list_followed()
+        return [] if self._world.only_builds else self._world.list_followed(self._places)
 
     def refresh_model(self, task: Task) -> RefreshResult:
         return self._refresh(task)
@@ -270,9 +275,12 @@ class World:
             table: tuple(reader for reader, tables in self.reads.items() if table in tables)
             for table in (*INGESTED.values(), *self.reads)
         }
+        self.places: dict[str, int] = dict.fromkeys(edits.QUERIES, 0)
         # Beside dead letters, the delete of a row that was forgotten keeps its key.
         can_forget = not self.only_builds and not self.has_flaws and not self.has_tally
         self.forgets = can_forget and draw_number(self.seed, "forget") < FORGET_SHARE
+        can_edit = self.builds == "none" and not self.forgets
+        self.has_edits = can_edit and draw_number(self.seed, "edits") < EDIT_SHARE
         if self.forgets and "forget" not in self.skip:
             kept = add_forgotten_order(kept, self.plan.seconds)
         self.source = Source([replace(one, number=number) for number, one in enumerate(kept, 1)])
@@ -308,9 +316,14 @@ class World:
         """Whether models are made by builds alone, and services only ingest and maintain."""
         return self.builds in ("at once", "in steps")
 
-    def list_followed(self) -> list[FollowedModel]:
-        """Lists the models of the project, each after those that it reads."""
-        models = [model for model in self.models if model.sql]
+    def list_followed(self, places: Mapping[str, int] | None = None) -> list[FollowedModel]:
+        """Lists the models of the project, each after those that it reads, with the queries at `places`."""
+        chosen = self.places if places is None else places
+        models = [
+            edits.edit_model(model, chosen[model.table.name]) if model.table.name in chosen else model
+            for model in self.models
+            if model.sql
+        ]
         return [FollowedModel(model, model.table.name, frozenset(READS[model.table])) for model in models]
 
     def _build_models(self) -> None:
@@ -417,6 +430,9 @@ class World:
             self.start_job("builds", self._repeat_builds)
         if self.forgets and not self.is_forgotten:
             self.start_job("forget", self._forget_order)
+        if self.has_edits and not self.faults.is_closed:
+            self.kernel.start(Process("editor", "nowhere", 0, EPOCH), self._edit_queries, "editor")
+            self.start_job("restate", self._restate_parts)
         if self.has_flaws:
             self.start_job("replay", self._replay_dead_letters, "host0")
 
@@ -444,6 +460,36 @@ class World:
                 if published:
                     self.counts["builds published"] += 1
                     self.note(f"{process.name}: build published {published}")
+
+    def _edit_queries(self) -> None:
+        """Edits the queries of models at times, or sets them back to earlier ones; services notice by themselves."""
+        for number in range(1 + int(draw_number(self.seed, "edits") * 12)):
+            pause = draw_number(self.seed, "edit", number)
+            self.kernel.sleep(pause * self.plan.seconds / 5)
+            if self.faults.is_closed:
+                return
+            name = ("paid", "paid", "regions")[int(draw_number(self.seed, "edited", number) * 3)]
+            place = int(draw_number(self.seed, "query", number) * len(edits.QUERIES[name]))
+            if f"edit {number}" not in self.skip:
+                self.places[name] = place
+                self.counts["edits"] += 1
+                self.note(f"the query of {name} is edited: {place}")
+
+    def _restate_parts(self, process: Process) -> None:
+        reader = Reader(self.profile, self.lake, self._look)
+        while not self.faults.is_closed:
+            drawn = draw_number(self.seed, "restate", self.kernel.steps)
+            self.kernel.sleep(self.plan.poll_seconds * (1 + 5 * drawn))
+            model = next(followed.model for followed in self.list_followed() if followed.model.table == PAID)
+            try:
+                done = edits.run_restate(reader, model, edits.PARTS[int(drawn * len(edits.PARTS))])
+            except (ArcticError, PySparkException, FileGone) as error:
+                self.note(f"{process.name}: restate failed: {str(error).splitlines()[0]}")
+                self.counts["restatements failed"] += 1
+                continue
+            self.counts["restatements"] += 1
+            self.counts["restated rows"] += sum(done.rows.values())
+            self.note(f"{process.name}: restated {dict(done.rows)}")
 
     def _replay_dead_letters(self, process: Process) -> None:
         """Mends what was wrong with events at the times of the seed, and then applies the dead letters again.
@@ -578,7 +624,12 @@ class World:
         process = get_process()
         self.counts[f"refreshes {report.status}"] += 1
         if report.status != "unchanged":
-            mode = f" {report.done.refreshed.outcome.mode}" if report.done else ""
+            mode = ""
+            if report.done:
+                outcome = report.done.refreshed.outcome
+                mode = f" {outcome.mode} ({outcome.reason})"
+                if outcome.reason in ("EDITED", "REVERTED", "QUERY_CHANGED"):
+                    self.counts[f"runs {outcome.reason}"] += 1
             text = f" {report.error.splitlines()[0]}" if report.error else ""
             self.note(f"{process.name if process else ''}: {report.followed.name} {report.status}{mode}{text}")
 

@@ -15,10 +15,8 @@ from arctic_runtime.ivm.algebra.expressions import (
     list_used_columns,
     transform_expression,
     unwrap_parens,
-    walk_parts,
 )
 from arctic_runtime.ivm.algebra.inferred_types import type_of
-from arctic_runtime.ivm.algebra.refusal import NotMaintained
 
 _PLAIN_TYPE = re.compile(r"(?!char|varchar)[a-z_]+(\(\d+,\d+\))?")
 """Types that consist of a name, or of a name with precision and scale; others keep their casts."""
@@ -32,29 +30,15 @@ FLIPPED: Mapping[type[exp.Expr], type[exp.Binary]] = {exp.GT: exp.LT, exp.GTE: e
 def simplify_expression(expression: exp.Expr, types: Mapping[str, str]) -> exp.Expr:
     """Returns a copy of an expression without redundant parentheses, casts to the same type and `coalesce(x)`.
 
-    `types` are the types of columns, as far as they are certain. Raises NotMaintained for a struct whose fields have
-    the names of columns, because the names of columns are not part of a tree's meaning.
+    `types` are the types of columns, as far as they are certain.
     """
-    check_field_names(expression)
-    return _simplify(expression, types)
 
-
-def check_field_names(expression: exp.Expr) -> None:
-    """Raises NotMaintained if the expression builds a struct whose fields are named after columns of the tree."""
-    for node in walk_parts(expression):
-        is_row = isinstance(node, exp.Tuple) and not isinstance(node.parent, exp.In)
-        is_struct = isinstance(node, exp.Anonymous) and node.name.upper() == "STRUCT"
-        if is_row or (is_struct and any(isinstance(unwrap_parens(part), exp.Column) for part in node.expressions)):
-            raise NotMaintained("UNSUPPORTED", "a struct whose fields are named after columns")
-
-
-def _simplify(expression: exp.Expr, types: Mapping[str, str]) -> exp.Expr:
     def visit_node(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Neg) and _is_number(unwrap_parens(node.this)):
             # The sign belongs to a literal: -(2147483648) is a bigint, -2147483648 an int.
             return node.copy()
         if _is_redundant(node, types):
-            return _simplify(node.this, types)
+            return simplify_expression(node.this, types)
         return node
 
     return transform_expression(expression, visit_node)

@@ -37,7 +37,7 @@ def canonicalize_tree(tree: Node, types: Mapping[str, str] | None = None, column
     `types` are those of the analysis; without them casts to the same type are kept. `columns` are the columns of the
     tree that the result has, in order; without them it has all, at their positions. It gives them other names. Trees
     are comparable if they were analysed with the same tables and views. Raises NotMaintained if the tree is nested too
-    deeply, or if names of columns are part of its meaning.
+    deeply.
     """
     try:
         flat = flatten_tree(tree, types or {}, list_columns(tree) if columns is None else columns)

@@ -24,7 +24,7 @@ from sqlglot.tokens import TokenType
 
 from arctic_runtime.ivm.algebra.aggregate_functions import AGGREGATE_FUNCTIONS, find_aggregate_function
 from arctic_runtime.ivm.algebra.clock import NOW
-from arctic_runtime.ivm.algebra.expressions import walk_parts
+from arctic_runtime.ivm.algebra.expressions import unwrap_parens, walk_parts
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.reads import (
     AGGREGATES,
@@ -71,6 +71,19 @@ _NOT_SUPPORTED = frozenset({"ARRAYS_ZIP", "GROUPING", "GROUPING_ID", "SESSION_WI
 _PARSED_AGGREGATES = frozenset(function.name for function in AGGREGATE_FUNCTIONS if function.expression is not None)
 
 _PARSED_CLASSES = KNOWN_SYNTAX | {function.expression for function in AGGREGATE_FUNCTIONS}
+
+_TAKES_LIST = (
+    exp.In,
+    exp.Values,
+    exp.Group,
+    exp.GroupingSets,
+    exp.Cube,
+    exp.Rollup,
+    exp.Pivot,
+    exp.PivotAlias,
+    exp.Tuple,
+)
+"""Classes of nodes in which a list in parentheses is no struct; in a struct, a list is one."""
 
 _SHOWN = 60
 """Length of a part of a query in a reason, in characters."""
@@ -272,15 +285,30 @@ def _convert_unit_to_keyword(node: exp.Expr) -> None:
 
 
 def _name_fields(node: exp.Expr) -> None:
-    """Adds aliases to columns in `struct(amount)`, so that the struct's fields keep their names in the tree.
+    """Writes rows such as `(id, amount)` as calls of `struct`, and adds aliases to the columns in them.
 
     Without an alias, Spark names a field after its column, and the analysis renames columns (`amount#7`).
     """
-    if isinstance(node, exp.Anonymous) and node.name.upper() == "STRUCT":
-        for value in [part for part in node.expressions if isinstance(part, exp.Column | exp.Dot)]:
-            last = value.this if isinstance(value, exp.Column) else value.expression
-            if isinstance(last, exp.Identifier):
-                value.replace(exp.alias_(value.copy(), last.name, quoted=True))
+    if isinstance(node, exp.Tuple) and _is_struct(node):
+        call = exp.Anonymous(this="STRUCT")
+        node.replace(call)
+        call.set("expressions", [_name_field(part) for part in node.expressions])
+    elif isinstance(node, exp.Anonymous) and node.name.upper() == "STRUCT":
+        node.set("expressions", [_name_field(part) for part in node.expressions])
+
+
+def _is_struct(row: exp.Tuple) -> bool:
+    """Whether a row in parentheses is a value, and not a list of columns, of compared values or of rows."""
+    parent = row.parent
+    while type(parent) is exp.Paren:
+        parent = parent.parent
+    return not isinstance(parent, _TAKES_LIST)
+
+
+def _name_field(value: exp.Expr) -> exp.Expr:
+    bare = unwrap_parens(value)
+    last = bare.this if isinstance(bare, exp.Column) else bare.expression if isinstance(bare, exp.Dot) else None
+    return exp.alias_(bare, last.name, quoted=True, copy=False) if isinstance(last, exp.Identifier) else value
 
 
 def _format_syntax(node: exp.Expr) -> str:

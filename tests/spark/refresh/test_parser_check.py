@@ -44,6 +44,8 @@ FAITHFUL = [
     "as a, count(*) over () as b from judged",
     "select count(*) filter (where id > 1) as a, first(id) ignore nulls as b, max(struct(id, g)).g as c from judged",
     "select transform(array(id), x -> x + 1) as a, named_struct('a', id).a as b, array(id)[0] as c from judged",
+    "select (id, g) as a, struct((id), (name)) as b, ((id, g)).g as c, ((id, name), id + 1) as d, "
+    "(g, g) = (1, 1) as e, (g, g) in ((1, 1)) as f, transform(array(id), x -> (x, id)) as h from judged",
     "select id from judged j where exists (select 1 from judged k where k.id = j.id) and g not in (select 1)",
     "select position('a' in name), extract(week from ts), substr(name, 1) from judged",
     "select first_value(id), var_samp(id), approx_top_k(id, 2) from judged",

@@ -54,6 +54,8 @@ QUERIES = (
     "select t.g, count(*) as n from t where exists (select max(id) from u where u.a = t.a group by all) group by all",
     "select a, b from t group by all",
     "select struct(a) as st, count(*) as n from t group by all",
+    "select id, (a, b) as x, struct((a), (s.x), b + 1) as y, ((id, a), (g)) as z, ((a, b)).b as w from t",
+    "select id, transform(arr, e -> (e, id)) as x, (a as p, b) as y from t where (a, (b)) = (1, 10) or (a, b) in ((2, 30))",
     # HAVING
     "select a, count(*) as n from t group by a having count(*)",
     "select a, count(*) as n from t group by a having 'true'",

@@ -53,11 +53,13 @@ def random_sources(draw: Random) -> dict[str, list[tuple[Any, ...]]]:
     states, names = ("paid", "open", None), ("ann", "bob", None)
     days = ("2024-01-01", "2024-02-01", None)
     return {
-        "orders": [(i, some(6), some(6), draw.choice(states), draw.choice(days)) for i in range(draw.choice((0, 12)))],
+        "orders": [
+            (i, some(6), some(6), draw.choice(states), draw.choice(days)) for i in range(draw.choice((0, 12, 12, 20)))
+        ],
         "customers": [(i, draw.choice(names), draw.choice(names), some(3)) for i in range(draw.choice((2, 5)))],
         "countries": [(i, draw.choice(names)) for i in range(2)],
         "lines": [(i, j, some(5)) for i in range(8) for j in range(draw.choice((0, 1, 2)))],
-        "heap": [(i + 100, some(5), some(4)) for i in range(draw.choice((0, 4)))],
+        "heap": [(i + 100, some(5), some(4)) for i in range(draw.choice((0, 4, 8)))],
     }
 
 
@@ -76,8 +78,8 @@ SHOP = Tables(RELATIONS)
 
 
 def to_query(analysed: Analysed, key: tuple[str, ...]) -> Query:
-    columns = dict(analysed.outputs)
-    return Query(analysed.tree, analysed.outputs, tuple(columns[name] for name in key), analysed.types)
+    columns = {name.lower(): made for name, made in analysed.outputs}
+    return Query(analysed.tree, analysed.outputs, tuple(columns[name.lower()] for name in key), analysed.types)
 
 
 class RepeatedKey(Exception):
@@ -95,11 +97,25 @@ class Edited:
     kept: int
     """Rows of the table that are in no pair."""
 
+    is_repeated: bool = False
+    """Whether the new query has several rows of a key, so that no table can be made of it."""
 
-def plan(old: str, new: str, key: tuple[str, ...], tables: Tables = SHOP) -> Edit:
+
+def plan(
+    old: str,
+    new: str,
+    key: tuple[str, ...],
+    tables: Tables = SHOP,
+    renamed: Mapping[str, str] = {},
+    stale: tuple[str, ...] = (),
+) -> Edit:
+    """Plans an edit; `renamed` maps new names of columns to old ones, `stale` are columns that no query has."""
     before = tables.analyse(old)
-    columns = {name.lower(): name for name, _ in before.outputs}
-    return plan_edit(to_query(before, key), to_query(tables.analyse(new), key), OwnTable(OWN, columns, tuple(columns)))
+    new_names = {name: new_name for new_name, name in renamed.items()}
+    columns = {name.lower(): new_names.get(name, name) for name, _ in before.outputs}
+    old_key = tuple(renamed.get(name, name) for name in key)
+    own = OwnTable(OWN, columns, (*columns.values(), *stale))
+    return plan_edit(to_query(before, old_key), to_query(tables.analyse(new), key), own)
 
 
 def edit_table(
@@ -109,17 +125,24 @@ def edit_table(
     key: tuple[str, ...] = ("id",),
     tables: Tables = SHOP,
     prepare: Callable[[duckdb.DuckDBPyConnection], object] = lambda _: None,
+    renamed: Mapping[str, str] = {},
+    stale: tuple[str, ...] = (),
 ) -> Edited:
     """Makes the table of the old query, edits it, and asserts that it is the result of the new one.
 
-    `prepare` makes the views that the queries read.
+    `prepare` makes the views that the queries read. `key` names the columns of the key in the new query, `renamed` maps
+    new names of columns to old ones, and `stale` are columns of the table with values of older queries.
     """
-    edit = plan(old, new, key, tables)
+    edit = plan(old, new, key, tables, renamed, stale)
+    key = tuple(map(str.lower, key))
     with connect() as con:
         for name, rows in sources.items():
             load(con, TableName(CATALOG, SCHEMA, name), tables.relations[f"lake.raw.{name}"].columns, rows)
         prepare(con)
-        con.execute(f"create table own as {in_duckdb(old)}")
+        more = "".join(f', 7 as "{name}"' for name in stale)
+        con.execute(f"create table own as select *{more} from ({in_duckdb(old)})")
+        for new_name, name in renamed.items():
+            con.execute(f'alter table own rename "{name}" to "{new_name}"')
         _show_images(con, edit)
         stored = _read(con, "select * from own")
         before = {_pick(row, key): row for row in stored}
@@ -130,10 +153,10 @@ def edit_table(
             repeated = fetch(con, _sql(edit.repeated))
             assert bool(repeated) == (max(Counter(_pick(row, key) for row in wanted).values(), default=0) > 1)
             if repeated:
-                return Edited(edit, {}, 0)
+                return Edited(edit, {}, 0, is_repeated=True)
         pairs = [] if edit.rows is None else _read(con, _sql(edit.rows))
         after, changed = dict(before), {}
-        outputs = dict(tables.analyse(new).outputs)
+        outputs = {name.lower(): made.lower() for name, made in tables.analyse(new).outputs}
         for pair in pairs:
             row = {name: pair[made] for name, made in outputs.items()}
             at = _pick(row, key)
@@ -165,7 +188,7 @@ def _sql(tree: Any) -> str:
 
 def _read(con: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, Any]]:
     cursor = con.execute(sql)
-    names = [part[0] for part in cursor.description]
+    names = [part[0].lower() for part in cursor.description]
     return [dict(zip(names, map(_to_hashable, row), strict=True)) for row in cursor.fetchall()]
 
 

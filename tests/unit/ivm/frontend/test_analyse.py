@@ -301,6 +301,9 @@ def test_one_aggregate_asked_for_twice_is_computed_once() -> None:
         ("select percentile(amount, 0.5, id) as m from orders", "PERCENTILE(`amount#2`, 0.5, `id#0`)"),
         ("select max_by(amount, id) as m from orders", "MAX_BY(`amount#2`, `id#0`)"),
         ("select max(struct(amount, o.id)).id as m from orders o", "STRUCT(`amount#2` AS `amount`, `id#0` AS `id`)"),
+        ("select array((amount, (id))) as m from orders", "ARRAY(STRUCT(`amount#2` AS `amount`, `id#0` AS `id`))"),
+        ("select ((id, id + 1), (customer)) as m from orders", "STRUCT(`id#0` AS `id`, `id#0` + 1), `customer#1` AS"),
+        ("select id from orders where ((id, amount)) in ((1, 2))", "((`id#0`, `amount#2`)) IN ((1, 2))"),
         ("select first(amount, true) as m from orders", "IGNORE NULLS"),
     ],
 )
