@@ -6,7 +6,8 @@ Importing this module raises ConfigError without the extra `mcp`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -24,6 +25,7 @@ try:
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
+    from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
     from mcp.shared.exceptions import MCPError
 except ImportError as error:
     raise ConfigError(
@@ -109,6 +111,20 @@ def serve_standard_streams(server: Server[Any]) -> None:
             await server.run(read, write, server.create_initialization_options())
 
     anyio.run(serve)
+
+
+class HttpTransport:
+    """Serves clients over HTTP by an ASGI application; each request is complete in itself, so there are no sessions."""
+
+    def __init__(self, server: Server[Any]) -> None:
+        self._manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True)
+        self.application = StreamableHTTPASGIApp(self._manager)
+
+    @asynccontextmanager
+    async def run_transport(self) -> AsyncIterator[None]:
+        """Answers requests until the context ends."""
+        async with self._manager.run():
+            yield
 
 
 async def _open_desk(get_desk: GetDesk) -> AgentDesk:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -25,6 +23,9 @@ from arctic_runtime.service.http.problems import build_problem
 from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.view.live_data import Job, LiveService
 from arctic_runtime.thresholds import SHIPPED, AgentThresholds
+
+if TYPE_CHECKING:
+    from arctic_runtime.service.agents.mcp_server import HttpTransport
 
 _TEXT = {"type": "string"}
 _TEXTS = build_list_schema(_TEXT)
@@ -49,29 +50,19 @@ class HttpAgents:
     thresholds: AgentThresholds = SHIPPED.agents
 
 
-class AgentEndpoint:
-    """The endpoint of the Model Context Protocol; it keeps no sessions, since each request is complete in itself."""
+def open_transport(service: LiveService, agents: HttpAgents) -> HttpTransport | None:
+    """Opens the transport of the protocol; None without the extra `mcp`."""
+    if find_spec("mcp") is None:
+        return None
+    from arctic_runtime.service.agents.mcp_server import HttpTransport, build_server
 
-    def __init__(self, service: LiveService, agents: HttpAgents) -> None:
-        from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
-
-        from arctic_runtime.service.agents.mcp_server import build_server
-
-        desk = AgentDesk(ServiceDesk(service, agents.thresholds), agents.settings, agents.proposals)
-        server = build_server(lambda: desk, _get_caller, service.get_state().version)
-        self._manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True)
-        self.route = Route(AGENTS_PATH, StreamableHTTPASGIApp(self._manager), methods=["POST"])
-
-    @asynccontextmanager
-    async def run_endpoint(self) -> AsyncIterator[None]:
-        """Answers requests until the context ends."""
-        async with self._manager.run():
-            yield
+    desk = AgentDesk(ServiceDesk(service, agents.thresholds), agents.settings, agents.proposals)
+    return HttpTransport(build_server(lambda: desk, _get_caller, service.get_state().version))
 
 
-def has_agent_library() -> bool:
-    """Whether the library for the protocol is installed; without it a service has no such endpoint."""
-    return find_spec("mcp") is not None
+def build_agent_route(transport: HttpTransport) -> Route:
+    """Builds the route of the protocol."""
+    return Route(AGENTS_PATH, transport.application, methods=["POST"])
 
 
 def _get_caller(request: Request) -> Caller:

@@ -18,10 +18,10 @@ from starlette.routing import Route
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.service import page
 from arctic_runtime.service.http.agent_routes import (
-    AgentEndpoint,
     HttpAgents,
+    build_agent_route,
     build_plan_routes,
-    has_agent_library,
+    open_transport,
 )
 from arctic_runtime.service.http.cached import CachedBody, answer_request
 from arctic_runtime.service.http.change_routes import build_change_routes
@@ -115,12 +115,12 @@ def build_application(
     `agents` is what the service offers to agents; None for nothing.
     """
     feed = EventFeed(service.events, thresholds)
-    endpoint = AgentEndpoint(service, agents) if agents is not None and has_agent_library() else None
+    transport = None if agents is None else open_transport(service, agents)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         feed.open_feed()
-        async with nullcontext() if endpoint is None else endpoint.run_endpoint():
+        async with nullcontext() if transport is None else transport.run_transport():
             yield
         feed.close_streams()
 
@@ -139,8 +139,8 @@ def build_application(
     app.include_router(build_operation_routes(service))
     if agents is not None:
         app.include_router(build_plan_routes(service, agents.proposals))
-    if endpoint is not None:
-        app.router.routes.append(endpoint.route)
+    if transport is not None:
+        app.router.routes.append(build_agent_route(transport))
     _add_health(app, service)
     if metrics is not None:
         _add_metrics(app, metrics)

@@ -19,7 +19,7 @@ from arctic_runtime.service.view.table_details import TableDetails
 from dbt.adapters.arctic.project.cache.inputs import ProjectRequest
 from dbt.adapters.arctic.project.cache.known_project import compile_project, load_known_project, observe_inputs
 from dbt.adapters.arctic.project.operation_project import find_counterparts, open_operation, open_session
-from dbt.adapters.arctic.project.project_tables import CompiledProject
+from dbt.adapters.arctic.project.project_tables import CompiledProject, get_target_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,8 +70,10 @@ class AgentProject:
         return open_operation(operation, loaded, session, self._find_counterparts)
 
     def _load(self, operation: Operation) -> CompiledProject:
-        if operation.is_read_without_spark and self._compiled is None:
-            request = self._request
+        request = self._request
+        # Without that folder nothing is kept, and each question would compile the project.
+        is_kept = get_target_folder(request.project_dir).is_dir()
+        if operation.is_read_without_spark and self._compiled is None and is_kept:
             return load_known_project(request.project_dir, request.profiles_dir, request.target)
         return self._compile()[0]
 

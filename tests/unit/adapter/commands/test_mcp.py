@@ -73,6 +73,7 @@ def project(shop: Any, tmp_path_factory: pytest.TempPathFactory) -> Project:
     return Project(folder)
 
 
+@pytest.mark.in_turn
 def test_a_session_survives_hostile_calls_and_answers_what_can_be_answered_without_java(project: Project) -> None:
     async def talk(client: Client) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -117,6 +118,7 @@ def test_a_session_survives_hostile_calls_and_answers_what_can_be_answered_witho
     assert ("verify", "answered") not in {(entry["tool"], entry["outcome"]) for entry in entries}
 
 
+@pytest.mark.in_turn
 def test_a_proposed_plan_changes_nothing_and_is_carried_out_by_a_person_while_it_is_still_the_plan(
     project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
