@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,8 @@ from dbt.adapters.arctic.project.project_tables import CompiledProject, get_targ
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from arctic_runtime.profile import Profile
+
 
 class AgentProject:
     """Implements `AgentWarehouse` for a project; loads dbt and starts Spark only for questions that need them."""
@@ -35,7 +37,7 @@ class AgentProject:
         self._request = request
         self._loading = threading.RLock()
         self._compiled: tuple[Any, CompiledProject, Any] | None = None
-        self._open_session = cache(open_session)
+        self._session: tuple[Profile, SparkSession] | None = None
         self._starting = threading.Lock()
 
     def find_tables(self, operation: Operation, names: Sequence[str], /) -> tuple[str, ...]:
@@ -91,8 +93,11 @@ class AgentProject:
         return project, manifest
 
     def _take_session(self, loaded: CompiledProject) -> SparkSession:
+        """Returns the session of this process, which the first question that needs one opens."""
         with self._starting:
-            return self._open_session(loaded.profile)
+            if self._session is None or self._session[0] != loaded.profile:
+                self._session = loaded.profile, open_session(loaded.profile)
+            return self._session[1]
 
     def _refuse_session(self) -> SparkSession:
         raise ConfigError("the description of a table starts no Spark")
