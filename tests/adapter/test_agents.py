@@ -51,7 +51,7 @@ class TestAgents:
     def test_rows_are_masked_and_a_proposed_plan_is_carried_out_once_if_it_is_still_the_plan(
         self, project: Any, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        for city in ("'Rome'", "'Oslo'", "concat('Bern', id)"):
+        for city in ("'Oslo'", "concat('Bern', id)", "'Rome'"):
             run_dbt(["run", "--vars", json.dumps({"city": city})])
         desk = self.open_desk(project)
         history = self.call(desk, "history", table="people")["data"]
@@ -60,7 +60,7 @@ class TestAgents:
         assert len(changes) == 7
         assert changes[0]["email"].startswith("masked:")
         assert "secret-" not in json.dumps(changes)
-        assert changes[0]["_before"]["city"] == "Rome"
+        assert changes[0]["_before"]["city"] == "Oslo"
         project.run_sql("update {database}.{schema}.people set email = 'secret-x' where id = 1")
         checked = self.call(desk, "verify", tables=["people"])
         assert checked["differs"]
