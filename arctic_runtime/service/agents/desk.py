@@ -69,7 +69,8 @@ class AgentDesk:
 
     def call_tool(self, name: str, given: Mapping[str, Any], caller: Caller) -> tuple[dict[str, Any], bool]:
         """Performs a call; returns the answer, and whether it is an error. Each call is in the audit log."""
-        entry = {"tool": name[:100], "tables": _list_names(given), "arguments": sorted(key[:100] for key in given)[:100]}
+        arguments = sorted(key[:100] for key in given)[:100]
+        entry = {"tool": name[:100], "tables": _list_names(given), "arguments": arguments}
         try:
             answer = self._perform_call(get_tool(self._tools, name, OPERATIONS), given, caller)
         except Exception as error:
