@@ -13,7 +13,7 @@ from arctic_runtime.ingest.source import describe_ingest_settings, describe_tabl
 from arctic_runtime.model.properties import describe_stored_names
 from arctic_runtime.plan.config.configuration import describe_configuration
 from arctic_runtime.plan.config.foreign_settings import describe_foreign_settings
-from arctic_runtime.service.settings import describe_http_settings, describe_upkeep_settings
+from arctic_runtime.service.settings import describe_agent_settings, describe_http_settings, describe_upkeep_settings
 from arctic_runtime.service.telemetry.command_metrics import describe_command_metrics
 from arctic_runtime.service.telemetry.configured import describe_telemetry_settings
 from arctic_runtime.service.telemetry.declared_metrics import describe_metrics
@@ -33,6 +33,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "table settings": describe_table_settings,
     "upkeep settings": describe_upkeep_settings,
     "http settings": describe_http_settings,
+    "agent settings": describe_agent_settings,
     "metrics": describe_metrics,
     "command metrics": describe_command_metrics,
     "telemetry settings": describe_telemetry_settings,

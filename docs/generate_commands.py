@@ -13,6 +13,8 @@ _PAGES = {
     "ingest": "ingestion.md",
     "run": "live.md",
     "serve": "service.md",
+    "mcp": "agents.md",
+    "apply": "agents.md#proposals",
     "schema": "configuration.md#in-an-editor",
     "spark": "cluster.md",
 }

@@ -31,9 +31,9 @@ def read_flag(label: str, value: Any) -> bool:
 
 
 def read_count(label: str, value: Any) -> int:
-    """Returns the value; raises ConfigError unless it is a whole number."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(f"`{label}` must be a whole number; found {value!r}")
+    """Returns the value; raises ConfigError unless it is a whole number that is not negative."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigError(f"`{label}` must be a whole number, 0 or more; found {value!r}")
     return int(value)
 
 

@@ -142,7 +142,7 @@ def _show_changes(context: OperationContext, model: Model, values: Values) -> An
     most = context.reader.thresholds.reports.shown_changes
     limit = most if values["limit"] is None else values["limit"]
     rows = read_changes_between(context.open_table(model), values["start"], values["end"], limit)
-    data = [convert_row(row) for row in rows]
+    data = [convert_row(context.show_row(model, row)) for row in rows]
     return Answer(data, tuple(str(row) for row in data) or ("no changes between these versions",))
 
 
@@ -153,7 +153,7 @@ def _export_changes(context: OperationContext, model: Model, values: Values) -> 
 
 def _look_up(context: OperationContext, model: Model, values: Values) -> Answer:
     result = look_up_row(context.reader, model, values["key"])
-    row = result.row
+    row = None if result.row is None else context.show_row(model, result.row)
     lines = (
         "no such row" if row is None else "\n".join(f"{name}: {value}" for name, value in row.items()),
         f"({result.files_opened} data file(s) opened, {result.bytes_read:,} bytes read)",
@@ -238,6 +238,9 @@ def _verify_tables(context: OperationContext, models: Sequence[Model], _: Values
     for model in models:
         start = time.monotonic()
         findings = verify_model(context.build_refresh(model))
+        if context.hides_values:
+            # Examples are texts of whole rows, in which no column can be masked.
+            findings = tuple(replace(finding, examples=()) for finding in findings)
         broken = [finding for finding in findings if finding.broken]
         left_out = [finding for finding in findings if finding.left_out]
         data[str(model.table)] = [asdict(finding) for finding in findings]

@@ -12,6 +12,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.arguments import Reader, read_text
+from arctic_runtime.operations.masks import build_mask, mask_row
 from arctic_runtime.spark.engine.spark_loss import is_of_spark
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ class OperationContext:
     """The environment of an operation: the catalog, all models of the project, and a function that starts Spark.
 
     `progress` is called with lines for people while the operation runs, and `audit` before it drops tables that the
-    request does not name.
+    request does not name. With `hides_values`, values of masked columns are hashes in every answer, also in those that
+    else show rows like a `select`.
     """
 
     reader: CatalogReader
@@ -93,6 +95,11 @@ class OperationContext:
     find_counterparts: FindCounterparts = refuse_environment
     list_descendants: ListDescendants = list_no_descendants
     audit: Audit = audit_nothing
+    hides_values: bool = False
+
+    def show_row(self, model: Model, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the values of a row, or of a change row with its `_before`, as this answer may show them."""
+        return mask_row(build_mask(model.masks), row) if self.hides_values else dict(row)
 
     def build_planner(self, model: Model) -> RefreshPlanner:
         from arctic_runtime.refresh_planner import RefreshPlanner

@@ -19,11 +19,12 @@ from arctic_runtime.plan.config.value_reader import (
 )
 from arctic_runtime.plan.maintenance.upkeep import Hours, UpkeepBudget
 from arctic_runtime.profile import mask_text
+from arctic_runtime.service.agents.settings import AGENT_SETTINGS, AgentSettings, read_agent_settings
 
 if TYPE_CHECKING:
     from arctic_runtime.service.http_settings import HttpSettings
 
-KEYS = ("http", "upkeep")
+KEYS = ("http", "upkeep", "agents")
 _UNKNOWN = ("unexpected_keyword_argument", "invalid_key")
 _KINDS = {"string": "text", "int": "a whole number", "float": "a number", "tuple": "a list", "dataclass": "a mapping"}
 """The first word of pydantic's kinds of errors, and the type that is expected."""
@@ -70,10 +71,14 @@ UPKEEP_SETTINGS = (
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """Settings under the key `serve`: the budget of upkeep, and the unchecked `http`, which `read_http` checks."""
+    """Settings under the key `serve`: the budget of upkeep, those for agents, and the unchecked `http`.
+
+    `read_http` checks the latter.
+    """
 
     budget: UpkeepBudget = field(default_factory=UpkeepBudget)
     http: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    agents: AgentSettings = field(default_factory=AgentSettings)
 
 
 def read_settings(written: Mapping[str, Any]) -> ServeSettings:
@@ -82,7 +87,8 @@ def read_settings(written: Mapping[str, Any]) -> ServeSettings:
     http = written.get("http") or {}
     if not isinstance(http, Mapping):
         raise ConfigError(f"`serve.http` must be a mapping; found {mask_text(repr(http))}")
-    return ServeSettings(read_budget(written.get("upkeep") or {}), http)
+    agents = read_agent_settings(written.get("agents") or {})
+    return ServeSettings(read_budget(written.get("upkeep") or {}), http, agents)
 
 
 def read_http(written: Mapping[str, Any]) -> HttpSettings:
@@ -184,6 +190,11 @@ def _parse_time(text: str) -> time:
 def describe_upkeep_settings() -> str:
     """Formats the table of docs/service.md with the keys of `upkeep`."""
     return describe_settings("key of `upkeep`", UPKEEP_SETTINGS)
+
+
+def describe_agent_settings() -> str:
+    """Formats the table of docs/agents.md with the keys of `agents`."""
+    return describe_settings("key of `agents`", AGENT_SETTINGS)
 
 
 def describe_http_settings() -> str:

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.change_rows.read import ChangeRows
 from arctic_runtime.catalog.lookup import read_sample_rows
-from arctic_runtime.catalog.observation.tables import observe_readable
 from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.catalog.table_samples import TableSamples
 from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import ArcticError, ConfigError
-from arctic_runtime.model.columns import strip_change_columns
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.inspect import read_status
@@ -26,17 +24,15 @@ from arctic_runtime.operations.looking import CHANGES, open_changes
 from arctic_runtime.operations.masks import build_mask
 from arctic_runtime.operations.operation import Answer, Audit, Operation, OperationContext, audit_nothing
 from arctic_runtime.service.activity import Activity
+from arctic_runtime.service.described_tables import read_table_details
 from arctic_runtime.service.project import ServedProject
 from arctic_runtime.service.shared_state import ServiceWarehouse
-from arctic_runtime.service.telemetry.lineage.observed import observe_lineage
 from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.service.view.live_data import Job, JobState
 from arctic_runtime.service.view.table_details import (
-    DetailInputs,
     TableDetails,
     TableRows,
     TableTrend,
-    build_table_details,
     build_table_rows,
     build_table_trend,
 )
@@ -79,30 +75,28 @@ class UserRequests:
     # Operations
 
     def answer_operation(
-        self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any], plan: bool
+        self,
+        operation: Operation,
+        tables: Sequence[str],
+        given_arguments: Mapping[str, Any],
+        plan: bool,
+        hides_values: bool = False,
     ) -> Answer:
         values = operation.read_values(given_arguments)
         models = self._choose_models(operation, tables)
         if not (plan and operation.plan_needs_spark):
-            return operation.run_operation(self._build_context(_refuse_spark), models, values, plan)
+            context = replace(self._build_context(_refuse_spark), hides_values=hides_values)
+            return operation.run_operation(context, models, values, plan)
         with lend_session(self._warehouse.sessions) as session:
-            return operation.run_operation(self._build_context(session), models, values, plan)
+            context = replace(self._build_context(session), hides_values=hides_values)
+            return operation.run_operation(context, models, values, plan)
 
     def describe_table(self, table: TableName) -> TableDetails:
         reader, shared = self._warehouse.reader, self._shared
         docs, model = self._project.describe_table(table), shared.models.get(table)
         parts = (replace(known, model=part) for known in shared.followed for part in known.model.parts)
         followed = next((part for part in parts if part.table == table), None)
-        state = observe_readable(reader, table)
-        inputs = DetailInputs(
-            table,
-            followed.model.sql if followed is not None else docs.sql,
-            model.config.primary_key if model is not None else (),
-            strip_change_columns(state.columns) if state is not None else (),
-            docs,
-            observe_lineage(reader, followed).columns if followed is not None else None,
-        )
-        return build_table_details(inputs, reader.thresholds.service)
+        return read_table_details(reader, table, docs, model, followed)
 
     def read_trend(self, table: TableName) -> TableTrend:
         reader = self._warehouse.reader
@@ -129,12 +123,13 @@ class UserRequests:
         tables: Sequence[str],
         given_arguments: Mapping[str, Any],
         audit: Audit = audit_nothing,
+        hides_values: bool = False,
     ) -> Job:
         values = operation.read_values(given_arguments)
         models = self._choose_models(operation, tables)
         job = self._jobs.add_job("operation", operation.name, [model.table for model in models], "asked for by a user")
         try:
-            done = self._threads.submit(self._perform_operation, job, operation, models, values, audit)
+            done = self._threads.submit(self._perform_operation, job, operation, models, values, audit, hides_values)
         except RuntimeError as error:
             self._jobs.cancel_job(job.number)
             raise ConfigError("this service ends, and starts nothing more.", fix="ask the next one") from error
@@ -146,7 +141,13 @@ class UserRequests:
         return self._jobs.cancel_job(number)
 
     def _perform_operation(
-        self, job: Job, operation: Operation, models: Sequence[Model], values: Mapping[str, Any], audit: Audit
+        self,
+        job: Job,
+        operation: Operation,
+        models: Sequence[Model],
+        values: Mapping[str, Any],
+        audit: Audit,
+        hides_values: bool,
     ) -> None:
         number, cancelled = job.number, threading.Event()
         if not self._jobs.begin_job(number):
@@ -157,9 +158,8 @@ class UserRequests:
                 lend_session(self._warehouse.sessions) as take,
                 self._tag_spark_jobs(take, job, operation.needs_spark, cancelled) as session,
             ):
-                context = replace(
-                    self._build_context(session, partial(self._report_progress, job, cancelled)), audit=audit
-                )
+                context = self._build_context(session, partial(self._report_progress, job, cancelled))
+                context = replace(context, audit=audit, hides_values=hides_values)
                 answer = operation.run_operation(context, models, values)
             self._jobs.end_job(number, "done", lines=answer.lines, answer=answer.data, differs=answer.differs)
         except Exception as error:

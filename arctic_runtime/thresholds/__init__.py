@@ -37,6 +37,7 @@ from arctic_runtime.thresholds.planning import (
     PruningThresholds,
 )
 from arctic_runtime.thresholds.service import (
+    AgentThresholds,
     HttpThresholds,
     LineageThresholds,
     ServiceThresholds,
@@ -46,6 +47,7 @@ from arctic_runtime.thresholds.service import (
 
 __all__ = [
     "SHIPPED",
+    "AgentThresholds",
     "BaseRewriteThresholds",
     "BucketThresholds",
     "ChangelogThresholds",
@@ -100,6 +102,7 @@ class Thresholds:
     telemetry: TelemetryThresholds = field(default_factory=TelemetryThresholds)
     upkeep: UpkeepThresholds = field(default_factory=UpkeepThresholds)
     http: HttpThresholds = field(default_factory=HttpThresholds)
+    agents: AgentThresholds = field(default_factory=AgentThresholds)
     engine: EngineThresholds = field(default_factory=EngineThresholds)
     debezium: DebeziumThresholds = field(default_factory=DebeziumThresholds)
     transports: TransportThresholds = field(default_factory=TransportThresholds)

@@ -205,3 +205,23 @@ class HttpThresholds:
 
     waiting_connections: int = 1024
     """Maximum number of connections that wait to be accepted."""
+
+
+@dataclass(frozen=True)
+class AgentThresholds:
+    """Limits of answers to agents, besides those that users set."""
+
+    wait_seconds: float = 20.0
+    """Longest wait for a job that a question starts; then the answer has its number. Less than a request may take."""
+
+    poll_seconds: float = 0.1
+    """Pause between two checks if such a job has ended."""
+
+    shortest_text: int = 40
+    """Number of characters to which a text is cut at the least, so that an answer has few enough bytes."""
+
+    shown_cuts: int = 20
+    """Maximum number of places of which an answer says that they were cut."""
+
+    error_characters: int = 4_000
+    """Maximum number of characters of each part of an error, which may have texts that were sent, or rows."""

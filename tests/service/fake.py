@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -179,6 +179,7 @@ class FakeService:
     asked: list[tuple[Any, ...]] = field(default_factory=list)
     audits: list[Audit] = field(default_factory=list)
     failure: Exception | None = None
+    planned: Answer | None = None
     errors: Mapping[str, str] = field(default_factory=dict)
     changed: Mapping[str, Any] = field(default_factory=dict)
     delay_seconds: float = 0.0
@@ -192,6 +193,7 @@ class FakeService:
         """Puts everything back to how it was made; only the log of events goes on."""
         self.asked.clear()
         self.failure, self.errors, self.changed, self.delay_seconds = None, {}, {}, 0.0
+        self.planned = None
         self.batches = ((1, 2), (3, 4))
         self.more_sources = ()
         self._by_name = {str(table.table): table for table in self.made}
@@ -252,17 +254,24 @@ class FakeService:
     # What it is asked
 
     def answer_operation(
-        self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any], plan: bool
+        self,
+        operation: Operation,
+        tables: Sequence[str],
+        given_arguments: Mapping[str, Any],
+        plan: bool,
+        hides_values: bool = False,
     ) -> Answer:
         self.asked.append(("ask", operation.name, tuple(tables), dict(given_arguments), plan))
         if self.failure is not None:
             raise self.failure
         if self.delay_seconds:
             threading.Event().wait(self.delay_seconds)
-        operation.read_values(given_arguments)
+        values = operation.read_values(given_arguments)
+        if operation.name == "jobs":
+            return operation.perform(cast(Any, None), [], values)
         tables_known = [self._known(name) for name in tables]
         if plan:
-            return _planned(operation, tables_known)
+            return self.planned or _planned(operation, tables_known)
         answers = {"status": _status, "history": _history, "explain": _explained, "preview": _previewed}
         if operation.name in answers:
             return answers[operation.name](tables_known, given_arguments)
@@ -311,6 +320,7 @@ class FakeService:
         tables: Sequence[str],
         given_arguments: Mapping[str, Any],
         audit: Audit = audit_nothing,
+        hides_values: bool = False,
     ) -> Job:
         self.audits.append(audit)
         self.asked.append(("submit", operation.name, tuple(tables), dict(given_arguments)))

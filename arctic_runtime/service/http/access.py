@@ -1,17 +1,11 @@
-"""Users of the HTTP interface: who sends a request, their roles, and the audit log of their changes."""
+"""Users of the HTTP interface: who sends a request, and their roles."""
 
 from __future__ import annotations
 
 import hmac
-import json
-import logging
-import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers
 
@@ -24,6 +18,9 @@ if TYPE_CHECKING:
 
 
 SAFE_METHODS: Final = frozenset(("GET", "HEAD", "OPTIONS"))
+AGENTS_PATH: Final = "/mcp"
+"""Path of the Model Context Protocol, where each request is a POST; its tools check the roles that they need."""
+
 _OPERATIONS = "/api/operations/"
 _FOR_ADMINS = frozenset(f"{_OPERATIONS}{operation.name}" for operation in OPERATIONS if operation.needs_admin)
 
@@ -46,7 +43,7 @@ ANYBODY: Final = User("anybody", "admin")
 
 def get_needed_role(method: str, path: str) -> Role:
     """Returns the role that a request needs: to read, to change the work of the service, or to replace or drop rows."""
-    if method in SAFE_METHODS:
+    if method in SAFE_METHODS or path == AGENTS_PATH:
         return "reader"
     return "admin" if path in _FOR_ADMINS else "operator"
 
@@ -98,61 +95,3 @@ def _open_provider(settings: OpenIdSettings) -> OpenIdProvider:
     from arctic_runtime.service.http.open_id import OpenIdProvider
 
     return OpenIdProvider(settings)
-
-
-LOG = logging.getLogger("arctic_runtime.audit_log")
-
-
-class AuditLog:
-    """Appends lines to a file, or, without one, writes them to the log of the process.
-
-    The lines have the names of tables and arguments, but not the values of arguments, which may be keys of persons.
-    """
-
-    def __init__(self, file: str = "") -> None:
-        """Creates the file if it does not exist; raises ConfigError if it can't be written."""
-        self._file = Path(file) if file else None
-        self._writing = threading.Lock()
-        if self._file is not None:
-            self._append_line("")
-
-    def add_entry(self, request: dict[str, Any], body: bytes, status: int) -> None:
-        """Writes the line of one request; `request` has what is known besides its body and the status of its answer."""
-        self._write_entry({**request, **_describe_body(body), "status": status})
-
-    def add_effect(self, request: dict[str, Any], facts: Mapping[str, Any]) -> None:
-        """Writes a line about an effect of a request besides the one that it asks for, before it happens."""
-        self._write_entry({**request, **facts})
-
-    def _write_entry(self, entry: Mapping[str, Any]) -> None:
-        at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-        line = json.dumps({"at": at, **entry})
-        if self._file is None:
-            LOG.info(line)
-        else:
-            self._append_line(f"{line}\n")
-
-    def _append_line(self, text: str) -> None:
-        assert self._file is not None
-        try:
-            with self._writing, self._file.open("a") as stream:
-                stream.write(text)
-        except OSError as error:
-            raise ConfigError(
-                "The audit log can't be written.",
-                where=f"serve.http.audit_file: {self._file}",
-                actual=str(error),
-                fix="make the file or its folder writable for the user of the service",
-            ) from error
-
-
-def _describe_body(body: bytes) -> dict[str, Any]:
-    try:
-        given = json.loads(body)
-    except ValueError:
-        return {}
-    if not isinstance(given, dict):
-        return {}
-    tables, arguments = given.get("tables"), given.get("arguments")
-    named = [table for table in tables if isinstance(table, str)] if isinstance(tables, list) else []
-    return {"tables": named, "arguments": sorted(arguments) if isinstance(arguments, dict) else []}

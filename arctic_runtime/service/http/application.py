@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,6 +17,12 @@ from starlette.routing import Route
 
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.service import page
+from arctic_runtime.service.http.agent_routes import (
+    HttpAgents,
+    build_agent_route,
+    build_plan_routes,
+    open_transport,
+)
 from arctic_runtime.service.http.cached import CachedBody, answer_request
 from arctic_runtime.service.http.change_routes import build_change_routes
 from arctic_runtime.service.http.encoding import build_reference, build_schemas
@@ -102,14 +108,20 @@ def build_application(
     settings: HttpSettings,
     metrics: ReadMetrics | None = None,
     thresholds: HttpThresholds = SHIPPED.http,
+    agents: HttpAgents | None = None,
 ) -> FastAPI:
-    """Builds the HTTP interface and the page of a service, with all rules of `settings` enforced."""
+    """Builds the HTTP interface and the page of a service, with all rules of `settings` enforced.
+
+    `agents` is what the service offers to agents; None for nothing.
+    """
     feed = EventFeed(service.events, thresholds)
+    transport = None if agents is None else open_transport(service, agents)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         feed.open_feed()
-        yield
+        async with nullcontext() if transport is None else transport.run_transport():
+            yield
         feed.close_streams()
 
     app = FastAPI(
@@ -125,6 +137,10 @@ def build_application(
     app.include_router(build_service_routes(service, feed, settings, thresholds))
     app.include_router(build_change_routes(service, thresholds))
     app.include_router(build_operation_routes(service))
+    if agents is not None:
+        app.include_router(build_plan_routes(service, agents.proposals))
+    if transport is not None:
+        app.router.routes.append(build_agent_route(transport))
     _add_health(app, service)
     if metrics is not None:
         _add_metrics(app, metrics)

@@ -16,7 +16,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from arctic_runtime.errors import ArcticError
-from arctic_runtime.service.http.access import SAFE_METHODS, Access, AuditLog, User, get_needed_role
+from arctic_runtime.service.audit_log import AuditLog
+from arctic_runtime.service.http.access import SAFE_METHODS, Access, User, get_needed_role
 from arctic_runtime.service.http.problems import build_problem, to_unexpected_problem
 from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.http_settings import HttpSettings
@@ -24,6 +25,9 @@ from arctic_runtime.thresholds import HttpThresholds
 
 AUDIT = "audit"
 """Key of the scope of a request, for a function that writes facts about an effect of the request to the audit log."""
+
+USER = "arctic_user"
+"""Key of the scope of a request, for the user who sends it; None for what everybody may read."""
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 """A text of JSON; one without an end goes on to the end of the body, so that it is not searched for again and again."""
@@ -167,6 +171,7 @@ class Guard:
     async def _answer_request(self, scope: Scope, receive: Receive, send: _Sender, user: User | None) -> None:
         body = b""
         send.note_start = lambda status: self._note_change(scope, user, body, status)
+        scope[USER] = user
         scope[AUDIT] = partial(self._audit_log.add_effect, _describe_request(scope, user))
         try:
             if scope["method"] not in SAFE_METHODS:

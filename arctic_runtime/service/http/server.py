@@ -15,6 +15,7 @@ from typing_extensions import Self
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.service.http.agent_routes import HttpAgents
 from arctic_runtime.service.http.application import ReadMetrics, build_application
 from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.view.live_data import LiveService
@@ -65,10 +66,11 @@ class HttpServer:
         settings: HttpSettings,
         metrics: ReadMetrics | None = None,
         thresholds: HttpThresholds = SHIPPED.http,
+        agents: HttpAgents | None = None,
     ) -> None:
         self._settings = settings
         self._thresholds = thresholds
-        self._app = build_application(service, settings, metrics, thresholds)
+        self._app = build_application(service, settings, metrics, thresholds, agents)
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self._port = settings.port

@@ -282,11 +282,16 @@ class Requests(Protocol):
     """Requests of users to a service; all methods return without waiting for jobs, and may be called by any thread."""
 
     def answer_operation(
-        self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any], plan: bool
+        self,
+        operation: Operation,
+        tables: Sequence[str],
+        given_arguments: Mapping[str, Any],
+        plan: bool,
+        hides_values: bool = False,
     ) -> Answer:
         """Performs an operation that needs no Spark, or, if `plan`, returns its plan, which may need Spark.
 
-        Raises the same errors as `Operation.run_operation`.
+        `hides_values` is the operation's, see `OperationContext`. Raises the same errors as `Operation.run_operation`.
         """
 
     def describe_table(self, table: TableName) -> TableDetails:
@@ -311,10 +316,11 @@ class Requests(Protocol):
         tables: Sequence[str],
         given_arguments: Mapping[str, Any],
         audit: Audit = audit_nothing,
+        hides_values: bool = False,
     ) -> Job:
         """Queues an operation as a job; raises ConfigError for unknown tables or invalid arguments.
 
-        `audit` is the operation's, see `OperationContext`.
+        `audit` and `hides_values` are the operation's, see `OperationContext`.
         """
 
     def refresh_tables(self, tables: Sequence[str]) -> None:

@@ -10,28 +10,24 @@ import functools
 import importlib
 import json
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
-from arctic_runtime.model.names import TableName
-from arctic_runtime.model.table_diff import Counterpart
-from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext
+from arctic_runtime.operations.operation import Answer, Argument, Operation
 from arctic_runtime.operations.registry import get_operation
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.spark_loss import is_of_spark, to_spark_ended
 from dbt.adapters.arctic.command_line import COMMANDS, create_parser
 from dbt.adapters.arctic.commands import exported_rows
+from dbt.adapters.arctic.project.operation_project import find_counterparts, open_operation, open_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from arctic_runtime.profile import Profile
     from dbt.adapters.arctic.project.project_tables import CompiledProject
 
-OTHERS = ("audit", "adopt", "ingest", "run", "serve", "schema", "spark")
+OTHERS = ("audit", "adopt", "ingest", "run", "serve", "mcp", "apply", "schema", "spark")
 """Commands that are not operations on tables: each is a module of `commands`, imported when it is called."""
 
 DONE, DIFFERENT, WRONG_USE = 0, 1, 2
@@ -76,32 +72,20 @@ def _perform_operation(operation: Operation, options: argparse.Namespace) -> Ans
     values = operation.read_values(
         {argument.name: getattr(options, argument.name) for argument in operation.arguments}, flags=True
     )
-    project = _load_project(operation, options)
-    session, reader = functools.cache(functools.partial(_open_session, project.profile)), CatalogReader(project.profile)
-    project = project.with_ingested(reader)
-    if operation.takes_landing:
-        project = project.with_landing()
     is_quiet = options.json or row_format is not None
-    context = OperationContext(
-        reader,
-        session,
-        project.models,
-        _ignore_progress if is_quiet else _print_line,
-        functools.partial(_find_counterparts, project, options),
-        project.graph.list_descendants,
+    location = options.project_dir, options.profiles_dir
+    loaded = _load_project(operation, options)
+    session = functools.cache(functools.partial(open_session, loaded.profile))
+    project, context = open_operation(
+        operation, loaded, session, functools.partial(find_counterparts, loaded, *location)
     )
+    context = replace(context, progress=_ignore_progress if is_quiet else _print_line)
     models = [project.get_model(options.model)] if operation.tables == "one" else project.select_models(options.models)
     if row_format is not None and operation.export is not None:
         operation.check_keys(models)
         exported_rows.write_rows(operation.export(context, models[0], values), row_format, options.output)
         return Answer(None, ())
     return operation.run_operation(context, models, values, plan=_is_planned(operation, options))
-
-
-def _open_session(profile: Profile) -> SparkSession:
-    from arctic_runtime.spark.engine.session import SparkEnvironment
-
-    return SparkEnvironment(profile).new_session()
 
 
 def _load_project(operation: Operation, options: argparse.Namespace) -> CompiledProject:
@@ -113,14 +97,6 @@ def _load_project(operation: Operation, options: argparse.Namespace) -> Compiled
     from dbt.adapters.arctic.project.compiled_project import load_project
 
     return load_project(*location)
-
-
-def _find_counterparts(
-    project: CompiledProject, options: argparse.Namespace, state: str | None, target: str | None
-) -> Mapping[TableName, Counterpart]:
-    from dbt.adapters.arctic.project.counterparts import find_counterparts
-
-    return find_counterparts(project, options.project_dir, options.profiles_dir, state, target)
 
 
 def _is_planned(operation: Operation, options: argparse.Namespace) -> bool:

@@ -36,6 +36,8 @@ COMMANDS: Mapping[str, str] = {
     "ingest": "change data from databases, Kafka or files into arctic tables, as the project's sources say",
     "run": "refresh arctic models as soon as what they read has changed",
     "serve": "keep a project's warehouse fresh: ingest, refresh models, do upkeep, and show it in a browser",
+    "mcp": "answer an agent over standard input and output: what tables show, how they came about, what runs would do",
+    "apply": "carry out a plan that an agent has proposed, or list such plans",
     "schema": "print the JSON schema of a target, of models or of sources, by which editors check YAML",
     "spark": "the Spark of your own that stays between commands",
 }

@@ -124,7 +124,7 @@ SETTINGS: Final = (
     Setting(
         "serve",
         keep_value({"$ref": "#/$defs/serve"}),
-        "how [`arctic serve`](service.md#settings) works: `http` and `upkeep`",
+        "how [`arctic serve`](service.md#settings) works: `http`, `upkeep` and [`agents`](agents.md#settings)",
     ),
     Setting(
         "telemetry",

@@ -6,8 +6,7 @@ import json
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +16,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations import looking
 from arctic_runtime.operations.looking import LOOKUP, describe_next_run
+from arctic_runtime.operations.operation import OperationContext
 from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.plan.refresh.decide import Decision
 from arctic_runtime.refresh_planner import Plan
@@ -48,6 +48,22 @@ def test_it_tells_which_rows_are_kept_as_they_are() -> None:
     ]
 
 
+def test_a_row_that_is_looked_up_has_hashes_for_masked_values_only_where_values_are_hidden(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row = {"id": 1, "email": "ana@shop", "api_key": "k-1", "_before": {"email": "eva@shop", "city": "Rome"}}
+    monkeypatch.setattr(looking, "look_up_row", lambda *_: Lookup(row, 1, 2))
+    model = Model(TableName("lake", "dwd", "m"), "", read_configuration({"primary_key": "id"}, "m"))
+    model = replace(model, masks={"email": True})
+    context = OperationContext(cast(Any, None), cast(Any, None), ())
+    assert LOOKUP.perform(context, [model], {"key": ("1",)}).data["row"] == row
+    answer = LOOKUP.perform(replace(context, hides_values=True), [model], {"key": ("1",)})
+    assert {"ana@shop", "eva@shop", "k-1"}.isdisjoint(str(answer).split())
+    assert "shop" not in str(answer.data)
+    assert answer.data["row"]["_before"]["city"] == "Rome"
+    assert answer.data["row"]["email"].startswith("masked:")
+
+
 def test_a_row_that_is_looked_up_keeps_microseconds_and_the_zone_or_its_absence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -55,7 +71,7 @@ def test_a_row_that_is_looked_up_keeps_microseconds_and_the_zone_or_its_absence(
     row = {"at": at.replace(tzinfo=timezone.utc), "local": at, "ratio": float("nan"), "raw": b"\x00", "day": at.date()}
     monkeypatch.setattr(looking, "look_up_row", lambda *_: Lookup(row, 1, 2))
     model = Model(TableName("lake", "dwd", "m"), "select 1", read_configuration({"primary_key": "id"}, "m"))
-    context: Any = SimpleNamespace(reader=None)
+    context = OperationContext(cast(Any, None), cast(Any, None), ())
     assert LOOKUP.perform is not None
     answer = LOOKUP.perform(context, [model], {"key": ("1",)})
     expected = {

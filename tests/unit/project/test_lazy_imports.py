@@ -16,6 +16,7 @@ HEAVY = {
     "importlib",
     "jpype",
     "jwt",
+    "mcp",
     "openlineage",
     "opentelemetry",
     "prometheus_client",

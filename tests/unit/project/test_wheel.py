@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import dbt.adapters
+from arctic_runtime.service.agents.pages import PAGES
 from dbt.adapters.arctic.__version__ import version
 
 ROOT = Path(__file__).parents[3]
@@ -46,7 +47,8 @@ def test_the_wheel_has_every_file_of_its_packages_and_no_other(wheel: Path) -> N
         if file.is_file() and "__pycache__" not in file.parts
     }
     packed = {name for name in in_wheel(wheel) if ".dist-info/" not in name}
-    assert packed == files
+    pages = {f"arctic_runtime/service/agents/docs/{name}.md" for name in PAGES}
+    assert packed == files | pages
     assert {f"{package}/py.typed" for package in PACKAGES} <= packed
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.operation import Answer
+from arctic_runtime.service.agents.proposals import FOLDER, ProposalStore
 from arctic_runtime.service.refreshing.refresh_task import RefreshListeners
 from arctic_runtime.service.settings import ServeSettings, read_http, read_settings
 from arctic_runtime.service.telemetry import logs
@@ -26,6 +27,7 @@ from dbt.adapters.arctic.__version__ import version
 from dbt.adapters.arctic.commands.ingest_progress import LineWriter, Say, format_line
 from dbt.adapters.arctic.commands.run import build_reporter
 from dbt.adapters.arctic.commands.termination import stop_on_signals, stop_with_spark
+from dbt.adapters.arctic.project.project_tables import get_target_folder
 
 if TYPE_CHECKING:
     from arctic_runtime.catalog.reader import CatalogReader
@@ -119,14 +121,17 @@ def _serve_http(
 ) -> Iterator[None]:
     """Serves the HTTP API and the page until the context ends; raises ConfigError if the address can't be used."""
     _check_installed()
+    from arctic_runtime.service.http.agent_routes import HttpAgents
     from arctic_runtime.service.http.server import HttpServer
     from arctic_runtime.service.telemetry.metrics import Metrics
 
+    proposals = ProposalStore(get_target_folder(options.project_dir) / FOLDER, settings.agents.plan_age)
+    agents = HttpAgents(settings.agents, proposals)
     options_given = {"host": options.host, "port": options.port}
     written = {**settings.http, **{key: value for key, value in options_given.items() if value is not None}}
     with (
         Metrics(service.live, thresholds.service) as metrics,
-        HttpServer(service.live, read_http(written), metrics.format_metrics, thresholds.http) as server,
+        HttpServer(service.live, read_http(written), metrics.format_metrics, thresholds.http, agents) as server,
     ):
         warn(f"shows the warehouse at {server.url}")
         yield

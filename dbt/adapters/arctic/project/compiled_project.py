@@ -15,6 +15,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.row_conditions import list_parts
 from arctic_runtime.profile import Profile
+from arctic_runtime.service.settings import ServeSettings, read_settings
 from arctic_runtime.service.telemetry.configured import read_telemetry
 from dbt.adapters.arctic.materialize import maintain, python_models
 from dbt.adapters.arctic.materialize.readers import Readers
@@ -119,6 +120,19 @@ def load_profile(project_dir: Path, profiles_dir: Path | None, target: str | Non
 
     Raises ConfigError if dbt can't load it.
     """
+    profile: Profile = _load_credentials(project_dir, profiles_dir, target).to_profile(project_dir)
+    return profile
+
+
+def load_serve_settings(project_dir: Path, profiles_dir: Path | None, target: str | None) -> ServeSettings:
+    """Loads the settings of a target for services and agents, without parsing models.
+
+    Raises ConfigError if dbt can't load the target, and for invalid settings.
+    """
+    return read_settings(_load_credentials(project_dir, profiles_dir, target).serve)
+
+
+def _load_credentials(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Any:
     from dbt.cli.flags import Flags
     from dbt.cli.types import Command
     from dbt.flags import set_flags
@@ -129,7 +143,7 @@ def load_profile(project_dir: Path, profiles_dir: Path | None, target: str | Non
     set_flags(Flags.from_dict(Command.PARSE, flags))
     set_invocation_context(os.environ)
     try:
-        return _load_credentials_profile(project_dir, target)
+        return _load_target(project_dir, target).credentials
     except DbtBaseException as error:
         raise ConfigError(str(error), fix=_find_advice(str(error))) from error
 

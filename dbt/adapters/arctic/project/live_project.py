@@ -234,7 +234,8 @@ class LiveProject:
         return outcomes
 
     def describe_table(self, table: TableName) -> TableDocs:
-        return self._test_runs.add_results(table, describe_table(self.loaded, table))
+        docs = describe_table(self.loaded.manifest, self._location.project_dir, table)
+        return self._test_runs.add_results(table, docs)
 
     # Tables
 

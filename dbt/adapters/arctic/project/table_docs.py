@@ -14,25 +14,24 @@ from arctic_runtime.service.cron_schedules import DataTestStatus
 from arctic_runtime.service.project import LastDataTest, TableDocs
 from dbt.adapters.arctic.materialize.maintain import get_node_table
 from dbt.adapters.arctic.materialize.masks import read_masks
-from dbt.adapters.arctic.project.loaded_project import LoadedProject
 from dbt.adapters.arctic.project.project_tables import get_target_folder
 
 _RESULTS_FILE = "run_results.json"
 
 
-def describe_table(project: LoadedProject, table: TableName) -> TableDocs:
+def describe_table(manifest: Any, project_dir: Path, table: TableName) -> TableDocs:
     """Returns the description of a table; empty for a table that the project does not know.
 
     Results of tests are those of dbt's last command in the project's target folder.
     """
-    node = _find_node(project.manifest, table)
+    node = _find_node(manifest, table)
     if node is None:
         return TableDocs()
     return TableDocs(
         str(node.description or ""),
         str(getattr(node, "raw_code", "")),
         {str(name).lower(): str(column.description or "") for name, column in node.columns.items()},
-        tuple(_list_tests(project, str(node.unique_id))),
+        tuple(_list_tests(manifest, project_dir, str(node.unique_id))),
         read_masks(node),
     )
 
@@ -57,9 +56,9 @@ def _has_relation(node: Any) -> bool:
     return bool(node.database and node.schema and not getattr(node, "is_ephemeral_model", False))
 
 
-def _list_tests(project: LoadedProject, unique_id: str) -> Iterator[LastDataTest]:
-    results = read_test_results(get_target_folder(project.location.project_dir) / _RESULTS_FILE)
-    for node in project.manifest.nodes.values():
+def _list_tests(manifest: Any, project_dir: Path, unique_id: str) -> Iterator[LastDataTest]:
+    results = read_test_results(get_target_folder(project_dir) / _RESULTS_FILE)
+    for node in manifest.nodes.values():
         if str(node.resource_type) == "test" and unique_id in node.depends_on_nodes:
             yield _to_last_test(str(node.name), results.get(str(node.unique_id)))
 

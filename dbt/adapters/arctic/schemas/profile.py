@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from arctic_runtime.plan.config.value_reader import Schema
+from arctic_runtime.service.agents.settings import AGENT_SETTINGS
 from arctic_runtime.service.settings import UPKEEP_SETTINGS, describe_http
 from arctic_runtime.service.telemetry.configured import TELEMETRY_SETTINGS
 from dbt.adapters.arctic.profile_keys import DATABASE, SETTINGS
@@ -45,4 +46,5 @@ def _describe_serve() -> dict[str, Schema]:
     http = allow_jinja_inside(describe_http())
     records = {name: allow_jinja_inside(record) for name, record in http.pop("$defs").items()}
     upkeep = close_keys(describe_keys(UPKEEP_SETTINGS), type=["object", "null"])
-    return {"serve": close_keys({"http": {"anyOf": [http, NULL]}, "upkeep": upkeep}), **records}
+    agents = close_keys(describe_keys(AGENT_SETTINGS), type=["object", "null"])
+    return {"serve": close_keys({"http": {"anyOf": [http, NULL]}, "upkeep": upkeep, "agents": agents}), **records}

@@ -19,7 +19,7 @@ def make_column(description: str = "", **meta: Any) -> SimpleNamespace:
     return SimpleNamespace(description=description, meta=meta, config=None)
 
 
-def make_project(folder: Path) -> Any:
+def make_manifest() -> Any:
     model = SimpleNamespace(
         resource_type="model",
         unique_id="model.shop.orders",
@@ -45,8 +45,7 @@ def make_project(folder: Path) -> Any:
         )
         for name in ("unique_orders_id", "not_null_orders_id", "skipped")
     }
-    manifest = SimpleNamespace(nodes={model.unique_id: model, **tests}, sources={source.unique_id: source})
-    return SimpleNamespace(manifest=manifest, location=SimpleNamespace(project_dir=folder))
+    return SimpleNamespace(nodes={model.unique_id: model, **tests}, sources={source.unique_id: source})
 
 
 def test_a_table_is_described_with_its_masks_and_its_tests(tmp_path: Path) -> None:
@@ -61,7 +60,7 @@ def test_a_table_is_described_with_its_masks_and_its_tests(tmp_path: Path) -> No
     ]
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "run_results.json").write_text(json.dumps({"results": results}))
-    docs = describe_table(make_project(tmp_path), ORDERS)
+    docs = describe_table(make_manifest(), tmp_path, ORDERS)
     assert (docs.description, docs.sql) == ("All orders", "select 1 as id")
     assert docs.columns == {"id": "The key", "email": "", "note": ""}
     assert docs.masks == {"email": True, "note": True}
@@ -73,9 +72,9 @@ def test_a_table_is_described_with_its_masks_and_its_tests(tmp_path: Path) -> No
 
 
 def test_a_source_is_described_and_an_unknown_table_is_not(tmp_path: Path) -> None:
-    project = make_project(tmp_path)
-    assert describe_table(project, RAW) == TableDocs()
-    assert describe_table(project, TableName("lake", "dwd", "other")) == TableDocs()
+    manifest = make_manifest()
+    assert describe_table(manifest, tmp_path, RAW) == TableDocs()
+    assert describe_table(manifest, tmp_path, TableName("lake", "dwd", "other")) == TableDocs()
 
 
 def test_a_file_of_results_that_can_not_be_read_counts_as_none(tmp_path: Path) -> None:

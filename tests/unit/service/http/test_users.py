@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.registry import OPERATIONS
-from arctic_runtime.service.http.access import AuditLog, User, get_needed_role
+from arctic_runtime.service.audit_log import AuditLog
+from arctic_runtime.service.http.access import User, get_needed_role
 from arctic_runtime.service.http_settings import ROLES, HttpSettings, HttpUser, OpenIdSettings
 from arctic_runtime.service.settings import read_http
 from tests.service.fake import FakeService

@@ -1,0 +1,52 @@
+"""Opens a project for an operation: its tables, and the context in which the operation runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table_diff import Counterpart
+from arctic_runtime.operations.operation import FindCounterparts, Operation, OperationContext
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from arctic_runtime.profile import Profile
+    from dbt.adapters.arctic.project.project_tables import CompiledProject
+
+
+def open_operation(
+    operation: Operation, loaded: CompiledProject, session: Callable[[], SparkSession], find: FindCounterparts
+) -> tuple[CompiledProject, OperationContext]:
+    """Returns a loaded project with all tables that an operation takes, and the context for it; reads the catalog."""
+    reader = CatalogReader(loaded.profile)
+    project = loaded.with_ingested(reader)
+    if operation.takes_landing:
+        project = project.with_landing()
+    context = OperationContext(
+        reader,
+        session,
+        project.models,
+        find_counterparts=find,
+        list_descendants=project.graph.list_descendants,
+    )
+    return project, context
+
+
+def open_session(profile: Profile) -> SparkSession:
+    """Starts the Spark of a profile, or connects to it."""
+    from arctic_runtime.spark.engine.session import SparkEnvironment
+
+    return SparkEnvironment(profile).new_session()
+
+
+def find_counterparts(
+    project: CompiledProject, project_dir: Path, profiles_dir: Path | None, state: str | None, target: str | None
+) -> Mapping[TableName, Counterpart]:
+    """Maps the tables of a project to those of another environment, as `counterparts.find_counterparts` does."""
+    from dbt.adapters.arctic.project import counterparts
+
+    return counterparts.find_counterparts(project, project_dir, profiles_dir, state, target)
