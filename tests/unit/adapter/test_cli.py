@@ -46,7 +46,7 @@ class Project:
     models: tuple[Model, ...] = (
         a_model("dwd", "on_read", retention=Retention()),
         a_model("nothing"),
-        a_model("ods", retention=Retention(60)),
+        a_model("ods", retention=Retention(86_400)),
     )
     graph: ProjectGraph = field(default_factory=ProjectGraph)
 
