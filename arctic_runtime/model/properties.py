@@ -45,6 +45,7 @@ NEWEST_VALID_TIME: Final = "arctic.newest-valid-time"
 TRUNCATED: Final = "arctic.truncated"
 RESTORED: Final = "arctic.restored"
 RESTORED_CUT: Final = "arctic.restored-cut"
+PROMOTED: Final = "arctic.promoted"
 RESUMED: Final = "arctic.resumed"
 DECLARED: Final = "arctic.declared"
 DECLARED_PARTS: Final = "arctic.declared-parts"
@@ -278,6 +279,11 @@ STORED_NAMES: Final = (
         _RUN,
         "the [cut of a build](builds.md#cuts) that a table was restored to while its model had another query; runs "
         "wait for the query of the cut",
+    ),
+    StoredName(
+        PROMOTED,
+        _RUN,
+        "the clone whose rows the commit [took over](clones.md#promotion), with the version of its change table",
     ),
     StoredName(
         RESUMED,

@@ -177,6 +177,9 @@ class RunSummary:
     cut: str | None = None
     """The cut of a build to which the table was restored, if the model's query was not that of the cut by then."""
 
+    promoted: Mapping[str, Version] | None = None
+    """The clone whose rows the commit took over, with the version that the last run of the clone has made."""
+
     @classmethod
     def decode(cls, summary: Mapping[str, str]) -> RunSummary:
         """Reads the record from a snapshot's summary; raises CorruptState for offsets that can't be read."""
@@ -186,6 +189,7 @@ class RunSummary:
         return cls(
             **texts,
             offsets=decode_versions(summary[properties.OFFSETS]) if properties.OFFSETS in summary else None,
+            promoted=decode_versions(summary[properties.PROMOTED]) if properties.PROMOTED in summary else None,
             declared=_decode_declared(summary),
             clock=ClockReading.decode(summary[properties.CLOCK]) if properties.CLOCK in summary else None,
             started_ms=None if started is None else int(started),
@@ -201,6 +205,7 @@ class RunSummary:
             **texts,
             properties.CLOCK: None if self.clock is None else self.clock.encode(),
             properties.OFFSETS: None if self.offsets is None else encode_versions(self.offsets),
+            properties.PROMOTED: None if self.promoted is None else encode_versions(self.promoted),
             properties.STARTED: None if self.started_ms is None else str(self.started_ms),
             properties.ESTIMATED: None if self.estimated is None else f"{self.estimated:.3f}",
             properties.SOURCE_TIME: None if self.source_time_ms is None else str(self.source_time_ms),
@@ -240,7 +245,8 @@ class RunSummary:
         The next run then continues from the same versions of the upstreams. `mode` and `reason` are those of the other
         commit. Entries about the run itself are removed: its start, estimate, repairs and kind of changelog.
         """
-        return replace(self, mode=mode, reason=reason, started_ms=None, estimated=None, repaired=None, changelog=None)
+        kept = replace(self, started_ms=None, estimated=None, repaired=None, changelog=None, promoted=None)
+        return replace(kept, mode=mode, reason=reason)
 
 
 _TEXTS: Mapping[str, str] = {
@@ -287,6 +293,11 @@ def is_run(commit: Commit) -> bool:
     return properties.RUN in commit.summary
 
 
+def is_load(commit: Commit) -> bool:
+    """Whether a commit was made by a run, a restore or an overwrite that loaded data, and not only columns."""
+    return is_run(commit) and commit.summary.get(properties.MODE) != SCHEMA_ONLY
+
+
 def run_commits(changes: ChangeTableState | None) -> tuple[Commit, ...]:
     """Returns the commits of `changes` that runs, restores or overwrites made, oldest first; empty for None.
 
@@ -297,8 +308,7 @@ def run_commits(changes: ChangeTableState | None) -> tuple[Commit, ...]:
 
 def find_last_load(changes: ChangeTableState | None) -> Commit | None:
     """Returns the newest commit of a run that loaded data (mode other than `schema-only`); None if there is none."""
-    runs = filter(is_run, reversed(changes.commits if changes else ()))
-    return next((commit for commit in runs if commit.summary.get(properties.MODE) != SCHEMA_ONLY), None)
+    return next(filter(is_load, reversed(changes.commits if changes else ())), None)
 
 
 def find_last_run(changes: ChangeTableState | None) -> RunSummary | None:

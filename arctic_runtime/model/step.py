@@ -35,6 +35,7 @@ Reason = Literal[
     "QUERY_CHANGED",
     "EDITED",
     "REVERTED",
+    "PROMOTED",
     "OVERWRITTEN",
     "NOTHING_NEW",
     "WAITS_FOR_RESTORED_QUERY",

@@ -34,11 +34,13 @@ from arctic_runtime.plan.refresh.event_rules import can_continue, check_recomput
 from arctic_runtime.plan.refresh.event_windows import plan_event_window
 from arctic_runtime.plan.refresh.fingerprint import (
     check_own_upstreams,
+    compute_fingerprint,
     describe_query_change,
     find_changed_event_rules,
     hash_query_reading,
 )
 from arctic_runtime.plan.refresh.increment import Increment, Upstreams, check_maintained, plan_increment
+from arctic_runtime.plan.refresh.promote import Promotion, check_promotable, plan_promotion, promote_state
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.plan.refresh.revert import RevertPlan, is_cheaper, plan_revert, rewind_state
 from arctic_runtime.plan.refresh.session_changes import describe_session_change
@@ -69,6 +71,9 @@ class Decision:
     revert: RevertPlan | None = None
     """The plan by which the table returns to a version that its present query made; None in all other runs."""
 
+    promotion: Promotion | None = None
+    """The plan by which the table takes over the rows of a clone; None in all other runs."""
+
     given_up: Refusal | None = None
     """Reason for which this run, or an earlier one, abandoned its incremental plan."""
 
@@ -84,7 +89,7 @@ class Decision:
     @property
     def has_later_changes(self) -> bool:
         """Whether the same run follows changes of the sources after this, since it is made at earlier offsets."""
-        return self.edit is not None or self.revert is not None
+        return self.edit is not None or self.revert is not None or self.promotion is not None
 
     @property
     def consumed(self) -> dict[str, Version]:
@@ -107,6 +112,8 @@ def decide_refresh(
     last = find_last_run(state.log)
     if request.schema_only:
         return Decision("unchanged" if last is not None else "create", "SCHEMA_ONLY")
+    if request.clone is not None:
+        check_promotable(model)
     if model.config.input == "changes":
         return _decide_changes(model, last, upstreams, request, state)
     decision = _decide_state(model, upstreams, request, state, thresholds)
@@ -320,6 +327,8 @@ def _decide_state(
     if changed and awaited is not None:
         return Decision("unchanged", "WAITS_FOR_RESTORED_QUERY", because=explain_wait(model, awaited))
     changed = changed or explain_session_change(model, last, request)
+    if (promoted := _decide_to_promote(model, upstreams, request, state, thresholds)) is not None:
+        return promoted
     if changed:
         edit = _decide_to_edit(model, upstreams, request, state, windows, changed, thresholds)
         return _decide_to_revert(model, upstreams, request, state, edit, thresholds) or edit
@@ -394,12 +403,49 @@ def _decide_to_revert(
     revert = plan_revert(model, state, upstreams, lambda run: not explain_session_change(model, run, request))
     if revert is None or request.given_up is not None:
         return None
-    is_strict = model.config.refresh == "strict"
-    lenient = replace(model, config=replace(model.config, refresh="incremental")) if is_strict else model
-    later = _decide_state(lenient, upstreams, request, rewind_state(state, revert), thresholds)
+    later = _decide_to_go_on(model, upstreams, request, rewind_state(state, revert), thresholds)
     if later.mode == "full" or not is_cheaper(revert, edit.edit, upstreams, state, thresholds.incremental):
         return None
     return Decision("incremental", "REVERTED", revert.windows, revert.because, revert=revert)
+
+
+def _decide_to_go_on(
+    model: Model, upstreams: Upstreams, request: Request, state: TableState, thresholds: Thresholds
+) -> Decision:
+    """Decides what a run does once its table has the rows of the same query at other offsets, those of `state`.
+
+    A full computation is no error, also with `refresh: strict`.
+    """
+    is_strict = model.config.refresh == "strict"
+    lenient = replace(model, config=replace(model.config, refresh="incremental")) if is_strict else model
+    return _decide_state(lenient, upstreams, replace(request, clone=None), state, thresholds)
+
+
+def _decide_to_promote(
+    model: Model, upstreams: Upstreams, request: Request, state: TableState, thresholds: Thresholds
+) -> Decision | None:
+    """Decides to take over the rows of the clone that the request names; None if there is none, or nothing to take.
+
+    Raises ConfigError if the table can't take over the rows, or could not follow the changes since then.
+    """
+    clone = request.clone
+    if clone is None or request.given_up is not None:
+        return None
+    plan = plan_promotion(model, state, upstreams, clone)
+    if plan is None:
+        return None
+    because = explain_session_change(model, plan.run, request)
+    windows = {name: Window(name, version, version) for name, version in plan.offsets.items()}
+    if not because:
+        after = promote_state(state, plan, compute_fingerprint(model, upstreams))
+        later = _decide_to_go_on(model, upstreams, request, after, thresholds)
+        because = f"a run would compute all rows after it: {later.because or later.reason}" * (later.mode == "full")
+    if because:
+        raise ConfigError(
+            f"{model.table} can't take over the clone {clone.clone.table}: {because}.",
+            fix=f"`dbt run -s {model.table.name}` computes the query",
+        )
+    return Decision("incremental", "PROMOTED", windows, plan.because, promotion=plan)
 
 
 def _decide_first_run(model: Model, upstreams: Upstreams, windows: Mapping[str, Window], is_adopted: bool) -> Decision:

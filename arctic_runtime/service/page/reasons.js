@@ -15,6 +15,7 @@ export const REASONS = {
   QUERY_CHANGED: "the query, a view that it reads, the key or the configuration has changed",
   EDITED: "the query was edited, and the rows that differ were derived from the table",
   REVERTED: "the query is again that of an earlier version, to which the table returned",
+  PROMOTED: "the rows are those that a clone has computed with this query",
   WAITS_FOR_RESTORED_QUERY: "the table was restored to a cut, and waits for the query of that cut",
   SCHEMA_ONLY: "only the columns were asked for",
   AS_CONFIGURED: "the model is configured to be computed in full",

@@ -36,6 +36,7 @@ from arctic_runtime.spark.refresh.attempt import Computed, PreparedAttempt
 from arctic_runtime.spark.refresh.edits import compute_edit
 from arctic_runtime.spark.refresh.from_events import compute_from_events
 from arctic_runtime.spark.refresh.images import SourceWindows
+from arctic_runtime.spark.refresh.promote import compute_promotion
 from arctic_runtime.spark.refresh.revert import compute_revert
 from arctic_runtime.spark.tables.rows.bounds import collect_bounds
 from arctic_runtime.spark.tables.rows.frames import to_column
@@ -76,6 +77,8 @@ class QueryComputation:
             return compute_edit(self.attempt, edit)
         if self.attempt.decision.revert is not None:
             return compute_revert(self.attempt, self.attempt.decision.revert)
+        if self.attempt.decision.promotion is not None:
+            return compute_promotion(self.attempt, self.attempt.decision.promotion)
         return self._compare() if increment is None else self.follow(increment)
 
     def _compare(self) -> Computed:

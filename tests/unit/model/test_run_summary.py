@@ -50,6 +50,7 @@ FULL = RunSummary(
     day_texts="lake.ods.orders",
     clock=ClockReading(1_700_000_000_000_000, "Europe/Berlin"),
     cut="build_20261128T083012Z_0a1b",
+    promoted={"c": Version("u", 3, 4)},
 )
 
 
