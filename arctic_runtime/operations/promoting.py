@@ -111,7 +111,7 @@ def _note_refusal(
     if _are_named(context, models):
         raise refused
     report.left[table] = str(refused)
-    report.lines.append(str(refused))
+    report.lines.append(str(refused).splitlines()[0])
 
 
 def _list_pairs(context: OperationContext, models: Sequence[Model], values: Values) -> list[_Pair]:

@@ -189,7 +189,7 @@ class TestClone:
         save_state("reviewed")
         project.run_sql(f"insert into `lake`.`{prod}`.`raw_orders` values (4, 'c', 40)")
         said = self.arctic(project, capsys, "promote", "--state", "reviewed", "--target", "prod", "--plan")
-        assert f"lake.{prod}.orders can't take over the clone lake.{dev}.orders: its query" in said
+        assert f"lake.{prod}.orders: nothing to take over from lake.{dev}.orders" in said
         ran = run_dbt(["run", "--state", "reviewed", "--target", "prod", *values, "-s", "orders+"])
         answers = {result.node.name: result.adapter_response for result in ran}
         assert {name: answers[name]["reason"] for name in MODELS} == {

@@ -41,7 +41,13 @@ class ChangedRows:
 
     @property
     def rows(self) -> int:
+        """Number of change rows, as far as their commits have not expired."""
         return self.source.count_rows_in(self.window)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are certainly no change rows."""
+        return self.source.keeps_version(self.window.start) and not self.rows
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,8 @@ def _pair_rows(attempt: PreparedAttempt, theirs: ChangedRows, ours: ChangedRows)
 
     A key that only one of them has changed has in the other the row from before that change.
     """
+    if ours.is_empty:
+        return _read_pairs(attempt, theirs)
     stored = [column.name for column in attempt.shape.columns]
     sides = [_read_pairs(attempt, changed).alias(side) for side, changed in ((_CLONE, theirs), (_OWN, ours))]
     on_key = combine_all([_get_value(_CLONE, part) == _get_value(_OWN, part) for part in attempt.shape.key])
