@@ -196,7 +196,7 @@ class RefreshPlanner:
     def decide_mode(self, state: TableState, upstreams: Upstreams, request: Request) -> Decision:
         """Decides on the next run from observed states of the model's tables and of its upstreams."""
         upstreams = with_day_texts(self._add_removals(state, upstreams), find_last_run(state.changes))
-        upstreams = self._add_former_sources(state, upstreams)
+        upstreams = self._add_former_sources(state, upstreams, request)
         return decide_refresh(self.model, state, upstreams, request, self.reader.thresholds)
 
     def _add_removals(self, state: TableState, upstreams: Upstreams) -> Upstreams:
@@ -210,15 +210,16 @@ class RefreshPlanner:
         }
         return replace(upstreams, states=states)
 
-    def _add_former_sources(self, state: TableState, upstreams: Upstreams) -> Upstreams:
+    def _add_former_sources(self, state: TableState, upstreams: Upstreams, request: Request) -> Upstreams:
         """Adds the tables that only the query of the last run read, if that is known and was another one.
 
-        Adds the table itself if the last run differs from the next one in anything that the rows depend on.
+        Adds the table itself if the last run differs from the next one in anything that the rows depend on, or if the
+        next one takes over a clone.
         """
         last = find_last_run(state.changes)
         if last is None or self.model.config.input != "state":
             return upstreams
-        if describe_query_change(self.model, state, upstreams, last.query):
+        if request.clone is not None or describe_query_change(self.model, state, upstreams, last.query):
             upstreams = replace(upstreams, own=observe_source(self.reader, self.model.table))
         former = find_former_query(self.model, state, last)
         if former is None or is_same_query(self.model, upstreams, last.query):

@@ -21,27 +21,30 @@ def list_blocks(language: str) -> list[str]:
     return [match["text"] for match in _BLOCK.finditer(PAGE) if match["language"] == language]
 
 
-def load_github() -> dict[str, Any]:
-    workflow: dict[str, Any] = yaml.safe_load(list_blocks("yaml")[1])
-    return workflow
+def load_profile() -> dict[str, Any]:
+    profile: dict[str, Any] = yaml.safe_load(list_blocks("yaml")[0])
+    return profile
+
+
+def load_github() -> dict[str, dict[str, Any]]:
+    """Loads the workflows of GitHub by their names."""
+    return {workflow["name"]: workflow for workflow in map(yaml.safe_load, list_blocks("yaml")[1:3])}
 
 
 def load_gitlab() -> dict[str, Any]:
-    workflow: dict[str, Any] = yaml.safe_load(list_blocks("yaml")[2])
+    workflow: dict[str, Any] = yaml.safe_load(list_blocks("yaml")[3])
     return workflow
 
 
-def list_github_commands() -> list[str]:
-    """Lists the commands of dbt and arctic in the order of the steps."""
-    lines = [step["run"] for step in load_github()["jobs"]["review"]["steps"] if "run" in step]
+def list_github_commands(name: str) -> list[str]:
+    """Lists the commands of dbt and arctic in the order of the steps of a workflow, which has one job of its name."""
+    lines = [step["run"] for step in load_github()[name]["jobs"][name]["steps"] if "run" in step]
     return [match[0] for line in lines if (match := _COMMAND.match(line)) is not None]
 
 
-def list_gitlab_commands() -> list[str]:
-    """Lists the commands of dbt and arctic in the order of the scripts."""
-    job = load_gitlab()["review"]
-    lines = [line for part in ("script", "after_script") for line in job[part]]
-    return [match[0] for line in lines if not line.startswith("curl") and (match := _COMMAND.search(line)) is not None]
+def list_gitlab_commands(job: str) -> list[str]:
+    """Lists the commands of dbt and arctic in the order of the script of a job."""
+    return [match[0] for line in load_gitlab()[job]["script"] if (match := _COMMAND.match(line)) is not None]
 
 
 def copy_sample(folder: Path, method: Mapping[str, Any], spark_settings: Mapping[str, str]) -> Path:

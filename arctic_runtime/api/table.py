@@ -326,6 +326,22 @@ class Table:
         """
         return self._run("restate", plan, where=where, frozen=frozen, below=below)
 
+    def promote(
+        self,
+        *,
+        from_target: str | None = None,
+        state: str | None = None,
+        from_schema: str | None = None,
+        plan: bool = False,
+    ) -> Answer:
+        """Takes over what the clone of the table has computed, if the model's query is now that of the clone.
+
+        The clone is in another target of the profile, in the environment whose `manifest.json` is in the folder
+        `state`, or in the schema `from_schema`. Later changes of what the query reads are followed as by
+        `refresh`. If `plan`, it only tells what it would read. Raises ConfigError if the clone can't be taken over.
+        """
+        return self._run("promote", plan, from_target=from_target, state=state, from_schema=from_schema)
+
     def savepoint(self, name: str, version: int | str | None = None, *, drop: bool = False) -> Answer:
         """Gives a version a name, which keeps the version from expiry; if `drop`, removes the name instead.
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from arctic_runtime.errors import ConfigError, CorruptState
 from arctic_runtime.model.names import TableName, escape_table_name, unescape_table_name
 from arctic_runtime.model.properties import CLONE_TAG_PREFIX, CLONED_FROM, USED_AT
+from arctic_runtime.model.state import ChangeTableState, SourceState
 from arctic_runtime.model.version import Version
 
 _TAG = re.compile(rf"{CLONE_TAG_PREFIX}(\d+)_(\d+)_(.+)")
@@ -140,6 +141,35 @@ def read_clone(table: TableName, properties: Mapping[str, str], last_commit_ms: 
     if origin is None:
         return None
     return Clone(table, origin, max(origin.at_ms, last_commit_ms, int(properties.get(USED_AT, 0))))
+
+
+@dataclass(frozen=True)
+class CloneUpstream:
+    """A clone that another clone reads, and the version that the run made whose rows the other clone has read."""
+
+    clone: Clone
+    made: Version
+
+
+@dataclass(frozen=True)
+class ObservedClone:
+    """A clone with what it has computed, which its origin may take over."""
+
+    clone: Clone
+    changes: ChangeTableState
+    """Its change table."""
+
+    source: SourceState
+    """The clone as other models read it."""
+
+    aggregate_state: int | None
+    """Snapshot id of the aggregate state that belongs to its newest run; None if that run stored none."""
+
+    upstreams: Mapping[str, CloneUpstream]
+    """Those of the tables that its newest run has read which are clones as well, by their names."""
+
+    tables: Mapping[TableName, TableName]
+    """Names of tables in the environment of the clone, each with the name of the same table in that of its origin."""
 
 
 def list_tagged_tables(model: TableName) -> tuple[TableName, ...]:

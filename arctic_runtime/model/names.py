@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -173,6 +174,29 @@ def replace_with_history(history: History, sql: str) -> str:
     The names of `format_changes_view` in it are replaced by those of `format_history_view`.
     """
     return _CHANGES_VIEW.sub(lambda match: f"`{history} {match[0][1:]}", sql)
+
+
+def rename_tables(sql: str, tables: Mapping[TableName, TableName]) -> str:
+    """Replaces the names of tables, and of the views of their changes, in a compiled query; `tables` maps old ones."""
+    names = {
+        write(old): write(new) for old, new in tables.items() if old != new for write in (_quote_table, _quote_changes)
+    }
+    if not names:
+        return sql
+    longest_first = sorted(names, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, longest_first)), lambda match: names[match[0]], sql)
+
+
+def _quote_table(name: TableName) -> str:
+    return ".".join(_quote_part(part) for part in name.parts)
+
+
+def _quote_changes(name: TableName) -> str:
+    return _quote_part(format_changes_view(name))
+
+
+def _quote_part(text: str) -> str:
+    return f"`{text.replace('`', '``')}`"
 
 
 def list_changes_read(sql: str) -> tuple[TableName, ...]:

@@ -47,6 +47,7 @@ RESTORED: Final = "arctic.restored"
 RESTORED_CUT: Final = "arctic.restored-cut"
 RESTATED_WHERE: Final = "arctic.restated-where"
 FORWARD_EDIT: Final = "arctic.forward-edit"
+PROMOTED: Final = "arctic.promoted"
 RESUMED: Final = "arctic.resumed"
 DECLARED: Final = "arctic.declared"
 DECLARED_PARTS: Final = "arctic.declared-parts"
@@ -302,6 +303,11 @@ STORED_NAMES: Final = (
         "the newest edit of the query that left [rows of earlier queries](incremental.md#an-edit-that-goes-forward): "
         "the version of the change table, after which keys with change rows have rows of the present query; the time; "
         "and the number of rows at that time. Absent for a table with rows of one query",
+    ),
+    StoredName(
+        PROMOTED,
+        _RUN,
+        "the clone whose rows the commit [took over](clones.md#promotion), with the version of its change table",
     ),
     StoredName(
         RESUMED,

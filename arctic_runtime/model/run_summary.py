@@ -199,6 +199,9 @@ class RunSummary:
     forward: ForwardEdit | None = None
     """The newest edit of the query after which the table went forward; None if all rows are of one query."""
 
+    promoted: Mapping[str, Version] | None = None
+    """The clone whose rows the commit took over, with the version that the last run of the clone has made."""
+
     @classmethod
     def decode(cls, summary: Mapping[str, str]) -> RunSummary:
         """Reads the record from a snapshot's summary; raises CorruptState for offsets that can't be read."""
@@ -208,6 +211,7 @@ class RunSummary:
         return cls(
             **texts,
             offsets=decode_versions(summary[properties.OFFSETS]) if properties.OFFSETS in summary else None,
+            promoted=decode_versions(summary[properties.PROMOTED]) if properties.PROMOTED in summary else None,
             declared=_decode_declared(summary),
             clock=ClockReading.decode(summary[properties.CLOCK]) if properties.CLOCK in summary else None,
             forward=ForwardEdit.decode(summary[properties.FORWARD_EDIT])
@@ -227,6 +231,7 @@ class RunSummary:
             properties.CLOCK: None if self.clock is None else self.clock.encode(),
             properties.FORWARD_EDIT: None if self.forward is None else self.forward.encode(),
             properties.OFFSETS: None if self.offsets is None else encode_versions(self.offsets),
+            properties.PROMOTED: None if self.promoted is None else encode_versions(self.promoted),
             properties.STARTED: None if self.started_ms is None else str(self.started_ms),
             properties.ESTIMATED: None if self.estimated is None else f"{self.estimated:.3f}",
             properties.SOURCE_TIME: None if self.source_time_ms is None else str(self.source_time_ms),
@@ -270,7 +275,7 @@ class RunSummary:
         and the changes that it did not apply.
         """
         rest = replace(self, started_ms=None, estimated=None, repaired=None, changelog=None, where=None, frozen=None)
-        return replace(rest, mode=mode, reason=reason)
+        return replace(rest, mode=mode, reason=reason, promoted=None)
 
     def count_frozen(self) -> int:
         """Number of changes that the run did not apply, since they would touch frozen rows."""
@@ -329,6 +334,11 @@ def is_run(commit: Commit) -> bool:
     return properties.RUN in commit.summary
 
 
+def is_load(commit: Commit) -> bool:
+    """Whether a commit was made by a run, a restore or an overwrite that loaded data, and not only columns."""
+    return is_run(commit) and commit.summary.get(properties.MODE) != SCHEMA_ONLY
+
+
 def run_commits(changes: ChangeTableState | None) -> tuple[Commit, ...]:
     """Returns the commits of `changes` that runs, restores or overwrites made, oldest first; empty for None.
 
@@ -339,8 +349,7 @@ def run_commits(changes: ChangeTableState | None) -> tuple[Commit, ...]:
 
 def find_last_load(changes: ChangeTableState | None) -> Commit | None:
     """Returns the newest commit of a run that loaded data (mode other than `schema-only`); None if there is none."""
-    runs = filter(is_run, reversed(changes.commits if changes else ()))
-    return next((commit for commit in runs if commit.summary.get(properties.MODE) != SCHEMA_ONLY), None)
+    return next(filter(is_load, reversed(changes.commits if changes else ())), None)
 
 
 def find_last_run(changes: ChangeTableState | None) -> RunSummary | None:

@@ -36,6 +36,7 @@ Reason = Literal[
     "EDITED",
     "FORWARD",
     "REVERTED",
+    "PROMOTED",
     "OVERWRITTEN",
     "NOTHING_NEW",
     "WAITS_FOR_RESTORED_QUERY",

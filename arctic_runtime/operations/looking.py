@@ -54,6 +54,7 @@ def describe_next_run(model: Model, plan: Plan) -> list[str]:
         *(f"  {line}" for line in (decision.edit.describe_plan() if decision.edit else ())),
         *(f"  {line}" for line in (FORWARD_STEPS if decision.forward else ())),
         *(f"  {line}" for line in (decision.revert.describe_plan() if decision.revert else ())),
+        *(f"  {line}" for line in (decision.promotion.describe_plan() if decision.promotion else ())),
         *(f"  in full: {line}" for line in plan.joins),
         *(f"  then: {describe_step(step)}" for step in plan.steps),
         *([f"  then: {_catch_up(model)}"] if decision.mode != "unchanged" else []),

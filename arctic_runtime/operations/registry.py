@@ -10,6 +10,7 @@ from arctic_runtime.operations.looking import CHANGES, EXPLAIN, HISTORY, LOOKUP,
 from arctic_runtime.operations.maintaining import COMPACT, EXPIRE, SPLIT
 from arctic_runtime.operations.operation import Operation
 from arctic_runtime.operations.preview import PREVIEW
+from arctic_runtime.operations.promoting import PROMOTE
 from arctic_runtime.operations.restating import RESTATE
 from arctic_runtime.operations.why import WHY
 
@@ -24,6 +25,7 @@ OPERATIONS: tuple[Operation, ...] = (
     CLONES,
     DIFF,
     PREVIEW,
+    PROMOTE,
     SPLIT,
     EXPIRE,
     RESTORE,

@@ -46,9 +46,9 @@ def messages(results: Any) -> dict[str, str]:
     return {result.node.name: result.message for result in results}
 
 
-def save_state() -> None:
-    Path("state").mkdir(exist_ok=True)
-    shutil.copy(Path("target", "manifest.json"), "state")
+def save_state(folder: str = "state") -> None:
+    Path(folder).mkdir(exist_ok=True)
+    shutil.copy(Path("target", "manifest.json"), folder)
 
 
 class TestClone:
@@ -62,6 +62,7 @@ class TestClone:
         outputs = {"default": {**dbt_profile_target, "schema": unique_schema}}
         outputs["dev"] = {**dbt_profile_target, "schema": f"{unique_schema}_dev"}
         outputs["branch"] = {**outputs["dev"], "clone_from_state": True}
+        outputs["prod"] = {**outputs["default"], "promote_from_state": True}
         return {"test": {"outputs": outputs, "target": "default"}}
 
     @pytest.fixture(autouse=True)
@@ -179,6 +180,29 @@ class TestClone:
         assert len(self.read(project, prod, "log")) == 3
         run_dbt([*defer, *self.given(project), "-s", "orders", "--full-refresh"])
         assert self.read(project, dev, "orders") == self.read(project, prod, "orders")
+
+    def test_a_run_takes_over_what_clones_of_the_state_have_computed(
+        self, project: Any, defer: list[str], capsys: Any
+    ) -> None:
+        prod, dev, values = project.test_schema, f"{project.test_schema}_dev", self.given(project, least=15)
+        run_dbt([*defer, *values, "-s", "orders+"])
+        save_state("reviewed")
+        project.run_sql(f"insert into `lake`.`{prod}`.`raw_orders` values (4, 'c', 40)")
+        said = self.arctic(project, capsys, "promote", "--state", "reviewed", "--target", "prod", "--plan")
+        assert f"lake.{prod}.orders: nothing to take over from lake.{dev}.orders" in said
+        ran = run_dbt(["run", "--state", "reviewed", "--target", "prod", *values, "-s", "orders+"])
+        answers = {result.node.name: result.adapter_response for result in ran}
+        assert {name: answers[name]["reason"] for name in MODELS} == {
+            "orders": "PROMOTED",
+            "by_customer": "PROMOTED",
+            "log": "CHANGES",
+            "versions": "CHANGES",
+        }
+        assert messages(ran)["orders"] == "incremental +1 ~0 -1"
+        assert self.read(project, prod, "orders") == [(2, "b", 20), (3, "a", 30), (4, "c", 40)]
+        assert self.read(project, prod, "by_customer") == [("a", 30, 1), ("b", 20, 1), ("c", 40, 1)]
+        again = messages(run_dbt(["run", "--state", "reviewed", "--target", "prod", *values, "-s", "orders+"]))
+        assert {name: again[name] for name in MODELS} == dict.fromkeys(MODELS, "unchanged")
 
     def test_models_above_those_of_a_run_are_read_in_the_state(self, project: Any, defer: list[str]) -> None:
         prod, dev = project.test_schema, f"{project.test_schema}_dev"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -48,12 +49,12 @@ def run_command(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     code = cli.main(words[1:])
     file, _, allowed = rest.partition("||")
     said = capsys.readouterr()
-    Path(file.strip()).write_text(said.out, encoding="utf-8")
+    Path(file.strip() or f"{words[1]}.txt").write_text(said.out, encoding="utf-8")
     assert code == 0 or f"test $? -eq {code}" in allowed, said.err
 
 
 @pytest.mark.slow
-def test_a_branch_is_built_compared_and_thrown_away(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_branch_is_built_compared_and_taken_over(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     load_days(project.parent / "warehouse", [FIRST_DAY])
     for command in ("dbt seed", "dbt run"):
         run_command(command, capsys)
@@ -64,8 +65,7 @@ def test_a_branch_is_built_compared_and_thrown_away(project: Path, capsys: pytes
     model.write_text(text.replace(NAME, "if(f.carrier = 'UA', 'United', a.name) as carrier_name"), encoding="utf-8")
     reader = CatalogReader(Profile.for_embedded(project.parent / "warehouse"))
     before = set(reader.list_namespaces())
-    *commands, last = list_github_commands()
-    for command in commands:
+    for command in list_github_commands("review"):
         run_command(command, capsys)
     assert set(reader.list_namespaces()) - before >= {"pr_12_dwd", "pr_12_dws"}
     lines = Path("diff.md").read_text(encoding="utf-8").splitlines()
@@ -73,6 +73,16 @@ def test_a_branch_is_built_compared_and_thrown_away(project: Path, capsys: pytes
     assert changed == ["dwd\\_flights", "dws\\_delay\\_by\\_carrier\\_day"]
     assert any("carrier\\_name" in line and "→ United" in line for line in lines)
     assert lines[-1].startswith("No differences: dws")
+    *commands, last = list_github_commands("production")
+    for command in commands:
+        run_command(command, capsys)
+    promoted = Path("promote.txt").read_text(encoding="utf-8")
+    for table in ("lake.dwd.dwd_flights", "lake.dws.dws_delay_by_carrier_day"):
+        assert f"{table}: took over lake.pr_12" in promoted
+    results = json.loads(Path("target", "run_results.json").read_text(encoding="utf-8"))["results"]
+    reasons = {result["unique_id"]: result["adapter_response"].get("reason") for result in results}
+    for model in ("dwd_flights", "dws_delay_by_carrier_day"):
+        assert reasons[f"model.nyc_flights.{model}"] in ("CHANGES", "NOTHING_NEW"), "seeds are loaded again"
     run_command(last, capsys)
     assert set(reader.list_namespaces()) == before
     assert reader.list_relations("dwd")

@@ -1,15 +1,27 @@
-"""Observes clones: those that tags of a model's tables are for, and all clones in a catalog."""
+"""Observes clones: those that tags of a model's tables are for, all of a catalog, and what a clone has computed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from arctic_runtime.catalog.observation.tables import observe_model, observe_source
 from arctic_runtime.catalog.observation.views import is_kind
 from arctic_runtime.catalog.reader import CatalogReader, find_table
-from arctic_runtime.model.clone import Clone, CloneTag, CloneTags, parse_clone_tag, read_clone
-from arctic_runtime.model.names import CHANGES_SUFFIX, TableName
+from arctic_runtime.model.clone import (
+    Clone,
+    CloneTag,
+    CloneTags,
+    CloneUpstream,
+    ObservedClone,
+    parse_clone_tag,
+    read_clone,
+)
+from arctic_runtime.model.names import CHANGES_SUFFIX, TableName, parse_full_name
 from arctic_runtime.model.properties import APPENDED_KIND
+from arctic_runtime.model.run_summary import find_last_run, get_offsets, is_load
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -22,6 +34,37 @@ def observe_clone(reader: CatalogReader, table: TableName) -> Clone | None:
         if log is not None and is_kind(log, kind):
             return _read_clone(table, log)
     return None
+
+
+def observe_computed(
+    reader: CatalogReader, model: Model, tables: Mapping[TableName, TableName]
+) -> ObservedClone | None:
+    """Returns what the clone `model` has computed; None if it is no clone of a table with a primary key.
+
+    `tables` maps names in the environment of the clone to those of the same tables in that of its origin.
+    """
+    clone, state = observe_clone(reader, model.table), observe_model(reader, model)
+    # Observed last, so that it has all versions of the change table that was observed.
+    source = observe_source(reader, model.table)
+    if clone is None or state.changes is None or source is None:
+        return None
+    offsets = get_offsets(find_last_run(state.changes))
+    upstreams = {name: _observe_upstream_clone(reader, name, version) for name, version in offsets.items()}
+    known = {name: upstream for name, upstream in upstreams.items() if upstream is not None}
+    return ObservedClone(clone, state.changes, source, state.aggregate_state, known, tables)
+
+
+def _observe_upstream_clone(reader: CatalogReader, name: str, version: Version) -> CloneUpstream | None:
+    """Returns the clone with this name, of which another one has read `version`; None if it is no clone."""
+    table = parse_full_name(name)
+    if table is None or table.catalog != reader.profile.catalog:
+        return None
+    clone, source = observe_clone(reader, table), observe_source(reader, table)
+    if clone is None or source is None or source.version.table != version.table:
+        return None
+    loads = [commit.version for commit in source.commits if is_load(commit)]
+    before = [load for load in loads if load.sequence <= version.sequence]
+    return CloneUpstream(clone, before[-1] if before else version)
 
 
 def observe_clone_tags(reader: CatalogReader, tables: Iterable[TableName]) -> list[CloneTags]:

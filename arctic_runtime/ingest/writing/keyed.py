@@ -28,7 +28,7 @@ from arctic_runtime.model.sources.ingestion import advise_reset
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.refresh.decide import check_table
+from arctic_runtime.plan.refresh.existing_tables import check_table
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.plan.refresh.schema import check_query
 from arctic_runtime.spark.changes.diff import diff_states

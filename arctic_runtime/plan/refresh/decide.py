@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from arctic_runtime.errors import CommitConflict, ConfigError, CorruptState, PlanError
+from arctic_runtime.errors import CommitConflict, ConfigError, PlanError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal, refuse_on_error
-from arctic_runtime.model.columns import VALID_FROM, format_key, parse_key
-from arctic_runtime.model.files.layout import format_layout, is_laid_out
 from arctic_runtime.model.forward_edit import ForwardEdit
 from arctic_runtime.model.names import list_changes_read
-from arctic_runtime.model.properties import LAYOUT, PRIMARY_KEY
 from arctic_runtime.model.run_summary import (
     RunSummary,
     find_awaited_cut,
@@ -21,17 +18,18 @@ from arctic_runtime.model.run_summary import (
     is_planned_increment,
     read_measured_seconds,
 )
-from arctic_runtime.model.state import ChangeTableState, Commit, ConflictingRelation, TableState
+from arctic_runtime.model.state import Commit, TableState
 from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.refresh.adoption import check_baseline, is_being_adopted
 from arctic_runtime.plan.refresh.cost import Estimate, Past, RunHistory, Way, estimate_modes
 from arctic_runtime.plan.refresh.edits import EditPlan, plan_table_edit
 from arctic_runtime.plan.refresh.event_rules import can_continue, check_recomputable
 from arctic_runtime.plan.refresh.event_windows import plan_event_window
+from arctic_runtime.plan.refresh.existing_tables import check_table
 from arctic_runtime.plan.refresh.fingerprint import (
     check_own_upstreams,
+    compute_fingerprint,
     describe_query_change,
     find_changed_event_rules,
     hash_query_reading,
@@ -44,6 +42,7 @@ from arctic_runtime.plan.refresh.forward import (
     with_any_cost,
 )
 from arctic_runtime.plan.refresh.increment import Increment, Upstreams, check_maintained, plan_increment
+from arctic_runtime.plan.refresh.promote import Promotion, check_promotable, plan_promotion, promote_state
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.plan.refresh.revert import RevertPlan, is_cheaper, plan_revert, rewind_state
 from arctic_runtime.plan.refresh.session_changes import describe_session_change
@@ -77,6 +76,9 @@ class Decision:
     forward: ForwardEdit | None = None
     """The edit of the query after which this run leaves the rows as they are; None in all other runs."""
 
+    promotion: Promotion | None = None
+    """The plan by which the table takes over the rows of a clone; None in all other runs."""
+
     given_up: Refusal | None = None
     """Reason for which this run, or an earlier one, abandoned its incremental plan."""
 
@@ -97,7 +99,7 @@ class Decision:
     @property
     def has_later_changes(self) -> bool:
         """Whether the same run follows changes of the sources after this, since it is made at earlier offsets."""
-        return self.edit is not None or self.revert is not None or self.forward is not None
+        return any(plan is not None for plan in (self.edit, self.revert, self.forward, self.promotion))
 
     @property
     def consumed(self) -> dict[str, Version]:
@@ -120,6 +122,8 @@ def decide_refresh(
     last = find_last_run(state.log)
     if request.schema_only:
         return Decision("unchanged" if last is not None else "create", "SCHEMA_ONLY")
+    if request.clone is not None:
+        check_promotable(model)
     if model.config.input == "changes":
         return _decide_changes(model, last, upstreams, request, state)
     decision = _decide_state(model, upstreams, request, state, thresholds)
@@ -147,139 +151,6 @@ def check_not_overtaken(planned: TableState, now: TableState, action: str) -> No
     """
     if find_last_load(now.log) != find_last_load(planned.log):
         raise CommitConflict(f"Another writer committed first.\n  while: {action}")
-
-
-def is_replaceable_without_loss(model: Model, state: TableState) -> bool:
-    """Whether the table never had a row and its model has read no change events, so that a new table loses nothing."""
-    changes, base = state.changes, state.base
-    if changes is None or not changes.begins or changes.baseline or any(commit.rows for commit in changes.commits):
-        return False
-    has_read = model.config.input == "changes" and find_last_load(changes) is not None
-    return not has_read and (base is None or base.rows == 0)
-
-
-def has_same_key(model: Model, changes: ChangeTableState) -> bool:
-    """Whether the rows of a change table are identified by the model's primary key."""
-    return changes.properties.get(PRIMARY_KEY, "") == format_key(model.config.primary_key)
-
-
-def _may_replace(model: Model, state: TableState, conflicting: ConflictingRelation, request: Request) -> bool:
-    has_all_changes = state.changes is None or state.changes.begins
-    is_former = model.may_replace and conflicting.is_plain and has_all_changes and not model.is_appended
-    return conflicting.name == model.table and (request.full_refresh or conflicting.is_clone or is_former)
-
-
-def check_table(model: Model, state: TableState, request: Request) -> None:
-    """Raises an error if the existing relations with the names of the model's table and views do not fit the model.
-
-    Raises ConfigError if a relation with one of these names was not created by the model. There are three exceptions,
-    in which the run replaces a relation that has the name of the model's own table, but not of its change table: in a
-    full refresh; if `dbt clone` created the relation; and if the model may have created it with another
-    materialization.
-
-    Raises ConfigError as well if the model's own tables have another primary key, another kind of history, or, with
-    `on_configuration_change: fail`, another layout than the model's configuration. Raises CorruptState if the base
-    table exists without the change table.
-    """
-    conflicting = None if is_being_adopted(model, state) else state.conflicting
-    if conflicting is not None and not _may_replace(model, state, conflicting, request):
-        refresh = ", or run with --full-refresh to replace it" if conflicting.name == model.table else ""
-        raise ConfigError(
-            f"{model.table}: another relation has its name.",
-            expected="no relation of that name",
-            actual=(
-                f"the {conflicting.kind} {conflicting.name}, which was not created by this model with "
-                f"`merge: {model.config.merge}`"
-            ),
-            fix=f"drop or rename that relation, or give the model another alias{refresh}",
-        )
-    _check_view_names(model, state)
-    if state.changes is None and state.base is not None:
-        raise CorruptState(
-            f"{model.table}: its change table is missing.",
-            expected=f"the change table {model.table.changes} and the base {model.base}",
-            actual="only the base",
-            fix="restore the change table, or drop the base; the next run then creates both",
-        )
-    if state.changes is None or (find_last_run(state.changes) is None and is_replaceable_without_loss(model, state)):
-        return
-    _check_layout(model, state)
-    check_baseline(model, state.changes)
-    key = state.changes.properties.get(PRIMARY_KEY, "")
-    _check_history(model, key)
-    if not has_same_key(model, state.changes):
-        raise ConfigError(
-            f"{model.table}: its primary key can't be changed in place.\n"
-            f"  in the table: {key}\n"
-            f"  in the model: {format_key(model.config.primary_key)}",
-            fix=(
-                "restore the old key in the model; for a new key, give the model another alias, or delete the tables "
-                f"with `arctic reset {model.table.name} --yes`"
-            ),
-        )
-
-
-def _check_view_names(model: Model, state: TableState) -> None:
-    """Raises ConfigError if another relation already has the name of a view of the model."""
-    views = (
-        ("current_view", "current versions", model.config.current_view, model.current_view, state.current_views),
-        ("changes_view", "change rows", model.config.changes_view, model.changes_view, state.changes_views),
-    )
-    table = model.table
-    if model.current_view is not None and model.current_view == model.changes_view:
-        raise ConfigError(
-            f"{table}: `current_view` and `changes_view` have the same name.", fix="give one of the two another name"
-        )
-    for key, shown, configured, name, relations in views:
-        if name in (table, table.changes, table.base, table.totals, table.forget_keys_name):
-            raise ConfigError(
-                f"{table}: `{key}: {configured}` is the name of one of the model's own tables.",
-                fix=f"give the view another name, or set `{key}: true`",
-            )
-        for relation in relations:
-            if relation.name == name and not relation.is_own:
-                raise ConfigError(
-                    f"{table}: another relation has the name of its view of {shown}.",
-                    expected="no relation of that name",
-                    actual=f"the {relation.kind} {relation.name}, which was not created by this model",
-                    fix=f"drop or rename that relation, or give the view another name with `{key}`",
-                )
-
-
-def _check_history(model: Model, key: str) -> None:
-    """Raises ConfigError if the model's `history` was switched on or off since the table was created.
-
-    `key` is the primary key that is stored in the table's properties.
-    """
-    is_kept, config = VALID_FROM in parse_key(key), model.config
-    if is_kept == config.has_history or VALID_FROM in config.entity_key:
-        return
-    stored_kind = "keeps the versions of each row" if is_kept else "keeps one row per key"
-    raise ConfigError(
-        f"{model.table}: `history` can't be changed in place.",
-        expected=f"a table for `history: {config.history}`, as the model has it",
-        actual=f"a table that {stored_kind}",
-        fix=(
-            "set the old value; for the new one, give the model another alias, or delete the tables with "
-            f"`arctic reset {model.table.name} --yes`"
-        ),
-    )
-
-
-def _check_layout(model: Model, state: TableState) -> None:
-    """Raises ConfigError if `on_configuration_change` is `fail` and the layout of the base differs from the model's."""
-    if model.config.on_configuration_change != "fail" or state.base is None:
-        return
-    if not is_laid_out(model.config, state.base.properties):
-        raise ConfigError(
-            f"{model.table}: the layout of the table differs from the model's configuration.\n"
-            f"  in the table: {state.base.properties[LAYOUT]}\n"
-            f"  in the model: {format_layout(model.config)}",
-            fix=(
-                "set `on_configuration_change: apply` or run with --full-refresh to rewrite the table, which readers "
-                "see in one step; or set `continue` to keep the old layout"
-            ),
-        )
 
 
 def _decide_changes(
@@ -333,6 +204,8 @@ def _decide_state(
     if changed and awaited is not None:
         return Decision("unchanged", "WAITS_FOR_RESTORED_QUERY", because=explain_wait(model, awaited))
     changed = changed or explain_session_change(model, last, request) or explain_rows_left(model, last)
+    if (promoted := _decide_to_promote(model, upstreams, request, state, thresholds)) is not None:
+        return promoted
     if changed and goes_forward(model, upstreams, last):
         return _decide_to_go_forward(model, upstreams, request, state, changed, thresholds)
     if changed:
@@ -453,11 +326,48 @@ def _decide_to_revert(
     revert = plan_revert(model, state, upstreams, lambda run: not explain_session_change(model, run, request))
     if revert is None or request.given_up is not None:
         return None
-    lenient = with_any_cost(model) if model.config.refresh == "strict" else model
-    later = _decide_state(lenient, upstreams, request, rewind_state(state, revert), thresholds)
+    later = _decide_to_go_on(model, upstreams, request, rewind_state(state, revert), thresholds)
     if later.mode == "full" or not is_cheaper(revert, edit.edit, upstreams, state, thresholds.incremental):
         return None
     return Decision("incremental", "REVERTED", revert.windows, revert.because, revert=revert)
+
+
+def _decide_to_go_on(
+    model: Model, upstreams: Upstreams, request: Request, state: TableState, thresholds: Thresholds
+) -> Decision:
+    """Decides what a run does once its table has the rows of the same query at other offsets, those of `state`.
+
+    A full computation is no error, also with `refresh: strict`.
+    """
+    lenient = with_any_cost(model) if model.config.refresh == "strict" else model
+    return _decide_state(lenient, upstreams, replace(request, clone=None), state, thresholds)
+
+
+def _decide_to_promote(
+    model: Model, upstreams: Upstreams, request: Request, state: TableState, thresholds: Thresholds
+) -> Decision | None:
+    """Decides to take over the rows of the clone that the request names; None if there is none, or nothing to take.
+
+    Raises ConfigError if the table can't take over the rows, or could not follow the changes since then.
+    """
+    clone = request.clone
+    if clone is None or request.given_up is not None:
+        return None
+    plan = plan_promotion(model, state, upstreams, clone)
+    if plan is None:
+        return None
+    because = explain_session_change(model, plan.run, request)
+    windows = {name: Window(name, version, version) for name, version in plan.offsets.items()}
+    if not because:
+        after = promote_state(state, plan, compute_fingerprint(model, upstreams))
+        later = _decide_to_go_on(model, upstreams, request, after, thresholds)
+        because = f"a run would compute all rows after it: {later.because or later.reason}" * (later.mode == "full")
+    if because:
+        raise ConfigError(
+            f"{model.table} can't take over the clone {clone.clone.table}: {because}.",
+            fix=f"`dbt run -s {model.table.name}` computes the query",
+        )
+    return Decision("incremental", "PROMOTED", windows, plan.because, promotion=plan)
 
 
 def _decide_first_run(model: Model, upstreams: Upstreams, windows: Mapping[str, Window], is_adopted: bool) -> Decision:

@@ -17,8 +17,8 @@ from typing import Any
 import sqlglot
 
 from arctic_runtime.errors import SourceError
-from arctic_runtime.model.clone import CloneOrigin, read_clone_origin
-from arctic_runtime.model.names import TableName
+from arctic_runtime.model.clone import read_clone_origin
+from arctic_runtime.model.names import TableName, rename_tables
 from arctic_runtime.model.query_text import QueryText, StoredContract
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
@@ -183,11 +183,9 @@ def describe_query_change(model: Model, state: TableState, upstreams: Upstreams,
     origin = read_clone_origin(state.log.properties) if state.log is not None and changed else None
     if origin is None:
         return changed
-    renamed = replace(model, sql=_rename_tables(model.sql, model, origin))
-    views = {
-        _rename_tables(name, model, origin): _rename_tables(sql, model, origin) for name, sql in upstreams.views.items()
-    }
-    of_origin = compute_fingerprint(renamed, replace(upstreams, views=views))
+    tables = {model.table: origin.model, **dict(origin.upstreams)}
+    renamed = replace(model, sql=rename_tables(model.sql, tables))
+    of_origin = compute_fingerprint(renamed, replace(upstreams, views=rename_views(upstreams.views, tables)))
     return changed if describe_fingerprint_change(earlier, of_origin, keeps_settings) else ""
 
 
@@ -211,14 +209,7 @@ def check_own_upstreams(
         )
 
 
-def _rename_tables(text: str, model: Model, origin: CloneOrigin) -> str:
-    """Replaces in a SQL text, or in a name, the names of the clone and of its upstreams by those of the origin."""
-    for own, theirs in ((model.table, origin.model), *origin.upstreams):
-        if text == str(own):
-            return str(theirs)
-        text = text.replace(_quote_table(own), _quote_table(theirs))
-    return text
-
-
-def _quote_table(name: TableName) -> str:
-    return ".".join(f"`{part.replace('`', '``')}`" for part in name.parts)
+def rename_views(views: Mapping[str, str], tables: Mapping[TableName, TableName]) -> dict[str, str]:
+    """Replaces names of tables in the texts of views, and in the names of the views; `tables` maps old ones."""
+    names = {str(old): str(new) for old, new in tables.items()}
+    return {names.get(name, name): rename_tables(sql, tables) for name, sql in views.items()}

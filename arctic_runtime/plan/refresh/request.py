@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from arctic_runtime.ivm.algebra.refusal import Refusal
+from arctic_runtime.model.clone import ObservedClone
 from arctic_runtime.plan.refresh.session_changes import SessionState
 
 
@@ -35,3 +36,6 @@ class Request:
 
     refused_state: str | None = None
     """Hash of the aggregate state that an earlier try could not keep."""
+
+    clone: ObservedClone | None = None
+    """The clone whose rows the run takes over, if it has computed the model's query; None for none."""

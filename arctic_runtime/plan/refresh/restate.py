@@ -22,8 +22,8 @@ from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offs
 from arctic_runtime.model.state import ChangeTableState, SourceState, TableState, require_built
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.refresh.decide import check_table
 from arctic_runtime.plan.refresh.event_rules import list_fold_obstacles
+from arctic_runtime.plan.refresh.existing_tables import check_table
 from arctic_runtime.plan.refresh.fingerprint import describe_query_change, find_changed_event_rules
 from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
 from arctic_runtime.plan.refresh.readable_columns import check_defaults

@@ -16,6 +16,7 @@ export const REASONS = {
   EDITED: "the query was edited, and the rows that differ were derived from the table",
   FORWARD: "the query was edited, and holds for what changes from now on; the rows stay",
   REVERTED: "the query is again that of an earlier version, to which the table returned",
+  PROMOTED: "the rows are those that a clone has computed with this query",
   WAITS_FOR_RESTORED_QUERY: "the table was restored to a cut, and waits for the query of that cut",
   SCHEMA_ONLY: "only the columns were asked for",
   AS_CONFIGURED: "the model is configured to be computed in full",

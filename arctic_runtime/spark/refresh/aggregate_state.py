@@ -30,6 +30,7 @@ from arctic_runtime.ivm.strategies.aggregate_state import (
     list_aggregate_states,
     with_state_view,
 )
+from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import RUN
 from arctic_runtime.model.run_summary import find_last_run
 from arctic_runtime.model.table import Model
@@ -246,6 +247,11 @@ def _compute_result_rows(spark: SparkSession, rows: DataFrame, result: Node, vie
     """
     rows.coalesce(1).createOrReplaceTempView(quote_name(view))
     return spark.sql(render_sql(with_state_view(result, view)))
+
+
+def copy_state(context: Context, table: TableName, snapshot: int) -> None:
+    """Replaces the stored aggregate state by that which the model `table` has in this snapshot of its state table."""
+    _write_state(context, read_table(context.spark, table.totals, snapshot))
 
 
 def _write_state(context: Context, rows: DataFrame) -> None:

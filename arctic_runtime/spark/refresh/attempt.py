@@ -95,8 +95,10 @@ class RefreshAttempt:
     def last_run(self) -> RunSummary:
         """The summary of the run whose rows the attempt continues; empty before the first run.
 
-        It is the newest run of the model, unless the attempt returns to an earlier version.
+        It is the newest run of the model, unless the attempt returns to an earlier version, or takes over a clone.
         """
+        if self.decision.promotion is not None:
+            return self.decision.promotion.run
         if self.decision.revert is not None:
             return self.decision.revert.run
         return find_last_run(self.context.state.changes) or RunSummary()

@@ -37,6 +37,7 @@ from arctic_runtime.spark.refresh.edits import compute_edit
 from arctic_runtime.spark.refresh.from_events import compute_from_events
 from arctic_runtime.spark.refresh.frozen import withhold_frozen
 from arctic_runtime.spark.refresh.images import SourceWindows
+from arctic_runtime.spark.refresh.promote import compute_promotion
 from arctic_runtime.spark.refresh.revert import compute_revert
 from arctic_runtime.spark.tables.rows.bounds import collect_bounds
 from arctic_runtime.spark.tables.rows.frames import to_column
@@ -85,6 +86,8 @@ class QueryComputation:
             return self._leave_rows()
         if self.attempt.decision.revert is not None:
             return compute_revert(self.attempt, self.attempt.decision.revert)
+        if self.attempt.decision.promotion is not None:
+            return compute_promotion(self.attempt, self.attempt.decision.promotion)
         return self._compare() if increment is None else self.follow(increment)
 
     def _leave_rows(self) -> Computed:

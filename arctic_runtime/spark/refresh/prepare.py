@@ -18,8 +18,8 @@ from arctic_runtime.model.shape import INSERT, Shape, build_shape
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import CreateChangeTable, DropTable, EvolveSchema, SetProperties
 from arctic_runtime.model.table import Model, Transform
-from arctic_runtime.plan.refresh import decide as decisions
 from arctic_runtime.plan.refresh.decide import check_not_overtaken
+from arctic_runtime.plan.refresh.existing_tables import check_table, has_same_key, is_replaceable_without_loss
 from arctic_runtime.plan.refresh.reconcile import plan_preparation
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.plan.refresh.schema import TypeConflict, plan_schema, plan_sequence
@@ -43,8 +43,8 @@ def prepare_tables(
     """
     model = table.model
     state = context.state
-    if state.changes is not None and not decisions.has_same_key(model, state.changes):
-        decisions.check_table(model, state, Request())  # The table may have rows since the run was planned.
+    if state.changes is not None and not has_same_key(model, state.changes):
+        check_table(model, state, Request())  # The table may have rows since the run was planned.
         raise _drop_empty_tables(context, state, "keys")
     if state.changes is None:
         perform_step(CreateChangeTable(model.table.changes, stored, sequence_type), context)
@@ -57,7 +57,7 @@ def prepare_tables(
         perform_step(step, context)
     if steps:
         state = table.observe_state()
-    decisions.check_not_overtaken(context.state, state, f"bring the columns of {model.table} up to date")
+    check_not_overtaken(context.state, state, f"bring the columns of {model.table} up to date")
     return replace(context, state=state), build_shape(model, state, stored)
 
 
@@ -88,7 +88,7 @@ def _plan_evolution(
             order_change = plan_sequence(model, order.type, sequence_type)
             steps.append(EvolveSchema(model.table.changes, order_change, is_change_table=True))
     except TypeConflict:
-        if not decisions.is_replaceable_without_loss(model, state):
+        if not is_replaceable_without_loss(model, state):
             raise
         raise _drop_empty_tables(context, state, "columns") from None
     return [step for step in steps if not step.change.is_empty]

@@ -382,7 +382,7 @@ def build_summary(attempt: RefreshAttempt) -> RunSummary:
     decision, request = attempt.decision, attempt.request
     last = None if request.full_refresh else find_last_run(attempt.context.state.log)
     kept = _keep_aggregate_state(last) if decision.edit is not None and last else RunSummary()
-    stays_forward = decision.mode == "incremental" and last is not None
+    stays_forward = decision.mode == "incremental" and decision.promotion is None and last is not None
     is_without_before_images = attempt.model.config.changelog == "input" and decision.mode == "incremental"
     return RunSummary(
         run=attempt.context.token,

@@ -334,6 +334,8 @@ class _RunStep:
             return replace(step, ends="the run followed an edit of the query (EDITED)")
         if run.reason == "REVERTED":
             return replace(step, ends="the run took back what another query had changed (REVERTED)")
+        if run.reason == "PROMOTED":
+            return replace(step, ends="the run took over the rows of a clone (PROMOTED)")
         return step
 
     def describe_time(self) -> str:

@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, str] = {
     "clones": "show the clones of tables, their age and what they keep, and which tables are clones themselves",
     "diff": "rows and columns that differ from those of another environment, or of an earlier version",
     "preview": "what an edit touches and all below it, and what that will cost, before anything is run",
+    "promote": "take over what clones have computed, for models whose query is now that of their clone",
     "split": "cut nodes that outgrew their limit in two, and put small ones together",
     "expire": "let old snapshots, and rows of landing tables, go that nobody needs",
     "restore": "go back to an earlier version, as a new change",

@@ -35,7 +35,8 @@ class ArcticCredentials(Credentials):
     there too, and `catalog_config` has the properties of the store. `keep_alive` is the time for which an embedded
     Spark is kept without use; None for the default, which depends on the place where the command runs. `clone_ttl` is
     the time after which a clone of a model of this target is dropped if nobody uses it. With `clone_from_state`, a run
-    with `--defer` makes missing models clones of those of the state. With `publish: build`, all models of a build
+    with `--defer` makes missing models clones of those of the state; with `promote_from_state`, a run with `--state`
+    takes over what clones in that environment have computed. With `publish: build`, all models of a build
     become visible together, after its tests; with `publish: model`, each after its own run. `telemetry` has the file
     with the metrics of commands. `target_type` is the value
     of `target.type` in Jinja, if it is not to be `arctic`. Unknown or contradictory keys raise DbtRuntimeError, which
@@ -55,6 +56,7 @@ class ArcticCredentials(Credentials):
     keep_alive: str | int | None = None
     clone_ttl: str | bool | None = None
     clone_from_state: bool = False
+    promote_from_state: bool = False
     publish: str = "model"
     target_type: str | None = None
 
@@ -137,6 +139,7 @@ class ArcticCredentials(Credentials):
             "keep_alive",
             "clone_ttl",
             "clone_from_state",
+            "promote_from_state",
             "publish",
             "target_type",
         )

@@ -68,6 +68,9 @@ if TYPE_CHECKING:
     import agate
     from pyspark.sql import SparkSession
 
+    from arctic_runtime.model.clone import ObservedClone
+    from arctic_runtime.model.table import Model
+
 logger = AdapterLogger("Arctic")
 
 _FULL = CapabilitySupport(support=Support.Full)
@@ -285,7 +288,17 @@ class ArcticAdapter(SparkAdapter):
                 for part in model.parts:
                     build.note_refresh(part, readers)
             where, reader = maintenance.write_restated_window(node, asked), self.catalog_reader
-            return maintenance.run_model(model, reader, self.spark_session, request, readers, observe, where)
+            session, find_clone = self.spark_session, self._find_clone_of_state
+            return maintenance.run_model(model, reader, session, request, readers, observe, where, find_clone)
+
+    def _find_clone_of_state(self, model: Model) -> ObservedClone | None:
+        """Returns the clone of a model in the environment of `--state`, if the target has `promote_from_state`."""
+        asked: Any = getattr(self.config, "args", None)
+        state = getattr(asked, "state", None)
+        if state is None or not cast(Any, self.config.credentials).promote_from_state:
+            return None
+        manifest = self.get_macro_resolver()
+        return clones.find_clone(model, str(state), str(self.config.project_root), manifest, self.catalog_reader)
 
     @available.parse(lambda *_a, **_k: False)
     def has_arctic_origin(self, origin: BaseRelation) -> bool:

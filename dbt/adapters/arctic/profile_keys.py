@@ -105,6 +105,15 @@ SETTINGS: Final = (
         "`false`",
     ),
     Setting(
+        "promote_from_state",
+        read_flag,
+        (
+            "`true`: a run with `--state FOLDER` [takes over](clones.md#promotion) what clones of this target's models "
+            "in the environment of that folder have computed"
+        ),
+        "`false`",
+    ),
+    Setting(
         "publish",
         keep_value({"enum": list(PUBLISH)}),
         (

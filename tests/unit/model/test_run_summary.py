@@ -54,6 +54,7 @@ FULL = RunSummary(
     cut="build_20261128T083012Z_0a1b",
     where="id > 1",
     forward=ForwardEdit(Version("u", 1, 2), 3, 4),
+    promoted={"c": Version("u", 3, 4)},
 )
 
 

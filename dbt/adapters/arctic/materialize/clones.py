@@ -1,26 +1,36 @@
-"""Makes arctic models clones of those of another environment, for `dbt clone`."""
+"""Makes arctic models clones of those of another environment, for `dbt clone`, and finds clones to take over."""
 
 from __future__ import annotations
 
+import functools
 import getpass
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt_common.invocation import get_invocation_id
 
+from arctic_runtime.catalog.observation.clones import observe_computed
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import APPENDED_KIND, KIND
 from arctic_runtime.plan.cloning.clone_plan import CloneRequest
 from dbt.adapters.arctic.materialize import maintain
+from dbt.adapters.arctic.project.environments import (
+    ProjectGraph,
+    ProjectNode,
+    list_manifest_nodes,
+    read_state_nodes,
+)
 
 if TYPE_CHECKING:
     from dbt.adapters.base import BaseRelation
     from pyspark.sql import SparkSession
 
     from arctic_runtime.catalog.reader import CatalogReader
+    from arctic_runtime.model.clone import ObservedClone
     from arctic_runtime.model.table import Model
 
 
@@ -75,6 +85,25 @@ def _is_cloned(quarantine: Model, origin: TableName, reader: CatalogReader, repl
     follows all that has changed since.
     """
     return is_arctic_table(reader, origin) and (replaces or not is_arctic_table(reader, quarantine.table))
+
+
+def find_clone(
+    model: Model, state: str, project_root: str, manifest: Any, reader: CatalogReader
+) -> ObservedClone | None:
+    """Returns the clone of a model in the environment of the manifest in the folder `state`; None if there is none."""
+    counterparts = ProjectGraph(list_manifest_nodes(manifest)).find_counterparts(
+        _read_state(state, project_root, get_invocation_id())
+    )
+    other = counterparts.get(model.table)
+    if other is None or other.table == model.table or other.table.catalog != model.table.catalog:
+        return None
+    tables = {counterpart.table: own for own, counterpart in counterparts.items()}
+    return observe_computed(reader, replace(model, table=other.table), tables)
+
+
+@functools.lru_cache(maxsize=1)
+def _read_state(state: str, project_root: str, _invocation: str) -> tuple[ProjectNode, ...]:
+    return tuple(read_state_nodes(state, Path(project_root)))
 
 
 def _get_user() -> str:

@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from arctic_runtime.catalog.reader import CatalogReader
+    from arctic_runtime.model.clone import ObservedClone
     from arctic_runtime.operations.refreshing import Refreshed
     from arctic_runtime.profile import Profile
-    from arctic_runtime.refresh_planner import Outcome
+    from arctic_runtime.refresh_planner import Outcome, PlannedRefresh, RefreshPlanner
 
 logger = AdapterLogger("Arctic")
 
@@ -147,6 +148,14 @@ def perform_unobserved(_: Model, refresh: Callable[[], Refreshed]) -> Refreshed:
     return refresh()
 
 
+FindClone = Callable[["Model"], "ObservedClone | None"]
+"""Function that returns the clone of a table whose rows a run may take over; None if there is none."""
+
+
+def find_no_clone(_: Model) -> None:
+    """Returns None, for runs that take over no clone."""
+
+
 def run_model(
     model: Model,
     reader: CatalogReader,
@@ -155,18 +164,23 @@ def run_model(
     readers: Callable[[TableName], Iterable[TableName]] = lambda _: (),
     observe: ObserveRefresh = perform_unobserved,
     restated: str = "",
+    find_clone: FindClone = find_no_clone,
 ) -> ArcticResponse:
     """Brings a model's table up to date, and before it its quarantine; starts Spark only if one has to be changed.
 
     `readers` returns the models that may read a table; versions that they have not read yet do not expire after the
     run. `observe` observes the refresh. The rows that the predicate `restated` selects are then computed anew, unless
-    it is empty.
+    it is empty. `find_clone` returns the clone of a table whose rows the run takes over if it can.
     """
     # Imported here, since it is much code, and most commands of dbt refresh nothing.
     from arctic_runtime.operations.refreshing import refresh_parts
 
     def refresh() -> Refreshed:
-        return refresh_parts(model, reader, lambda part: _run_part(part, reader, session, request, readers, restated))
+        return refresh_parts(
+            model,
+            reader,
+            lambda part: _run_part(part, reader, session, replace(request, clone=find_clone(part)), readers, restated),
+        )
 
     done = observe(model, refresh)
     return build_response(done.outcome, done.failures, done.quarantined)
@@ -184,10 +198,12 @@ def _run_part(
     from arctic_runtime.operations.refreshing import format_upkeep_warning, perform_refresh
     from arctic_runtime.refresh_planner import RefreshPlanner
 
-    planner = RefreshPlanner(
-        model, reader, request, pins=_GIVEN_PINS.get() or _get_pinned_snapshots(get_invocation_id())
-    )
-    planned = planner.plan_refresh()
+    pins = _GIVEN_PINS.get() or _get_pinned_snapshots(get_invocation_id())
+    planner = RefreshPlanner(model, reader, request, pins=pins)
+    planned = _plan_promotion(planner, session) if request.clone is not None else None
+    if planned is None:
+        planner = RefreshPlanner(model, reader, replace(request, clone=None), pins=pins)
+        planned = planner.plan_refresh()
     former = planned.state.conflicting
     if former is not None and former.is_plain and not is_being_adopted(model, planned.state):
         logger.info(f"Replacing the {former.kind} {former.name}, since the model is an arctic model now")
@@ -195,6 +211,20 @@ def _run_part(
     for part, message in done.failures.items():
         logger.warning(format_upkeep_warning(model.table, part, message))
     return restate_rows(model, reader, session, done, restated) if restated else done
+
+
+def _plan_promotion(planner: RefreshPlanner, session: Callable[[], SparkSession]) -> PlannedRefresh | None:
+    """Plans the run that takes over the clone of the planner's request; None if it can't, or if there is nothing new.
+
+    A message says why it can't.
+    """
+    from arctic_runtime.spark.refresh.promote import plan_promoted_run
+
+    try:
+        return plan_promoted_run(planner, session)
+    except ConfigError as refused:
+        logger.info(str(refused).splitlines()[0])
+        return None
 
 
 def restate_rows(

@@ -27,6 +27,12 @@
   {%- endfor -%}
 {%- endmacro %}
 
+{% macro arctic_promote(model, from_schema=none) -%}
+  {%- for line in adapter.arctic_operation('promote', model, dict(from_schema=from_schema, **kwargs)) -%}
+    {%- do log(line, info=true) -%}
+  {%- endfor -%}
+{%- endmacro %}
+
 {% macro arctic_restate(model, where, frozen=false, below=false) -%}
   {%- for line in adapter.arctic_operation('restate', model, dict(where=where, frozen=frozen, below=below, **kwargs)) -%}
     {%- do log(line, info=true) -%}

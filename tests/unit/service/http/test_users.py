@@ -29,7 +29,7 @@ from tests.unit.service.http.conftest import Serve
 
 TOKENS = {role: f"{role}-0123456789abcdef" for role in ROLES}
 USERS = tuple(HttpUser(f"{role}-ana", TOKENS[role], role) for role in ROLES)
-DESTRUCTIVE = {"reset", "forget", "restore", "restate", "overwrite", "resync"}
+DESTRUCTIVE = {"reset", "forget", "restore", "restate", "overwrite", "resync", "promote"}
 SECRET_KEY = "4711-of-a-person"
 
 
