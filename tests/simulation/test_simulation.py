@@ -51,8 +51,8 @@ def test_seeds_lose_nothing_and_claim_nothing_false(first: int) -> None:
     assert summary["counts"]["forgettings"] > 2
     assert summary["counts"]["dead letters applied"] > 5
     assert summary["counts"]["dead letters superseded"] > 0
-    assert summary["counts"]["runs EDITED"] > 3
-    assert summary["counts"]["restatements"] > 20
+    assert summary["counts"]["runs EDITED"] > 0
+    assert summary["counts"]["restatements"] > 5
 
 
 @pytest.mark.slow
