@@ -152,11 +152,6 @@ def build_tree(block: Block, names: Iterable[str]) -> Node:
     return push_down_filters(Projection(filtered, tuple((name, block.values[name]) for name in names)))
 
 
-def _attach_part(node: Node, part: Attached) -> Node:
-    on = build_conjunction(part.on)
-    return Join("left", node, part.right, on) if part.kind == "left" else SemiJoin(part.kind, node, part.right, on)
-
-
 def express(value: exp.Expr, known: Known) -> exp.Expr | None:
     """Writes an expression with the `known` ones in the place of its parts; None if that leaves any other column."""
     is_open = False
