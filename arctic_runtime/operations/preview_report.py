@@ -32,6 +32,8 @@ def _describe_model(model: ModelPreview) -> Iterator[str]:
     if model.has_cost:
         yield f"  {_describe_bytes(model.amounts)}"
         yield f"  {_describe_seconds(model)}"
+    if model.frozen_where:
+        yield f"  {_describe_frozen(model)}"
     if model.tables_below or model.readers_below:
         yield f"  its changes may reach {_describe_below(model.tables_below, model.readers_below)}"
 
@@ -57,6 +59,10 @@ def _describe_error(model: ModelPreview) -> str:
     return f"past estimates were off by {past.error:.0%}"
 
 
+def _describe_frozen(model: ModelPreview) -> str:
+    return f"keeps rows as they are where {model.frozen_where}"
+
+
 def _describe_below(tables: int, readers: int) -> str:
     parts = [_count(tables, "table")] if tables else []
     parts += [f"{_count(readers, 'model')} of other projects"] if readers else []
@@ -79,10 +85,11 @@ def describe_preview_as_markdown(preview: Preview) -> Iterator[str]:
         yield "|---|---|---:|---:|---:|---:|---:|---:|"
     for model in preview.models:
         yield f"| {' | '.join(_list_cells(model))} |"
-    reasons = [model for model in preview.models if model.because]
-    if reasons:
+    notes = [(model, model.because) for model in preview.models if model.because]
+    notes += [(model, _describe_frozen(model)) for model in preview.models if model.frozen_where]
+    if notes:
         yield ""
-        yield from (f"- **{escape_text(model.table.name)}**: {escape_text(model.because)}" for model in reasons)
+        yield from (f"- **{escape_text(model.table.name)}**: {escape_text(note)}" for model, note in notes)
     if preview.models:
         yield ""
     yield from (f"{line[0].upper()}{line[1:]}." for line in map(escape_text, _describe_sums(preview)))

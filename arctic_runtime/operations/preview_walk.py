@@ -131,7 +131,10 @@ class PreviewWalk:
         errors = list_past_errors(runs, thresholds.cost)[-thresholds.preview.judged_runs :]
         past = PastRuns(len(runs), statistics.median(errors) if errors else None)
         amounts = replace(amounts, seconds=_widen_by_error(amounts.seconds, past.error))
-        return ModelPreview(table, is_edited, way, expected.reason, expected.because, amounts, past)
+        frozen = each.model.config.frozen_where or ""
+        return ModelPreview(
+            table, is_edited, way, expected.reason, expected.because, amounts, past, frozen_where=frozen
+        )
 
     def _price_run(self, each: _Observed) -> tuple[RunAmounts, _Published, Decision]:
         """Prices the next run of a model for few, the expected and many change rows of the tables above it."""

@@ -90,6 +90,9 @@ class ModelPreview:
     readers_below: int = 0
     """Number of models of other projects that read this table or one of those below."""
 
+    frozen_where: str = ""
+    """The predicate of the rows that stay as they are, whatever the run computes; empty for none."""
+
     @property
     def has_cost(self) -> bool:
         return self.way not in ("nothing", "refused")

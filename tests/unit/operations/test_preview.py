@@ -131,6 +131,13 @@ def test_an_edit_publishes_at_most_all_rows_and_groups_below_fewer(made: Any) ->
     assert rows["notes"][:2] == [0, pytest.approx(10)]
 
 
+def test_rows_that_stay_as_they_are_are_named(made: Any) -> None:
+    frozen = replace(EDITED, config=replace(EDITED.config, frozen_where="id = 7"))
+    project = Project(made, with_edit(frozen))
+    assert project.preview().lines[3] == "  keeps rows as they are where id = 7"
+    assert "- **orders**: keeps rows as they are where id = 7" in project.preview(markdown=True).lines
+
+
 def test_only_named_models_and_those_below_are_shown(made: Any) -> None:
     answer = Project(made, with_edit(EDITED)).preview("copies")
     assert show_ways(answer) == {"copies": ("nothing", "NOTHING_NEW")}
