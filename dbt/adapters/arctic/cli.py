@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from arctic_runtime.profile import Profile
     from dbt.adapters.arctic.project.project_tables import CompiledProject
 
-OTHERS = ("audit", "adopt", "ingest", "run", "serve", "schema", "spark")
+OTHERS = ("sql", "audit", "adopt", "ingest", "run", "serve", "schema", "spark")
 """Commands that are not operations on tables: each is a module of `commands`, imported when it is called."""
 
 DONE, DIFFERENT, WRONG_USE = 0, 1, 2
