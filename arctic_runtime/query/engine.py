@@ -15,8 +15,9 @@ from sqlglot import exp
 
 from arctic_runtime.catalog.change_rows.log_files import LINEAGE_FIELD, LogReader
 from arctic_runtime.catalog.change_rows.projection import build_arrow_fields
+from arctic_runtime.catalog.damaged_files import REMEDY
 from arctic_runtime.catalog.reader import to_spark_type
-from arctic_runtime.errors import ConfigError
+from arctic_runtime.errors import ArcticError, ConfigError, CorruptState
 from arctic_runtime.query.duckdb_types import call, cast, column, number, text, to_duckdb_type, write_duckdb
 from arctic_runtime.query.table_files import ReadFile, keeps_nested_fields
 
@@ -164,11 +165,28 @@ class QueryEngine:
         table = exp.Table(this=exp.to_identifier(name, quoted=True))
         self.connection.execute(write_duckdb(exp.Create(this=table, kind="VIEW", expression=query)))
 
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Sets settings of DuckDB; raises ConfigError for a value that it does not take."""
+        import duckdb
+
+        for name, value in settings.items():
+            try:
+                self._set(name, text(value))
+            except duckdb.Error as error:
+                raise ConfigError(
+                    f"The setting {name} can't have this value.", expected="a size such as 2GB", actual=value
+                ) from error
+
+    def _set(self, name: str, value: exp.Expr) -> None:
+        setting = exp.EQ(this=exp.to_identifier(name), expression=value)
+        self.connection.execute(write_duckdb(exp.Set(expressions=[exp.SetItem(this=setting)])))
+
     def read_batches(self, query: exp.Query) -> pa.RecordBatchReader:
         """Runs the query of a user, which can reach no other file and change no setting."""
-        self.connection.execute("SET allowed_paths = ?", [self.paths])
-        self.connection.execute("SET enable_external_access = false")
-        self.connection.execute("SET lock_configuration = true")
+        # Values are written into the statements, since for a parameter DuckDB imports pandas, if that is installed.
+        self._set("allowed_paths", exp.Array(expressions=[text(path) for path in self.paths]))
+        self._set("enable_external_access", exp.false())
+        self._set("lock_configuration", exp.true())
         return self.connection.execute(write_duckdb(query)).to_arrow_reader(_BATCH_ROWS)
 
 
@@ -186,17 +204,25 @@ def open_engine(limits: Limits) -> Iterator[QueryEngine]:
         settings |= {} if limits.memory is None else {"memory_limit": limits.memory}
         connection = duckdb.connect(config={"autoload_known_extensions": False, "autoinstall_known_extensions": False})
         try:
-            for name, value in settings.items():
-                connection.execute(f"SET {name} = ?", [value])
-            yield QueryEngine(connection)
+            engine = QueryEngine(connection)
+            engine.configure(settings)
+            yield engine
         except duckdb.Error as error:
             raise _explain_error(error) from error
         finally:
             connection.close()
 
 
-def _explain_error(error: Exception) -> Exception:
-    return ConfigError("the query failed", actual=str(error))
+_DAMAGE = ("No files found", "magic bytes", "too small to be a Parquet file", "TProtocolException", "Cannot open file")
+"""Parts of DuckDB's messages about a file that is missing or damaged."""
+
+
+def _explain_error(error: Exception) -> ArcticError:
+    kind, _, message = str(error).partition(": ")
+    reason = message.partition("\n\nLINE")[0].strip() or kind
+    if any(part in reason for part in _DAMAGE):
+        return CorruptState("A file of a table is missing or damaged.", actual=reason, fix=REMEDY)
+    return ConfigError(f"The query failed: {reason}")
 
 
 def name_field(part: NestedField) -> str:

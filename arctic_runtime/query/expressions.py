@@ -20,6 +20,7 @@ from arctic_runtime.ivm.algebra.numbers import (
     infer_addition_type,
     infer_product_type,
     is_integer,
+    to_decimal_type,
 )
 from arctic_runtime.query.duckdb_types import call, cast, column, number, text
 from arctic_runtime.query.refusal import NotAnswered
@@ -68,7 +69,8 @@ class Translator:
     def translate(self, node: exp.Expr) -> Typed:
         """Translates an expression; raises NotAnswered for one that may have another value in DuckDB."""
         translate = TRANSLATIONS.get(type(node))
-        if translate is None:
+        known = {"this", "expression", "expressions", WRITTEN} | KNOWN_ARGS.get(type(node), frozenset())
+        if translate is None or {name for name, value in node.args.items() if value} - known:
             raise NotAnswered(f"`{show(node)}`")
         return translate(self, node)
 
@@ -195,6 +197,8 @@ def _literal(translator: Translator, node: exp.Literal) -> Typed:
         raise NotAnswered(f"the literal {node.name}")
     if of_type in ("int", "bigint"):
         return Typed(cast(number(int(node.name.rstrip("lL"))), of_type), of_type)
+    if of_type is None and node.name.isdecimal():
+        of_type = to_decimal_type(len(str(int(node.name))), 0)
     if of_type is not None and of_type != "double":
         return Typed(cast(text(node.name), of_type), of_type)
     return Typed(cast(text(repr(_read_double(node.name))), "double"), "double")
@@ -342,8 +346,6 @@ def _is(translator: Translator, node: exp.Is) -> Typed:
 
 
 def _in(translator: Translator, node: exp.In) -> Typed:
-    if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
-        raise NotAnswered(f"`{show(node)}`")
     values = [translator.translate(part) for part in (node.this, *node.expressions)]
     value, *options = translator.bring_together(values, node)
     check_comparable(value.type, node)
@@ -351,8 +353,6 @@ def _in(translator: Translator, node: exp.In) -> Typed:
 
 
 def _between(translator: Translator, node: exp.Between) -> Typed:
-    if node.args.get("symmetric"):
-        raise NotAnswered(f"`{show(node)}`")
     low = exp.GTE(this=node.this, expression=node.args["low"])
     high = exp.LTE(this=node.this, expression=node.args["high"])
     return _connect(translator, exp.And(this=low, expression=high))
@@ -363,7 +363,8 @@ def _like(translator: Translator, node: exp.Like) -> Typed:
     pattern = translator.translate(node.expression)
     if pattern.literal is None or "\\" in pattern.literal:
         raise NotAnswered(f"`{show(node)}`, whose pattern is no literal or has a backslash")
-    return Typed(exp.Like(this=exp.Paren(this=value.sql), expression=pattern.sql), "boolean")
+    matches = exp.Like(this=exp.Paren(this=value.sql), expression=pattern.sql)
+    return Typed(exp.Not(this=exp.Paren(this=matches)) if node.args.get("negate") else matches, "boolean")
 
 
 def _case(translator: Translator, node: exp.Case) -> Typed:
@@ -388,8 +389,6 @@ def _coalesce(translator: Translator, node: exp.Coalesce) -> Typed:
 
 def _cast(translator: Translator, node: exp.Cast) -> Typed:
     """Translates CAST, for which the parser has the class of TRY_CAST, marked as not safe."""
-    if node.args.get("safe") or node.args.get("format") or node.args.get("action"):
-        raise NotAnswered(f"`{show(node)}`")
     value = translator.translate(node.this)
     wanted = type_of(node, translator.types)
     return translator.convert(value, str(wanted), node)
@@ -411,6 +410,16 @@ def _concatenate(translator: Translator, node: exp.DPipe) -> Typed:
     sides = [translator.require(translator.translate(side), "string", node) for side in (node.this, node.expression)]
     return Typed(exp.DPipe(this=exp.Paren(this=sides[0].sql), expression=exp.Paren(this=sides[1].sql)), "string")
 
+
+KNOWN_ARGS: dict[type[exp.Expr], frozenset[str]] = {
+    exp.Like: frozenset({"negate"}),
+    exp.Between: frozenset({"low", "high"}),
+    exp.Case: frozenset({"ifs", "default"}),
+    **dict.fromkeys((exp.Cast, exp.TryCast), frozenset({"to"})),
+    exp.Literal: frozenset({"is_string"}),
+    **dict.fromkeys((exp.Div, exp.IntDiv), frozenset({"typed", "safe"})),
+}
+"""Arguments of expressions that their translations read; an expression with any other argument is refused."""
 
 TRANSLATIONS: dict[type[exp.Expr], Callable[[Translator, Any], Typed]] = {
     exp.Column: _column,

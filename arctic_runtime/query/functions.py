@@ -13,6 +13,7 @@ from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale, infer_su
 from arctic_runtime.query.duckdb_types import call, cast, number, text
 from arctic_runtime.query.expressions import (
     INEXACT,
+    KNOWN_ARGS,
     MOMENTS,
     TRANSLATIONS,
     VOID,
@@ -123,9 +124,7 @@ def _truncate_date(translator: Translator, arguments: Sequence[exp.Expr], node: 
 def _truncate_time(translator: Translator, arguments: Sequence[exp.Expr], node: exp.Expr) -> Typed:
     _check_count(arguments, node, 2)
     unit = _read_unit(translator, arguments[0], _TIME_UNITS, node)
-    value = _moment(translator, arguments[1], node)
-    wanted = "timestamp" if value.type == "date" else value.type
-    moment = translator.convert(value, wanted, node)
+    moment = translator.convert(_moment(translator, arguments[1], node), "timestamp", node)
     return Typed(call("date_trunc", unit, moment.sql), moment.type)
 
 
@@ -460,8 +459,6 @@ def _translate_window(translator: Translator, node: exp.Window) -> Typed:
     if value.type in INEXACT and not isinstance(node.this, exp.Lag | exp.Lead):
         raise NotAnswered(f"`{show(node)}`, whose sums of {value.type} depend on the order of rows")
     order, spec = node.args.get("order"), node.args.get("spec")
-    if node.args.get("alias") or node.args.get("first") is not None:
-        raise NotAnswered(f"`{show(node)}`")
     partition = [_group_value(translator, part) for part in node.args.get("partition_by") or []]
     window = exp.Window(
         this=value.sql,
@@ -478,7 +475,7 @@ def _translate_window_call(translator: Translator, node: exp.Expr) -> Typed:
         return Typed(call(_RANKS[type(node)]), "int")
     if type(node) not in _NEIGHBOURS:
         return _translate_call(translator, node)
-    if node.args.get("default") is not None:
+    if node.args.get("default") is not None or node.expressions:
         raise NotAnswered(f"`{show(node)}` with a default")
     value = translator.translate(node.this)
     offset = node.args.get("offset")
@@ -501,13 +498,16 @@ def _check_frame(spec: exp.WindowSpec, node: exp.Window) -> exp.WindowSpec:
     return spec.copy()
 
 
+_ORDER = ("desc", "nulls_first")
+
+
 def translate_order(translator: Translator, order: exp.Order) -> exp.Order:
     """Translates ORDER BY; where it does not say where nulls go, they go where Spark puts them."""
     return exp.Order(expressions=[_translate_ordered(translator, part) for part in order.expressions])
 
 
 def _translate_ordered(translator: Translator, part: exp.Expr) -> exp.Ordered:
-    if not isinstance(part, exp.Ordered) or part.args.get("with_fill"):
+    if not isinstance(part, exp.Ordered) or {name for name, value in part.args.items() if value} - {"this", *_ORDER}:
         raise NotAnswered(f"the order `{show(part)}`")
     value = translator.translate(part.this)
     check_comparable(value.type, part)
@@ -530,6 +530,15 @@ def _translate_extract(translator: Translator, node: exp.Extract) -> Typed:
     return FUNCTIONS[part.upper()](translator, [node.expression], node)
 
 
+KNOWN_ARGS.update(
+    {
+        exp.Count: frozenset({"big_int"}),
+        exp.Window: frozenset({"partition_by", "order", "spec", "over"}),
+        exp.Trim: frozenset({"position"}),
+        exp.If: frozenset({"true", "false"}),
+        exp.Substring: frozenset({"start", "length"}),
+    }
+)
 TRANSLATIONS.update(
     {
         exp.Anonymous: _translate_anonymous,

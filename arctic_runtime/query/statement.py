@@ -134,7 +134,10 @@ def list_tables(query: exp.Query) -> list[exp.Table]:
 
 def _parse_query(text: str) -> exp.Query:
     try:
-        statements = [part for part in _Parser(dialect=_Dialect()).parse(tokenize_sql(text), text) if part is not None]
+        tokens = tokenize_sql(text)
+        if any(token.token_type == TokenType.PIPE_GT for token in tokens):
+            raise ConfigError("Pipe syntax can't be read.", actual="|>", expected="one select")
+        statements = [part for part in _Parser(dialect=_Dialect()).parse(tokens, text) if part is not None]
     except SqlglotError as error:
         raise ConfigError(
             "The query can't be parsed.",
@@ -153,7 +156,7 @@ def _parse_query(text: str) -> exp.Query:
                 actual=node.this.sql(dialect="spark")[:80],
                 expected="tables and views of the catalog",
             )
-        if isinstance(node, _WRITING):
+        if isinstance(node, _WRITING) or (isinstance(node, exp.Select) and not node.expressions):
             raise ConfigError("Only a query can be run.", expected="one select", actual=node.key.upper())
     return query
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
-    from pyiceberg.types import NestedField
+    from pyiceberg.types import IcebergType, NestedField
+
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -109,13 +113,32 @@ def check_format(file_format: str, table: Table) -> None:
 def keeps_nested_fields(table: Table, fields: Sequence[NestedField]) -> bool:
     """Whether nested columns have had the same names and ids of fields in all schemas of a table.
 
-    If not, or if names of columns are mapped to ids, its files have to be read by Iceberg's ids at each level.
+    If not, or if names of columns are mapped to ids, its files have to be read by Iceberg's ids at each level. The same
+    holds for names that files have in another spelling, such as `a_x20b` for `a b`.
     """
-    if table.name_mapping() is not None:
+    nested = [field for field in fields if not field.field_type.is_primitive]
+    if table.name_mapping() is not None or not all(
+        _PLAIN_NAME.fullmatch(name) for part in nested for name in _list_names(part.field_type)
+    ):
         return False
-    known: Mapping[int, list[str]] = {field.field_id: [] for field in fields if not field.field_type.is_primitive}
+    known: Mapping[int, list[str]] = {field.field_id: [] for field in nested}
     for schema in table.schemas().values():
         for field in schema.fields:
             if field.field_id in known:
                 known[field.field_id].append(repr(field.field_type))
     return all(len(set(forms)) == 1 for forms in known.values())
+
+
+def _list_names(kind: IcebergType) -> Iterator[str]:
+    """Yields the names of the fields of structs in a type, at each level."""
+    from pyiceberg.types import ListType, MapType, StructType
+
+    match kind:
+        case StructType(fields=fields):
+            for part in fields:
+                yield part.name
+                yield from _list_names(part.field_type)
+        case ListType(element_type=element):
+            yield from _list_names(element)
+        case MapType(key_type=key, value_type=value):
+            yield from (*_list_names(key), *_list_names(value))
