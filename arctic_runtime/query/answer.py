@@ -71,7 +71,7 @@ def answer_query(
         built = build_duckdb_query(
             translated, translator, [made for _, made in shown], order, statement.ordered.least, most
         )
-    with open_engine(limits) as engine:
+    with open_engine(limits, lookup.reader.thresholds.exports.batch_rows) as engine:
         for scan in list_scans(tree):
             _create_scan(engine, scan, lookup, conditions.get(scan.source.name, []), is_utc)
         batches = engine.read_batches(built)

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 _GLOB = frozenset("*?[]#%")
 """Characters in a path that DuckDB, or the reading of an address, does not take as they are."""
 
-_BATCH_ROWS = 65_536
-
 
 @dataclass(frozen=True)
 class Limits:
@@ -48,6 +46,9 @@ class QueryEngine:
     """A connection to a DuckDB in memory, the paths that it may read, and what is registered in it."""
 
     connection: DuckDBPyConnection
+    batch_rows: int
+    """Number of rows that are read and returned together."""
+
     paths: list[str] = field(default_factory=list)
     files: TableFileSystem | None = None
 
@@ -129,7 +130,7 @@ class QueryEngine:
 
         wanted = StructType(*fields)
         arrow_fields = build_arrow_fields(wanted)
-        reader = LogReader(table, wanted, arrow_fields, _BATCH_ROWS)
+        reader = LogReader(table, wanted, arrow_fields, self.batch_rows)
 
         def read_batches() -> Iterator[pa.RecordBatch]:
             for part in files:
@@ -187,11 +188,11 @@ class QueryEngine:
         self._set("allowed_paths", exp.Array(expressions=[text(path) for path in self.paths]))
         self._set("enable_external_access", exp.false())
         self._set("lock_configuration", exp.true())
-        return self.connection.execute(write_duckdb(query)).to_arrow_reader(_BATCH_ROWS)
+        return self.connection.execute(write_duckdb(query)).to_arrow_reader(self.batch_rows)
 
 
 @contextmanager
-def open_engine(limits: Limits) -> Iterator[QueryEngine]:
+def open_engine(limits: Limits, batch_rows: int) -> Iterator[QueryEngine]:
     """Opens a DuckDB in memory, which writes to a temporary folder of its own where its memory is too small."""
     try:
         import duckdb
@@ -204,7 +205,7 @@ def open_engine(limits: Limits) -> Iterator[QueryEngine]:
         settings |= {} if limits.memory is None else {"memory_limit": limits.memory}
         connection = duckdb.connect(config={"autoload_known_extensions": False, "autoinstall_known_extensions": False})
         try:
-            engine = QueryEngine(connection)
+            engine = QueryEngine(connection, batch_rows)
             engine.configure(settings)
             yield engine
         except duckdb.Error as error:

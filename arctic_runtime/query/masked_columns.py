@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 from sqlglot import exp
 
-from arctic_runtime.model.masking import Mask
+from arctic_runtime.model.masking import SHOWN_DIGITS, Mask
 from arctic_runtime.query.duckdb_types import call, cast, number, text
 from arctic_runtime.sql.types import Primitive, Struct, Type, format_struct_type, read_type, type_text
 
-_BLOCK_BYTES = 64
-_SHOWN_DIGITS = 12
 _TEXT = "string"
 
 
@@ -62,11 +62,13 @@ def _read_struct(of_type: str) -> Struct | None:
 
 def _hash(value: exp.Expr, scope: str, mask: Mask) -> exp.Expr:
     """Builds the HMAC of a text with the mask's key, which DuckDB has no function for, of two hashes."""
-    inner_key, outer_key = (bytes(byte ^ pad for byte in mask.key.ljust(_BLOCK_BYTES, b"\0")) for pad in (0x36, 0x5C))
+    inner_key, outer_key = (
+        bytes(byte ^ pad for byte in mask.key.ljust(sha256().block_size, b"\0")) for pad in (0x36, 0x5C)
+    )
     message = exp.DPipe(this=_blob(inner_key + f"{scope}\0".encode()), expression=call("encode", value))
     inner = call("unhex", call("sha256", message))
     digest = call("sha256", exp.DPipe(this=_blob(outer_key), expression=inner))
-    shown = call("substring", digest, number(1), number(_SHOWN_DIGITS))
+    shown = call("substring", digest, number(1), number(SHOWN_DIGITS))
     return exp.DPipe(this=text("masked:"), expression=shown)
 
 

@@ -19,7 +19,6 @@ from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext
-from arctic_runtime.operations.registry import get_operation
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.spark_loss import is_of_spark, to_spark_ended
 from dbt.adapters.arctic.command_line import COMMANDS, create_parser
@@ -64,11 +63,18 @@ def _perform_command(options: argparse.Namespace) -> Answer:
     if options.command in OTHERS:
         answer: Answer = _import_command(options.command).perform_command(options)
         return answer
-    return _perform_operation(get_operation(options.command), options)
+    return _perform_operation(_get_operation(options.command), options)
 
 
 def _import_command(name: str) -> Any:
     return importlib.import_module(f"dbt.adapters.arctic.commands.{name}")
+
+
+def _get_operation(name: str) -> Operation:
+    # Imported here, since it loads the code of all operations, which the other commands need not.
+    from arctic_runtime.operations.registry import get_operation
+
+    return get_operation(name)
 
 
 def _perform_operation(operation: Operation, options: argparse.Namespace) -> Answer:
@@ -152,7 +158,7 @@ def build_parser(names: Collection[str] | None = None) -> argparse.ArgumentParse
             if name in OTHERS:
                 _import_command(name).add_arguments(command)
             else:
-                _add_arguments(command, get_operation(name))
+                _add_arguments(command, _get_operation(name))
     return parser
 
 

@@ -18,6 +18,7 @@ OWN = ("arctic_runtime", "dbt.adapters.arctic", "dbt.include.arctic")
 EXTRAS: Mapping[str, str] = {
     "arctic_runtime/ingest/transports/debezium": "cdc",
     "arctic_runtime/ingest/transports/kafka": "kafka",
+    "arctic_runtime/query": "sql",
     "arctic_runtime/service/http/open_id.py": "oidc",
     "arctic_runtime/service/http": "serve",
     "arctic_runtime/service/telemetry/lineage": "lineage",

@@ -60,7 +60,7 @@ FACTS = {
     "sql/spark_sql.py: WRITTEN_VERSION": "a version that fingerprints keep",
     "model/files/layout.py: MAX_DEPTH": "the layout of tables",
     "model/files/layout.py: NEWEST_FORMAT": "a version of Iceberg's format",
-    "model/masking.py: _SHOWN_DIGITS": "the length of a hash in a report",
+    "model/masking.py: SHOWN_DIGITS": "the length of a hash in a report",
     "operations/masks.py: _SHORTEST_SECRET": "the length from which on a text is a secret",
     "model/table.py: MAX_VERSIONS": "the default of a key that users set",
     "model/table.py: VERSIONS_SECONDS": "the default of a key that users set",
