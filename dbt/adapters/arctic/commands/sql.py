@@ -18,6 +18,8 @@ from arctic_runtime.operations.row_formats import PARQUET, ROW_FORMATS, RowForma
 from dbt.adapters.arctic.commands.exported_rows import choose_format, write_rows
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from arctic_runtime.profile import Profile
     from arctic_runtime.query.relations import RelationLookup
     from dbt.adapters.arctic.project.project_tables import CompiledProject
@@ -70,10 +72,10 @@ def perform_command(options: argparse.Namespace) -> Answer:
             write_rows(rows, row_format, options.output)
             return Answer(None, ())
         values = [convert_row(row) for batch in rows.batches for row in batch.to_pylist()]
-        names = rows.schema.names
+        schema = rows.schema
     shown = values[:_SHOWN_ROWS] if is_cut else values
     more = [f"({_SHOWN_ROWS} rows shown, and there are more: --limit N)"] if len(shown) < len(values) else []
-    return Answer(shown, (*_draw_table(names, shown), *more))
+    return Answer(shown, (*_draw_table(schema, shown), *more))
 
 
 @contextmanager
@@ -118,12 +120,11 @@ def _build_lookup(project: CompiledProject) -> RelationLookup:
     return RelationLookup(CatalogReader(profile), profile.catalog, names, masks, build_mask)
 
 
-def _draw_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _draw_table(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Draws rows as a table: numbers to the right, a null as NULL, and characters that move the cursor escaped."""
+    names = schema.names
     cells = [[_write_cell(row[name]) for name in names] for row in rows]
-    numeric = [
-        all(isinstance(row[name], int | float) or row[name] is None for row in rows) and bool(rows) for name in names
-    ]
+    numeric = [str(part.type).startswith(("int", "float", "double", "decimal")) for part in schema]
     widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
 
     def draw(line: Sequence[str]) -> str:
