@@ -17,7 +17,7 @@ class TableFileSystem(AbstractFileSystem):  # type: ignore[misc, unused-ignore]
     """The files that were added to it, each under an address such as `arctic://7`."""
 
     protocol = PROTOCOL
-    cachable = False
+    cachable = False  # codespell:ignore cachable - fsspec's own name
 
     def __init__(self) -> None:
         super().__init__()

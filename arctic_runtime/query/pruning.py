@@ -48,6 +48,7 @@ def build_file_filter(conditions: Iterable[exp.Expr], fields: Mapping[str, Neste
 
 def _convert(node: exp.Expr, fields: Mapping[str, NestedField]) -> BooleanExpression | None:
     from pyiceberg import expressions as ice
+    from pyiceberg.expressions.literals import literal
 
     node = unwrap_parens(node)
     match node:
@@ -66,7 +67,7 @@ def _convert(node: exp.Expr, fields: Mapping[str, NestedField]) -> BooleanExpres
             values = [_read_value(part, field) for part in node.expressions] if field is not None else []
             if field is None or any(value is None for value in values):
                 return None
-            return ice.In(ice.Reference(field.name), values=values)
+            return ice.In(term=ice.Reference(field.name), values=set(map(literal, values)))
         case exp.Is() if isinstance(node.expression, exp.Null):
             field = _find_field(node.this, fields)
             return None if field is None else ice.IsNull(term=ice.Reference(field.name))
