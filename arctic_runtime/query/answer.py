@@ -17,7 +17,7 @@ from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Node, Scan, list_scans
 from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse_query
 from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
-from arctic_runtime.query.engine import Limits, QueryEngine, open_engine
+from arctic_runtime.query.engine import Limits, QueryEngine, iterate_batches, open_engine
 from arctic_runtime.query.refusal import NotAnswered
 from arctic_runtime.query.relations import RelationLookup, StoredRelation
 from arctic_runtime.query.statement import (
@@ -74,8 +74,7 @@ def answer_query(
     with open_engine(limits, lookup.reader.thresholds.exports.batch_rows) as engine:
         for scan in list_scans(tree):
             _create_scan(engine, scan, lookup, conditions.get(scan.source.name, []), is_utc)
-        batches = engine.read_batches(built)
-        yield _rename(batches, names)
+        yield _rename(engine.run_query(built), names)
 
 
 def prepare_for_spark(text: str, lookup: RelationLookup) -> str:
@@ -175,6 +174,6 @@ def _limit_rows(most: int | None, limits: Limits) -> int | None:
 def _rename(reader: pa.RecordBatchReader, names: list[str]) -> QueryRows:
     import pyarrow as pa
 
-    fields = [pa.field(name, part.type) for name, part in zip(names, reader.schema, strict=True)]
-    schema = pa.schema(fields)
-    return QueryRows(schema, (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in reader))
+    schema = pa.schema([pa.field(name, part.type) for name, part in zip(names, reader.schema, strict=True)])
+    batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in iterate_batches(reader))
+    return QueryRows(schema, batches)

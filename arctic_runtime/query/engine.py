@@ -182,7 +182,7 @@ class QueryEngine:
         setting = exp.EQ(this=exp.to_identifier(name), expression=value)
         self.connection.execute(write_duckdb(exp.Set(expressions=[exp.SetItem(this=setting)])))
 
-    def read_batches(self, query: exp.Query) -> pa.RecordBatchReader:
+    def run_query(self, query: exp.Query) -> pa.RecordBatchReader:
         """Runs the query of a user, which can reach no other file and change no setting."""
         # Values are written into the statements, since for a parameter DuckDB imports pandas, if that is installed.
         self._set("allowed_paths", exp.Array(expressions=[text(path) for path in self.paths]))
@@ -212,6 +212,16 @@ def open_engine(limits: Limits, batch_rows: int) -> Iterator[QueryEngine]:
             raise _explain_error(error) from error
         finally:
             connection.close()
+
+
+def iterate_batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of an answer; raises ConfigError for an error in a row, which DuckDB meets while they are read."""
+    import pyarrow as pa
+
+    try:
+        yield from reader
+    except (OSError, pa.ArrowException) as error:
+        raise _explain_error(error) from error
 
 
 _DAMAGE = ("No files found", "magic bytes", "too small to be a Parquet file", "TProtocolException", "Cannot open file")

@@ -165,6 +165,12 @@ class Translator:
 
     def _write_text(self, value: Typed, node: exp.Expr) -> exp.Expr:
         written = cast(value.sql, "string")
+        precision, scale = get_precision_and_scale(value.type) or (0, -1)
+        if precision == scale:  # DuckDB writes 0.5 as `.5` if the type has no digit before the point.
+            wider = to_decimal_type(precision + 1, scale)
+            if wider is None:
+                raise NotAnswered(f"`{show(node)}`, which writes a {value.type} as text")
+            return cast(cast(value.sql, wider), "string")
         if value.is_exact or value.type == "boolean":
             return written
         if value.type == "date":
@@ -237,7 +243,8 @@ def _add(translator: Translator, node: exp.Add | exp.Sub) -> Typed:
 def _arithmetic(translator: Translator, node: exp.Binary, left: Typed, right: Typed) -> Typed:
     if left.is_exact and right.is_exact:
         of_type = _infer_exact_type(translator, node)
-        if is_integer(of_type):
+        if is_integer(of_type) or not isinstance(node, exp.Mul):
+            # DuckDB adds decimals of up to 18 digits in 64 bits, without room for one digit more.
             left, right = (translator.convert(side, of_type, node) for side in (left, right))
     else:
         left, right = translator.bring_together((left, right), node)

@@ -512,7 +512,11 @@ def _translate_ordered(translator: Translator, part: exp.Expr) -> exp.Ordered:
     value = translator.translate(part.this)
     check_comparable(value.type, part)
     is_descending = bool(part.args.get("desc"))
-    return exp.Ordered(this=value.sql, desc=is_descending, nulls_first=bool(part.args.get("nulls_first")))
+    key = value.sql
+    if value.type in INEXACT:
+        # DuckDB returns 0.0 for -0.0 if it orders rows by the column itself.
+        key = exp.Add(this=exp.Paren(this=key), expression=cast(text("0"), value.type))
+    return exp.Ordered(this=key, desc=is_descending, nulls_first=bool(part.args.get("nulls_first")))
 
 
 def _translate_substring(translator: Translator, node: exp.Substring) -> Typed:

@@ -18,7 +18,7 @@ from arctic_runtime.model.masking import Mask
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import KIND, PINNED_BASE, PINNED_HEAD, PINNED_MERGED, PRIMARY_KEY
 from arctic_runtime.model.shape import DELETE
-from arctic_runtime.query.duckdb_types import call, column, number, text
+from arctic_runtime.query.duckdb_types import call, column, number, text, to_duckdb_type
 from arctic_runtime.query.engine import QueryEngine, name_field
 from arctic_runtime.query.masked_columns import get_masked_type, hides_any, mask_value
 from arctic_runtime.query.pruning import build_file_filter
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
 Rows = SnapshotRows | AppendedRows
-
-_FOREIGN = "unsupported"
-"""Type of a column that DuckDB can't read; a query may not name it."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +68,8 @@ class StoredRelation:
         """
         fields = {part.name: part for part in self.rows.schema.fields}
         named = {shown: fields[own] for own, shown in wanted.items()}
+        for part in named.values():
+            to_duckdb_type(_get_type(part))  # Refuses a type that DuckDB can't read.
         stored = {*named.values()} | {fields[part] for part in self.key}
         ordered = sorted(stored, key=lambda part: part.field_id)
         prunable = {
@@ -153,7 +152,7 @@ def _get_type(part: NestedField) -> str:
     try:
         return to_spark_type(part.field_type)
     except UnsupportedType:
-        return _FOREIGN
+        return str(part.field_type)
 
 
 @dataclass

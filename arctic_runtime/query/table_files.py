@@ -19,7 +19,7 @@ from arctic_runtime.query.refusal import NotAnswered
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table
+    from pyiceberg.table import FileScanTask, Table
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.types import IcebergType, NestedField
 
@@ -45,21 +45,25 @@ class SnapshotRows:
 
     def list_files(self, row_filter: BooleanExpression) -> list[ReadFile]:
         """Lists the data files that may have rows for which the filter is true."""
-        from pyiceberg.manifest import DataFileContent
-
         if self.snapshot is None:
             return []
         with explain_damage(self.table, f"a manifest of snapshot {self.snapshot}"):
-            tasks = list(self.table.scan(row_filter=row_filter, snapshot_id=self.snapshot).plan_files())
+            tasks = self._plan_files(row_filter)
         files: list[ReadFile] = []
         for task in tasks:
             check_format(str(task.file.file_format.name), self.table)
-            if any(part.content == DataFileContent.EQUALITY_DELETES for part in task.delete_files):
-                raise NotAnswered(f"{'.'.join(self.table.name())} has equality deletes")
             path = task.file.file_path
             deleted = [place for part in task.delete_files for place in read_deleted_positions(self.table, part, path)]
             files.append(ReadFile(LogFile(path, 0), tuple(deleted)))
         return files
+
+    def _plan_files(self, row_filter: BooleanExpression) -> list[FileScanTask]:
+        try:
+            return list(self.table.scan(row_filter=row_filter, snapshot_id=self.snapshot).plan_files())
+        except (ValueError, NotImplementedError) as error:
+            if "equality deletes" not in str(error):
+                raise
+            raise NotAnswered(f"{'.'.join(self.table.name())} has equality deletes") from error
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def test_a_query_has_the_rows_of_spark_in_their_order_or_is_refused(edges: Wareh
 def test_random_expressions_have_the_values_of_spark_or_are_refused(edges: Warehouse) -> None:
     seed = 20240131
     made = RandomExpressions(Random(seed))
-    texts = [made.make_expression(3) for _ in range(120)]
+    texts = [made.make_expression(3) for _ in range(200)]
     assert compare(edges, texts, may_refuse=True) == [], f"seed {seed}"
     assert made.count > 0
 

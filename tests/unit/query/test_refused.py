@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -225,7 +226,7 @@ def test_a_time_depends_on_the_zone_of_the_session(ask) -> None:
     assert ask("select at from m", is_utc=False) == []
 
 
-def test_nothing_is_left_on_the_disk(ask) -> None:
-    before = sorted(Path("/tmp").glob("arctic-sql-*"))
+def test_nothing_is_left_on_the_disk(ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     ask("select count(*) n from m")
-    assert sorted(Path("/tmp").glob("arctic-sql-*")) == before
+    assert not list(tmp_path.iterdir())
