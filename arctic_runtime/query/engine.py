@@ -215,7 +215,7 @@ def open_engine(limits: Limits, batch_rows: int) -> Iterator[QueryEngine]:
 
 
 def iterate_batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of an answer; raises ConfigError for an error in a row, which DuckDB meets while they are read."""
+    """Yields the rows of an answer; raises ConfigError for an error that DuckDB meets while they are read."""
     import pyarrow as pa
 
     try:

@@ -243,9 +243,11 @@ def _add(translator: Translator, node: exp.Add | exp.Sub) -> Typed:
 def _arithmetic(translator: Translator, node: exp.Binary, left: Typed, right: Typed) -> Typed:
     if left.is_exact and right.is_exact:
         of_type = _infer_exact_type(translator, node)
-        if is_integer(of_type) or not isinstance(node, exp.Mul):
-            # DuckDB adds decimals of up to 18 digits in 64 bits, without room for one digit more.
-            left, right = (translator.convert(side, of_type, node) for side in (left, right))
+        # DuckDB computes decimals of up to 18 digits in 64 bits, without room for more unless the types say so.
+        wanted = (of_type, of_type)
+        if isinstance(node, exp.Mul) and not is_integer(of_type):
+            wanted = (_name_factor_type(node.this, left.type), _name_factor_type(node.expression, right.type))
+        left, right = (translator.convert(side, kind, node) for side, kind in zip((left, right), wanted, strict=True))
     else:
         left, right = translator.bring_together((left, right), node)
         of_type = left.type
@@ -270,6 +272,11 @@ def _infer(node: exp.Binary, translator: Translator) -> str | None:
     digits = [_count_digits(side, of_type) for side, of_type in zip(sides, of_types, strict=True)]
     infer = infer_product_type if isinstance(node, exp.Mul) else infer_addition_type
     return infer(digits[0], digits[1])
+
+
+def _name_factor_type(factor: exp.Expr, of_type: str) -> str:
+    precision, scale = _count_digits(factor.unnest(), of_type)
+    return f"decimal({precision},{scale})"
 
 
 def _count_digits(side: exp.Expr, of_type: str) -> tuple[int, int]:

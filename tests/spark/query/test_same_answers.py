@@ -14,16 +14,12 @@ import pytest
 from pyspark.errors import PySparkException
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.operations.masks import build_mask
-from arctic_runtime.query.answer import answer_query
-from arctic_runtime.query.engine import Limits
 from arctic_runtime.query.refusal import NotAnswered
-from arctic_runtime.query.relations import RelationLookup
+from tests.spark.query.answering import answer
 from tests.spark.query.expressions import AGGREGATES, EXPRESSIONS, RandomExpressions
 from tests.spark.warehouse import Warehouse
 
 UTC = datetime.timezone.utc
-NOW = datetime.datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
 COLUMNS = (
     "id int, i int, j int, l bigint, d decimal(10,2), e decimal(18,4), x double, f float, s string, t string, "
     "day date, at timestamp, local timestamp_ntz, b boolean, c boolean"
@@ -178,9 +174,3 @@ def differ(lake: Warehouse, query: str, pins_clock: bool = False) -> tuple[Any, 
 
 def repr_of(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime.datetime) else repr(value)
-
-
-def answer(lake: Warehouse, query: str) -> pa.Table:
-    lookup = RelationLookup(lake.reader, "lake", {}, {}, build_mask)
-    with answer_query(query, lookup, Limits(), NOW) as rows:
-        return pa.Table.from_batches(list(rows.batches), rows.schema)
