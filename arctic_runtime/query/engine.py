@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
@@ -51,6 +52,8 @@ class QueryEngine:
 
     paths: list[str] = field(default_factory=list)
     files: TableFileSystem | None = None
+    numbers: Iterator[int] = field(default_factory=count)
+    """Numbers for the names of what is registered."""
 
     def select_rows(
         self, table: Table, fields: Sequence[NestedField], files: Sequence[ReadFile], has_sequence: bool = False
@@ -115,10 +118,10 @@ class QueryEngine:
         return exp.Not(this=exp.Exists(this=gone.where(matches)))
 
     def _create_table(self, rows: pa.Table) -> str:
-        name = f"deleted{len(self.connection.execute('SELECT 1 FROM duckdb_tables()').fetchall())}"
-        self.connection.register("__arctic_rows", rows)
-        self.connection.execute(f"CREATE TABLE {name} AS SELECT * FROM __arctic_rows")
-        self.connection.unregister("__arctic_rows")
+        name, given = (f"deleted{next(self.numbers)}", "given")
+        self.connection.register(given, rows)
+        self.connection.execute(f"CREATE TABLE {name} AS SELECT * FROM {given}")
+        self.connection.unregister(given)
         return name
 
     def _select_by_arrow(
@@ -140,7 +143,7 @@ class QueryEngine:
         kinds = [*(arrow_field.type for arrow_field in arrow_fields), pa.int64()]
         schema = pa.schema(list(zip(names, kinds, strict=True)))
         renamed = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in read_batches())
-        name = f"rows{id(renamed)}"
+        name = f"rows{next(self.numbers)}"
         self.connection.register(name, pa.RecordBatchReader.from_batches(schema, renamed))
         shown = names if has_sequence else names[:-1]
         return exp.Select(expressions=[column(part) for part in shown] or [exp.true()]).from_(exp.to_table(name))

@@ -246,7 +246,7 @@ def _arithmetic(translator: Translator, node: exp.Binary, left: Typed, right: Ty
         # DuckDB computes decimals of up to 18 digits in 64 bits, without room for more unless the types say so.
         wanted = (of_type, of_type)
         if isinstance(node, exp.Mul) and not is_integer(of_type):
-            wanted = (_name_factor_type(node.this, left.type), _name_factor_type(node.expression, right.type))
+            wanted = _list_factor_types(node, left, right)
         left, right = (translator.convert(side, kind, node) for side, kind in zip((left, right), wanted, strict=True))
     else:
         left, right = translator.bring_together((left, right), node)
@@ -274,9 +274,16 @@ def _infer(node: exp.Binary, translator: Translator) -> str | None:
     return infer(digits[0], digits[1])
 
 
-def _name_factor_type(factor: exp.Expr, of_type: str) -> str:
-    precision, scale = _count_digits(factor.unnest(), of_type)
-    return f"decimal({precision},{scale})"
+_SHORT_DIGITS = 18
+
+
+def _list_factor_types(node: exp.Mul, left: Typed, right: Typed) -> tuple[str, str]:
+    """Returns the types of decimals by which DuckDB multiplies in 128 bits, if the product may need these."""
+    one, scale = _count_digits(node.this.unnest(), left.type)
+    other, other_scale = _count_digits(node.expression.unnest(), right.type)
+    if max(one, other) <= _SHORT_DIGITS < one + other:
+        one = _SHORT_DIGITS + 1
+    return f"decimal({one},{scale})", f"decimal({other},{other_scale})"
 
 
 def _count_digits(side: exp.Expr, of_type: str) -> tuple[int, int]:

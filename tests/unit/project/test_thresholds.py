@@ -60,6 +60,7 @@ FACTS = {
     "sql/spark_sql.py: WRITTEN_VERSION": "a version that fingerprints keep",
     "model/files/layout.py: MAX_DEPTH": "the layout of tables",
     "model/files/layout.py: NEWEST_FORMAT": "a version of Iceberg's format",
+    "query/expressions.py: _SHORT_DIGITS": "the digits of a decimal that DuckDB keeps in 64 bits",
     "model/masking.py: SHOWN_DIGITS": "the length of a hash in a report",
     "operations/masks.py: _SHORTEST_SECRET": "the length from which on a text is a secret",
     "model/table.py: MAX_VERSIONS": "the default of a key that users set",
