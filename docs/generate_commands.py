@@ -8,6 +8,7 @@ from dbt.adapters.arctic.cli import OTHERS
 from dbt.adapters.arctic.command_line import COMMANDS
 
 _PAGES = {
+    "sql": "commands.md#questions-in-sql",
     "audit": "audit.md",
     "adopt": "adopting.md#adopt-tables-in-place",
     "ingest": "ingestion.md",

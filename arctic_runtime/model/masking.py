@@ -15,7 +15,7 @@ ALL_COLUMNS = "*"
 _SECRET_COLUMN = re.compile(
     r"secret|token|credential|passw|passphrase|(?:access|api|encryption|private|signing|ssh)_?key", re.IGNORECASE
 )
-_SHOWN_DIGITS = 12
+SHOWN_DIGITS = 12
 
 
 def is_masked(column: str, masks: Mapping[str, bool]) -> bool:
@@ -71,7 +71,7 @@ class Mask:
 
     def _hash(self, scope: str, text: str) -> str:
         digest = hmac.new(self.key, f"{scope}\0{text}".encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
-        return f"masked:{digest[:_SHOWN_DIGITS]}"
+        return f"masked:{digest[:SHOWN_DIGITS]}"
 
 
 def combine_masks(*masks: Mapping[str, bool]) -> dict[str, bool]:

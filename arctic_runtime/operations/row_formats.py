@@ -8,13 +8,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Encode = Callable[["pa.Schema", Iterable["pa.RecordBatch"]], Iterator[bytes]]
 """Function that encodes batches of rows of one schema; it yields the bytes of each batch as soon as it is read."""
+
+
+class Rows(Protocol):
+    """Rows that can be written in a format: their schema, and batches, which can be read once."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def batches(self) -> Iterable[pa.RecordBatch]: ...
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,22 @@ def encode_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator
         yield write(batch, False)
 
 
+def encode_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    """Encodes rows as a Parquet file with a row group for each batch."""
+    from pyarrow.parquet import ParquetWriter
+
+    sink = _Sink()
+    with ParquetWriter(sink, schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            yield sink.take_bytes()
+    yield sink.take_bytes()
+
+
+PARQUET = RowFormat("parquet", "application/vnd.apache.parquet", encode_parquet, is_binary=True)
+"""The format for files, whose rows can be read only once it is complete."""
+
+
 ROW_FORMATS: Mapping[str, RowFormat] = {
     known.name: known
     for known in (
@@ -93,10 +119,16 @@ class _Sink:
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
+        self._written = 0
 
     def write(self, part: bytes) -> int:
         self._parts.append(bytes(part))
+        self._written += len(part)
         return len(part)
+
+    def tell(self) -> int:
+        """Returns the number of bytes that were written."""
+        return self._written
 
     def flush(self) -> None:
         """Does nothing, since written bytes are kept at once."""

@@ -113,7 +113,7 @@ _OWN_SYNTAX = frozenset(
 )
 
 
-class _Parser(Parser):
+class QueryParser(Parser):
     """Parser that builds sqlglot's own class for as few functions as possible, and `Anonymous` for the others.
 
     An `Anonymous` call keeps its name and is written back unchanged. ARRAY has its class, because a subscript after an
@@ -158,7 +158,7 @@ def read_sql(sql: str) -> list[exp.Expr | None]:
     sql_tokens = tokenize_sql(sql)
     if any(token.token_type == TokenType.PIPE_GT for token in sql_tokens):
         raise NotMaintained("UNSUPPORTED", "pipe syntax (`|>`)")
-    statements = _Parser(dialect=ArcticSpark()).parse(sql_tokens, sql)
+    statements = QueryParser(dialect=ArcticSpark()).parse(sql_tokens, sql)
     for node in (part for statement in statements if statement is not None for part in walk_parts(statement)):
         node.pop_comments()
         _convert_unit_to_keyword(node)

@@ -17,17 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
 from arctic_runtime.operations.operation import Answer, Argument, Operation
-from arctic_runtime.operations.registry import get_operation
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.spark_loss import is_of_spark, to_spark_ended
 from dbt.adapters.arctic.command_line import COMMANDS, create_parser
 from dbt.adapters.arctic.commands import exported_rows
-from dbt.adapters.arctic.project.operation_project import find_counterparts, open_operation, open_session
 
 if TYPE_CHECKING:
     from dbt.adapters.arctic.project.project_tables import CompiledProject
 
-OTHERS = ("audit", "adopt", "ingest", "run", "serve", "mcp", "apply", "schema", "spark")
+OTHERS = ("sql", "audit", "adopt", "ingest", "run", "serve", "mcp", "apply", "schema", "spark")
 """Commands that are not operations on tables: each is a module of `commands`, imported when it is called."""
 
 DONE, DIFFERENT, WRONG_USE = 0, 1, 2
@@ -60,14 +58,23 @@ def _perform_command(options: argparse.Namespace) -> Answer:
     if options.command in OTHERS:
         answer: Answer = _import_command(options.command).perform_command(options)
         return answer
-    return _perform_operation(get_operation(options.command), options)
+    return _perform_operation(_get_operation(options.command), options)
 
 
 def _import_command(name: str) -> Any:
     return importlib.import_module(f"dbt.adapters.arctic.commands.{name}")
 
 
+def _get_operation(name: str) -> Operation:
+    # Imported here, since it loads the code of all operations, which the other commands need not.
+    from arctic_runtime.operations.registry import get_operation
+
+    return get_operation(name)
+
+
 def _perform_operation(operation: Operation, options: argparse.Namespace) -> Answer:
+    from dbt.adapters.arctic.project.operation_project import find_counterparts, open_operation, open_session
+
     row_format = exported_rows.choose_format(options)
     values = operation.read_values(
         {argument.name: getattr(options, argument.name) for argument in operation.arguments}, flags=True
@@ -128,7 +135,7 @@ def build_parser(names: Collection[str] | None = None) -> argparse.ArgumentParse
             if name in OTHERS:
                 _import_command(name).add_arguments(command)
             else:
-                _add_arguments(command, get_operation(name))
+                _add_arguments(command, _get_operation(name))
     return parser
 
 

@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, str] = {
     "overwrite": "say what all rows are as of a place in the order of events; later events still hold",
     "forget": "erase rows of a table and of all that is made of it, also from their history",
     "compact": "put small files together and take deleted rows out of files",
+    "sql": "answer a query over tables, versions and changes, in a second and without Spark",
     "audit": "name the rows that incremental models got wrong, and why; writes nothing",
     "adopt": "take over tables of other writers as they are, and write the patch that makes their models arctic",
     "ingest": "change data from databases, Kafka or files into arctic tables, as the project's sources say",

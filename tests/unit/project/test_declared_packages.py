@@ -19,6 +19,7 @@ EXTRAS: Mapping[str, str] = {
     "arctic_runtime/ingest/transports/debezium": "cdc",
     "arctic_runtime/ingest/transports/kafka": "kafka",
     "arctic_runtime/service/agents": "mcp",
+    "arctic_runtime/query": "sql",
     "arctic_runtime/service/http/open_id.py": "oidc",
     "arctic_runtime/service/http": "serve",
     "arctic_runtime/service/telemetry/lineage": "lineage",

@@ -45,6 +45,9 @@ HEAVY = {"pyspark", "py4j", "dbt", "pyarrow", "pandas", "sqlalchemy"}
 SURFACE_OF_IVM = (
     "algebra.aggregate_functions",
     "algebra.clock",
+    "algebra.conditions",
+    "algebra.expressions",
+    "algebra.inferred_types",
     "algebra.numbers",
     "algebra.refusal",
     "algebra.tree",
@@ -52,6 +55,7 @@ SURFACE_OF_IVM = (
     "edits.edit",
     "edits.refused",
     "frontend.analyse",
+    "frontend.clauses.limits",
     "frontend.configured_expressions",
     "frontend.day_texts",
     "frontend.frozen_predicate",

@@ -13,6 +13,8 @@ HEAVY = {
     "confluent_kafka",
     "dbt",
     "dbt_common",
+    "duckdb",
+    "fsspec",
     "importlib",
     "jpype",
     "jwt",

@@ -10,7 +10,7 @@ order. Such a result could not be maintained.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -32,30 +32,66 @@ def has_limit(query: exp.Query) -> bool:
     return bool(query.args.get("limit") or query.args.get("offset"))
 
 
+@dataclass(frozen=True)
+class OrderedQuery:
+    """A query without its ORDER BY, LIMIT and OFFSET, and these.
+
+    `query` has further columns at the end of its select list for items of the order that it does not show. `items` has
+    for each item of the order its position or its name in the select list, or the added expression. `least` is the
+    number of rows that OFFSET leaves out, `most` that of LIMIT; None without the clause.
+    """
+
+    query: exp.Query
+    order: exp.Order | None
+    items: tuple[int | str | exp.Expr, ...]
+    least: int | None
+    most: int | None
+
+    def find_items(self, fields: Sequence[tuple[str, str]]) -> tuple[Sequence[tuple[str, str]], list[str]]:
+        """Returns the fields of the query that it shows, and the columns of the tree by which it is ordered.
+
+        `fields` are the output columns of `query`. Raises NotMaintained if an item is no column of it.
+        """
+        hidden = [item for item in self.items if isinstance(item, exp.Expr)]
+        shown = fields[: len(fields) - len(hidden)]
+        added = iter(fields[len(shown) :])
+        by = [_find_field(item, shown) if isinstance(item, int | str) else next(added)[1] for item in self.items]
+        return shown, by
+
+
+def split_order(query: exp.Query) -> OrderedQuery:
+    """Takes ORDER BY, LIMIT and OFFSET off a query; raises NotMaintained if these can't be read."""
+    least, most = _read_count(query, "offset"), _read_count(query, "limit")
+    whole, order = _drop_order(query), query.args.get("order")
+    items = () if order is None else tuple(_resolve_order_item(part, whole) for part in order.expressions)
+    hidden = [part for part in items if isinstance(part, exp.Expr)]
+    if hidden:
+        _add_hidden_columns(whole, hidden)
+    return OrderedQuery(whole, order, items, least, most)
+
+
 def derive_limited(query: exp.Query, derive: Callable[[exp.Query], Derived], names: Names) -> Derived:
     """Builds the tree of a query with LIMIT or OFFSET; `derive` builds the tree of the query without these clauses."""
-    least, most = _read_count(query, "offset"), _read_count(query, "limit")
+    if _read_count(query, "offset") is None and _read_count(query, "limit") is None:
+        return derive(_drop_order(query))
+    ordered = split_order(query)
+    if ordered.order is None:
+        raise NotMaintained("LIMIT", f"{_get_clause_name(query)} {_NEEDED}")
+    derived = derive(ordered.query)
+    if derived.pending:
+        raise NotMaintained("LIMIT", f"{_get_clause_name(query)} in a correlated subquery")
+    shown, by = ordered.find_items(derived.fields)
+    if not is_unique(mark_unlike(derived.node, names), by):
+        raise NotMaintained("LIMIT", f"{_get_clause_name(query)} {_NEEDED}")
+    order = _resolve_order(ordered.order, by)
+    return Derived(_filter_first_rows(derived, order, ordered.least or 0, ordered.most, names), tuple(shown))
+
+
+def _drop_order(query: exp.Query) -> exp.Query:
     whole = query.copy()
     for part in ("limit", "offset", "order"):
         whole.set(part, None)
-    if least is None and most is None:
-        return derive(whole)
-    order = query.args.get("order")
-    if order is None:
-        raise NotMaintained("LIMIT", f"{_get_clause_name(query)} {_NEEDED}")
-    asked = [_resolve_order_item(part, whole) for part in order.expressions]
-    hidden = [part for part in asked if isinstance(part, exp.Expr)]
-    if hidden:
-        _add_hidden_columns(whole, hidden)
-    derived = derive(whole)
-    if derived.pending:
-        raise NotMaintained("LIMIT", f"{_get_clause_name(query)} in a correlated subquery")
-    shown = derived.fields[: len(derived.fields) - len(hidden)]
-    added = iter(derived.fields[len(shown) :])
-    by = [_find_field(part, shown) if isinstance(part, int | str) else next(added)[1] for part in asked]
-    if not is_unique(mark_unlike(derived.node, names), by):
-        raise NotMaintained("LIMIT", f"{_get_clause_name(query)} {_NEEDED}")
-    return Derived(_filter_first_rows(derived, _resolve_order(order, by), least or 0, most, names), shown)
+    return whole
 
 
 def is_number_of_limit(name: str) -> bool:

@@ -6,12 +6,11 @@ import os
 import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from arctic_runtime.catalog.change_rows.read import ChangeRows
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.operations.row_formats import ROW_FORMATS, RowFormat
+from arctic_runtime.operations.row_formats import ROW_FORMATS, RowFormat, Rows
 
 TEXT = "text"
 
@@ -28,26 +27,28 @@ def add_arguments(command: ArgumentParser) -> None:
     command.add_argument("--output", type=Path, default=None, metavar="FILE", help="write to this file")
 
 
-def choose_format(options: Namespace) -> RowFormat | None:
-    """Returns the format for programs that a user chose for the rows; None for the usual output for people.
+def choose_format(
+    options: Namespace, formats: Mapping[str, RowFormat] = ROW_FORMATS, plain: str = TEXT
+) -> RowFormat | None:
+    """Returns the one of `formats` that a user chose for the rows; None for the usual output for people, `plain`.
 
     Raises ConfigError for options that exclude each other.
     """
-    chosen = getattr(options, "format", TEXT)
-    if chosen == TEXT:
+    chosen = getattr(options, "format", plain)
+    if chosen == plain:
         if getattr(options, "output", None) is not None:
-            raise ConfigError("`--output` needs a format.", fix=f"add --format {', '.join(sorted(ROW_FORMATS))}")
+            raise ConfigError("`--output` needs a format.", fix=f"add --format {', '.join(sorted(formats))}")
         return None
     if options.json:
         raise ConfigError("`--json` and `--format` exclude each other.", fix="leave one of the two out")
-    if ROW_FORMATS[chosen].is_binary and options.output is None and sys.stdout.isatty():
+    if formats[chosen].is_binary and options.output is None and sys.stdout.isatty():
         raise ConfigError(
             f"The format {chosen} is binary, and a terminal can't show it.", fix="redirect it, or add --output FILE"
         )
-    return ROW_FORMATS[chosen]
+    return formats[chosen]
 
 
-def write_rows(rows: ChangeRows, row_format: RowFormat, output: Path | None) -> None:
+def write_rows(rows: Rows, row_format: RowFormat, output: Path | None) -> None:
     """Writes rows to the file `output`, or if that is None, to standard output.
 
     The file is complete as soon as it exists: it is written under another name and then renamed. If the program that

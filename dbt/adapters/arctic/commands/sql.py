@@ -1,0 +1,139 @@
+"""The command `arctic sql`: answers a query over the project's tables, by DuckDB or by Spark."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.model.names import TableName
+from arctic_runtime.operations.masks import build_mask
+from arctic_runtime.operations.operation import Answer
+from arctic_runtime.operations.row_formats import PARQUET, ROW_FORMATS, RowFormat, Rows, convert_row
+from dbt.adapters.arctic.commands.exported_rows import choose_format, write_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from arctic_runtime.profile import Profile
+    from arctic_runtime.query.relations import RelationLookup
+    from dbt.adapters.arctic.project.project_tables import CompiledProject
+
+_TABLE = "table"
+_FORMATS: Mapping[str, RowFormat] = {**ROW_FORMATS, PARQUET.name: PARQUET}
+_SHOWN_ROWS = 100
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("query", metavar="QUERY", help="one select in Spark's SQL, in quotes")
+    parser.add_argument(
+        "--engine",
+        choices=("duckdb", "spark"),
+        default="duckdb",
+        help="duckdb (default) answers in a second, and refuses what Spark might answer otherwise",
+    )
+    parser.add_argument(
+        "--format",
+        choices=(_TABLE, *sorted(_FORMATS)),
+        default=_TABLE,
+        help="a table for people (default), or an Arrow IPC stream, CSV, a JSON object a line, or Parquet",
+    )
+    parser.add_argument("--output", type=Path, default=None, metavar="FILE", help="write to this file")
+    parser.add_argument(
+        "--limit",
+        type=_read_limit,
+        default=None,
+        metavar="N",
+        help=f"at most so many rows (default: {_SHOWN_ROWS} in a table)",
+    )
+    parser.add_argument(
+        "--memory", default=None, metavar="SIZE", help="memory of DuckDB, as 2GB (default: 80%% of the machine's)"
+    )
+
+
+def _read_limit(text: str) -> int:
+    count = int(text)
+    if count < 0:
+        raise argparse.ArgumentTypeError("is below 0")
+    return count
+
+
+def perform_command(options: argparse.Namespace) -> Answer:
+    """Answers the query; raises ConfigError if it is no query, or if DuckDB may answer otherwise than Spark."""
+    row_format = choose_format(options, _FORMATS, _TABLE)
+    is_cut = row_format is None and not options.json and options.limit is None
+    with _open_rows(options, _SHOWN_ROWS + 1 if is_cut else options.limit) as rows:
+        if row_format is not None:
+            write_rows(rows, row_format, options.output)
+            return Answer(None, ())
+        values = [convert_row(row) for batch in rows.batches for row in batch.to_pylist()]
+        schema = rows.schema
+    shown = values[:_SHOWN_ROWS] if is_cut else values
+    more = [f"({_SHOWN_ROWS} rows shown, and there are more: --limit N)"] if len(shown) < len(values) else []
+    return Answer(shown, (*_draw_table(schema, shown), *more))
+
+
+@contextmanager
+def _open_rows(options: argparse.Namespace, limit: int | None) -> Iterator[Rows]:
+    from arctic_runtime.query.answer import answer_query, prepare_for_spark
+    from arctic_runtime.query.engine import Limits
+    from dbt.adapters.arctic.project.cache.known_project import load_known_project
+
+    project = load_known_project(options.project_dir, options.profiles_dir, options.target)
+    lookup = _build_lookup(project)
+    if options.engine == "spark":
+        yield _run_by_spark(prepare_for_spark(options.query, lookup), project.profile, limit)
+        return
+    zone = project.profile.build_session_settings()["spark.sql.session.timeZone"]
+    now = datetime.now(timezone.utc)
+    with answer_query(options.query, lookup, Limits(options.memory, limit), now, zone == "UTC") as rows:
+        yield rows
+
+
+def _run_by_spark(query: str, profile: Profile, limit: int | None) -> Rows:
+    from arctic_runtime.spark.engine.session import SparkEnvironment
+    from arctic_runtime.spark.tables.query_rows import read_query_rows
+
+    return read_query_rows(SparkEnvironment(profile).new_session(), query, limit)
+
+
+def _build_lookup(project: CompiledProject) -> RelationLookup:
+    """Builds the lookup of all relations by the names that dbt gives them, with the masks of their columns."""
+    from arctic_runtime.query.relations import RelationLookup
+
+    names: dict[str, TableName] = {}
+    masks: dict[TableName, Mapping[str, bool]] = {}
+    for node in project.graph.nodes:
+        kind, _, name = node.unique_id.split(".")[:3]
+        if kind != "source":
+            names |= {name: node.table, node.table.name: node.table}
+        masks |= dict.fromkeys((node.table, node.table.base, node.table.changes), node.masks)
+    for model in project.models:
+        names |= {relation.name: relation for relation in model.relations}
+        masks |= dict.fromkeys((*model.relations, model.base), model.masks)
+    profile = project.profile
+    return RelationLookup(CatalogReader(profile), profile.catalog, names, masks, build_mask)
+
+
+def _draw_table(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Draws rows as a table: numbers to the right, a null as NULL, and characters that move the cursor escaped."""
+    names = schema.names
+    cells = [[_write_cell(row[name]) for name in names] for row in rows]
+    numeric = [str(part.type).startswith(("int", "float", "double", "decimal")) for part in schema]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+
+    def draw(line: Sequence[str]) -> str:
+        parts = zip(line, widths, numeric, strict=True)
+        return "  ".join(part.rjust(width) if right else part.ljust(width) for part, width, right in parts).rstrip()
+
+    return [draw(names), "  ".join("-" * width for width in widths), *map(draw, cells)]
+
+
+def _write_cell(value: Any) -> str:
+    text = "NULL" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return "".join(part if part.isprintable() else repr(part)[1:-1] for part in text)
