@@ -223,5 +223,8 @@ class AgentThresholds:
     shown_cuts: int = 20
     """Maximum number of places of which an answer says that they were cut."""
 
+    query_memory_mb: int = 1_000
+    """Memory of DuckDB for a query of an agent, in MB."""
+
     error_characters: int = 4_000
     """Maximum number of characters of each part of an error, which may have texts that were sent, or rows."""

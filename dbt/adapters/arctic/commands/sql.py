@@ -6,13 +6,9 @@ import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.model.names import TableName
-from arctic_runtime.operations.masks import build_mask
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.operations.row_formats import PARQUET, ROW_FORMATS, RowFormat, Rows, convert_row
 from dbt.adapters.arctic.commands.exported_rows import choose_format, write_rows
@@ -21,8 +17,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from arctic_runtime.profile import Profile
-    from arctic_runtime.query.relations import RelationLookup
-    from dbt.adapters.arctic.project.project_tables import CompiledProject
 
 _TABLE = "table"
 _FORMATS: Mapping[str, RowFormat] = {**ROW_FORMATS, PARQUET.name: PARQUET}
@@ -80,18 +74,15 @@ def perform_command(options: argparse.Namespace) -> Answer:
 
 @contextmanager
 def _open_rows(options: argparse.Namespace, limit: int | None) -> Iterator[Rows]:
-    from arctic_runtime.query.answer import answer_query, prepare_for_spark
-    from arctic_runtime.query.engine import Limits
+    from arctic_runtime.query.answer import prepare_for_spark
     from dbt.adapters.arctic.project.cache.known_project import load_known_project
+    from dbt.adapters.arctic.project.queries import answer_project_query, build_lookup
 
     project = load_known_project(options.project_dir, options.profiles_dir, options.target)
-    lookup = _build_lookup(project)
     if options.engine == "spark":
-        yield _run_by_spark(prepare_for_spark(options.query, lookup), project.profile, limit)
+        yield _run_by_spark(prepare_for_spark(options.query, build_lookup(project)), project.profile, limit)
         return
-    zone = project.profile.build_session_settings()["spark.sql.session.timeZone"]
-    now = datetime.now(timezone.utc)
-    with answer_query(options.query, lookup, Limits(options.memory, limit), now, zone == "UTC") as rows:
+    with answer_project_query(project, options.query, options.memory, limit) as rows:
         yield rows
 
 
@@ -100,24 +91,6 @@ def _run_by_spark(query: str, profile: Profile, limit: int | None) -> Rows:
     from arctic_runtime.spark.tables.query_rows import read_query_rows
 
     return read_query_rows(SparkEnvironment(profile).new_session(), query, limit)
-
-
-def _build_lookup(project: CompiledProject) -> RelationLookup:
-    """Builds the lookup of all relations by the names that dbt gives them, with the masks of their columns."""
-    from arctic_runtime.query.relations import RelationLookup
-
-    names: dict[str, TableName] = {}
-    masks: dict[TableName, Mapping[str, bool]] = {}
-    for node in project.graph.nodes:
-        kind, _, name = node.unique_id.split(".")[:3]
-        if kind != "source":
-            names |= {name: node.table, node.table.name: node.table}
-        masks |= dict.fromkeys((node.table, node.table.base, node.table.changes), node.masks)
-    for model in project.models:
-        names |= {relation.name: relation for relation in model.relations}
-        masks |= dict.fromkeys((*model.relations, model.base), model.masks)
-    profile = project.profile
-    return RelationLookup(CatalogReader(profile), profile.catalog, names, masks, build_mask)
 
 
 def _draw_table(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> list[str]:

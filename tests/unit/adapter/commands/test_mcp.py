@@ -104,6 +104,10 @@ def test_a_session_survives_hostile_calls_and_answers_what_can_be_answered_witho
         assert {column["name"]: column["is_masked"] for column in described["columns"]}["note"]
         row = (await client.call_tool("lookup", {"table": "dwd", "key": ["3"]})).structured_content["data"]["row"]
         assert row["note"].startswith("masked:")
+        asked = await client.call_tool("sql", {"query": "select id, note from dwd__changes where id = 3"})
+        assert asked.structured_content["data"] == [{"id": 3, "note": row["note"]}]
+        for query in ("drop table dwd", "select * from read_csv('/etc/passwd')", "select 1; select 2", ""):
+            assert (await client.call_tool("sql", {"query": query})).is_error, query
         page = await client.read_resource("arctic://docs/glossary")
         assert page.contents[0].text.startswith("# ")  # type: ignore[union-attr]
         no_spark = await client.call_tool("verify", {"tables": ["dwd"]})
