@@ -57,6 +57,16 @@ MORE = (
     "tests/spark/refresh/test_edits.py::test_columns_come_and_go_as_the_model_allows[sync_all_columns]",
     "tests/spark/refresh/test_reverts.py::test_a_query_that_goes_back_takes_back_what_the_other_one_did",
     "tests/spark/refresh/test_restate.py::test_the_part_is_of_the_versions_that_the_last_run_read",
+    # Rows of a clone that are taken over, rows that stay as they are, edits that go forward.
+    "tests/spark/refresh/test_promotions.py::test_a_table_takes_over_the_rows_of_its_clone[column-on_write]",
+    "tests/spark/refresh/test_promotions.py::test_a_table_takes_over_the_rows_of_its_clone[narrow-on_write]",
+    "tests/spark/refresh/test_promotions.py::test_changes_of_both_since_the_clone_was_made_are_told_apart",
+    "tests/spark/refresh/test_frozen.py::test_changes_of_frozen_rows_are_counted_and_not_applied",
+    "tests/spark/refresh/test_frozen.py::test_events_of_frozen_rows_are_not_applied",
+    "tests/spark/refresh/test_forward.py::test_a_table_says_how_many_rows_are_of_earlier_queries_until_all_are_restated",
+    "tests/spark/refresh/test_forward.py::test_groups_go_forward_without_their_aggregate_state",
+    "tests/spark/refresh/test_restate_events.py::"
+    "test_a_restated_key_keeps_its_place_and_the_predicate_is_in_the_history",
     # Ingestion, whose plans are the deepest: what a client sends has a limit of depth.
     "tests/spark/ingest/test_dead_letters.py::test_events_that_fit_now_are_applied_unless_their_row_is_newer",
     "tests/spark/ingest/test_key_changes.py::test_a_row_whose_origin_is_not_known_is_an_error_and_takes_no_other_rows_values",

@@ -94,7 +94,8 @@ def _read_pairs(attempt: PreparedAttempt, changed: ChangedRows) -> DataFrame:
     absent = [name for name in stored if find_column(changed.source.columns, name) is None]
     window = SourceWindow(attempt.spark, changed.source, changed.window, attempt.thresholds)
     pairs = window.read_image("pair", stored)
-    return pairs.withColumns({part: F.lit(None) for name in absent for part in (name, name_before(name))})
+    nulls = [F.lit(None).alias(part) for name in absent for part in (name, name_before(name))]
+    return pairs.select("*", *nulls)
 
 
 def _choose(side: str, name: str, other: str, other_name: str) -> Column:

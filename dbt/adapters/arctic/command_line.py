@@ -6,6 +6,7 @@ The list takes some hundredths of a second; the code of all commands takes more 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -47,7 +48,7 @@ COMMANDS: Mapping[str, str] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command, by default from the arguments of this process; returns its exit code, 130 after Ctrl-C."""
+    """Runs one command, by default from the arguments of this process; returns its exit code, for signals as a shell."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     if not given or given[0] not in COMMANDS:
         parser, commands = create_parser()
@@ -57,7 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         from dbt.adapters.arctic import cli
 
-        return cli.main(given)
+        code = cli.main(given)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # What reads the output, such as `head`, has ended. Python would flush it once more, and fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except KeyboardInterrupt:
         print(f"arctic {given[0]}: interrupted; run it again, what it has committed stays", file=sys.stderr)
         return 130

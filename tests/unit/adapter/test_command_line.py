@@ -62,3 +62,14 @@ def test_what_dbt_reads_of_the_adapter_is_there(name: str) -> None:
 def test_another_name_of_the_adapter_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Plugins'"):
         arctic.Plugins  # noqa: B018
+
+
+def test_a_reader_that_ends_early_gets_no_trace() -> None:
+    command = [sys.executable, "-m", "dbt.adapters.arctic.command_line", "schema", "models"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(1) == b"{"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
