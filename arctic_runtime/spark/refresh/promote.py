@@ -51,7 +51,7 @@ def compute_promotion(attempt: PreparedAttempt, plan: Promotion) -> Computed:
     pairs = _pair_rows(attempt, *plan.changed)
     stored = [column.name for column in attempt.shape.columns]
     images = build_pair_images(pairs, attempt.shape, stored)
-    return Computed(emit_image_changes(images, attempt.shape), entries)
+    return Computed(emit_image_changes(images, attempt.shape), entries, is_gathered=True)
 
 
 def _compare_rows(attempt: PreparedAttempt, plan: Promotion) -> DataFrame:
