@@ -48,7 +48,7 @@ COMMANDS: Mapping[str, str] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command, by default from the arguments of this process; returns its exit code, for signals as a shell."""
+    """Runs one command, by default from the arguments of this process; returns its exit code, as shells set it."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     if not given or given[0] not in COMMANDS:
         parser, commands = create_parser()
