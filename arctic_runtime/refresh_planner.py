@@ -224,7 +224,7 @@ class RefreshPlanner:
         former = find_former_query(self.model, state, last)
         if former is None or is_same_query(self.model, upstreams, last.query):
             return upstreams
-        others = (name for name in list_former_sources(self.model, former) if str(name) not in upstreams.states)
+        others = (name for name in list_former_sources(self.model, former.text) if str(name) not in upstreams.states)
         readable = (name for name in others if name.catalog == self.model.table.catalog)
         return replace(upstreams, former={str(name): observe_readable(self.reader, name) for name in readable})
 

@@ -17,10 +17,11 @@ from arctic_runtime.ivm.edits.refused import NotEdited
 from arctic_runtime.ivm.frontend.analyse import Analysed
 from arctic_runtime.ivm.frontend.frozen_predicate import read_frozen_predicate
 from arctic_runtime.ivm.frontend.reads import find_reads
+from arctic_runtime.model.clone import read_clone_origin
 from arctic_runtime.model.columns import Column, find_column, is_same_name, strip_change_columns
-from arctic_runtime.model.names import TableName, parse_table_name
+from arctic_runtime.model.names import TableName, parse_table_name, rename_tables
 from arctic_runtime.model.query_text import QueryText, StoredContract, read_query_text
-from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
+from arctic_runtime.model.run_summary import RunSummary, find_last_load, find_last_run, get_offsets
 from arctic_runtime.model.state import ChangeTableState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
@@ -29,6 +30,7 @@ from arctic_runtime.plan.refresh.fingerprint import (
     has_other_query_or_contract,
     hash_query_reading,
     is_text_of,
+    rename_views,
 )
 from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model, build_relation
 from arctic_runtime.plan.refresh.readable_columns import check_defaults
@@ -68,10 +70,30 @@ class EditPlan:
         return sorted(str(source) for source in self.edit.sources)
 
 
-def find_former_query(model: Model, state: TableState, last: RunSummary | None) -> QueryText | None:
+@dataclass(frozen=True)
+class FormerQuery:
+    """The query of a table's last run: the text by present names, and as it was stored, by the names of `table`.
+
+    They differ for a clone without a run of its own, which has the text of its origin.
+    """
+
+    text: QueryText
+    stored: QueryText
+    table: TableName
+
+
+def find_former_query(model: Model, state: TableState, last: RunSummary | None) -> FormerQuery | None:
     """Returns the query of the last run; None if the table does not hold its text, but none or that of another run."""
-    text = read_query_text(state.changes.properties) if state.changes is not None else None
-    return text if text is not None and last is not None and is_text_of(model, text, last.query) else None
+    stored = read_query_text(state.changes.properties) if state.changes is not None else None
+    if stored is None or last is None or not is_text_of(model, stored, last.query):
+        return None
+    assert state.changes is not None
+    origin, load = read_clone_origin(state.changes.properties), find_last_load(state.changes)
+    if origin is None or load is None or load.version.sequence > origin.version.sequence:
+        return FormerQuery(stored, stored, model.table)
+    tables = {origin.model: model.table, **{theirs: own for own, theirs in origin.upstreams}}
+    text = replace(stored, sql=rename_tables(stored.sql, tables), views=rename_views(stored.views, tables))
+    return FormerQuery(text, stored, origin.model)
 
 
 def list_former_sources(model: Model, text: QueryText) -> tuple[TableName, ...]:
@@ -93,15 +115,16 @@ def plan_table_edit(model: Model, state: TableState, upstreams: Upstreams) -> Ed
     keeps_settings = model.config.on_session_change == "keep"
     if not has_other_query_or_contract(last.query, compute_fingerprint(model, upstreams), keeps_settings):
         return None
-    old_model = replace(model, sql=former.sql)
+    old_model = replace(model, sql=former.text.sql)
     old_states = {**upstreams.states, **upstreams.former}
-    old_upstreams = replace(upstreams, states=old_states, views=former.views, former={})
+    old_upstreams = replace(upstreams, states=old_states, views=former.text.views, former={})
     if last.forward is not None:
         raise NotEdited("the table has rows of earlier queries")
     _check_model(model, state, upstreams)
-    if not former.contract.has_rules_of(StoredContract.from_model(model)):
+    if not former.text.contract.has_rules_of(StoredContract.from_model(model)):
         raise NotEdited("the contract has other rules, which all rows have to be checked for")
-    _check_confirmed(last, hash_query_reading(old_model, old_upstreams))
+    read_model = replace(model, table=former.table, sql=former.stored.sql)
+    _check_confirmed(last, hash_query_reading(read_model, replace(old_upstreams, views=former.stored.views)))
     before, old_key = analyse_model(old_model, old_upstreams)
     after, new_key = analyse_model(model, upstreams)
     columns = _name_columns(model, state, before, after)

@@ -85,7 +85,7 @@ def test_a_table_takes_over_the_rows_of_its_clone(lake: Warehouse, dev: Warehous
     lake.run(below)
     clone_of(lake, dev, old)
     new = lake.model("m", after, primary_key=key, merge=merge)
-    dev.run(move(lake, dev, new))
+    assert dev.run(move(lake, dev, new)).reason == ("QUERY_CHANGED" if edit == "total" else "EDITED")
     lines = "\n".join(describe_next_run(new, planner_of(lake, dev, new).explain_refresh()))
     assert f"incremental (PROMOTED: {dev.table('m')} has computed this query)" in lines
     outcome = promote(lake, dev, new)
@@ -98,6 +98,29 @@ def test_a_table_takes_over_the_rows_of_its_clone(lake: Warehouse, dev: Warehous
     followed = lake.run(below)
     assert lake.actions(followed) == changed
     check(lake, below)
+
+
+def test_an_edit_of_a_clone_reads_its_own_rows_and_then_follows_its_own_upstreams(
+    lake: Warehouse, dev: Warehouse
+) -> None:
+    load(lake, ROWS)
+    upstream = lake.model("m", PAID, primary_key="id")
+    below = lake.model("below", "select id, amount from {m}", primary_key="id")
+    for model in (upstream, below):
+        lake.run(model)
+    own_upstream = clone_of(lake, dev, upstream)
+    clone_of(lake, dev, below, upstream)
+    dev.run(own_upstream)
+    edited = lake.model("below", "select id, amount, amount * 2 as twice from {m} where amount > 3", primary_key="id")
+    clone = move(lake, dev, edited, "m")
+    outcome = dev.run(clone)
+    assert (outcome.reason, lake.actions(outcome)) == ("EDITED", (0, 6, 2)), outcome.because
+    check(dev, clone)
+    load(lake, LATER)
+    dev.run(own_upstream)
+    again = replace(clone, sql=clone.sql.replace("> 3", "> 4"))
+    assert dev.run(again).reason == "EDITED"
+    check(dev, again)
 
 
 def test_changes_of_both_since_the_clone_was_made_are_told_apart(lake: Warehouse, dev: Warehouse) -> None:
