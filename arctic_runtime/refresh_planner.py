@@ -296,7 +296,7 @@ class RefreshPlanner:
             states = {
                 str(source): known.get_first(source, partial(observe_source, self.reader, source)) for source in names
             }
-            return Upstreams(states, settings=self.settings)
+            return Upstreams(states, settings=self.settings, clock=to_micros(self.pins.time))
         states_by_name: dict[str, SourceState | None] = {}
         views: dict[str, str] = {}
         queries: list[Reads] = []
