@@ -254,8 +254,10 @@ _PATH_PROPERTIES = frozenset(
     }
 )
 def read_properties(key: str, value: Any) -> dict[str, str]:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"`{key}` must be a mapping of Iceberg table properties; found {value!r}")
+    if not isinstance(value, Mapping) or not all(isinstance(text, str | int | float) for text in value.values()):
+        raise ConfigError(
+            f"`{key}` must be a mapping of Iceberg table properties to texts, numbers or booleans; found {value!r}"
+        )
     if "format-version" in value:
         raise ConfigError(f"`{key}` can't set format-version; set the key `format_version`, which applies to the base")
     reserved = [name for name in value if str(name).startswith("arctic.")]
