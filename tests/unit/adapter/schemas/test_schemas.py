@@ -35,7 +35,7 @@ from dbt.adapters.arctic.materialize.foreign_config import list_dbt_keys, list_k
 from dbt.adapters.arctic.profile_keys import PROFILE_KEYS
 from dbt.adapters.arctic.schemas.models import DBT_KEYS
 from tests.fuzz.inputs import mutate_value, read_corpus
-from tests.fuzz.targets.configuration import check_profile
+from tests.fuzz.targets.configuration import check_profile, check_source
 from tests.unit.project.test_docs import ROOT, blocks, configurations
 
 DOCUMENTS = {name: build() for name, build in SCHEMAS.items()}
@@ -261,9 +261,38 @@ def test_keys_of_a_connector_are_those_that_it_takes(connector: Any) -> None:
         assert not is_read(lambda less=less: find_source(less))
         assert not validator("sources").is_valid(source(less))
     for key in {key.name for other in CONNECTORS for key in other.settings} - {*needed}:
-        takes = is_read(lambda key=key: find_source({**needed, key: "1"}))
         known = validator("sources", f"ingest_{connector.name}").schema["properties"]
-        assert takes == (key in known)
+        assert is_unknown({**needed, key: []}, key) == (key not in known)
+
+
+def is_unknown(ingest: Mapping[str, Any], key: str) -> bool:
+    try:
+        find_source(ingest)
+    except ConfigError as error:
+        return f"unknown key `{key}`" in str(error)
+    return False
+
+
+@pytest.mark.parametrize("connector", CONNECTORS, ids=lambda connector: connector.name)
+def test_a_source_with_a_value_at_an_edge_is_accepted_if_it_is_read(connector: Any) -> None:
+    needed = {"connector": connector.name, **dict.fromkeys(connector.required, "a")}
+    written = [{**needed, key: edge} for key in connector.keys for edge in EDGES]
+    read = [ingest for ingest in written if check_source((ingest, {"primary_key": ["id"]}, ("t",))) == "accepted"]
+    assert read
+    assert [ingest for ingest in read if not validator("sources").is_valid(source(ingest))] == []
+
+
+@pytest.mark.parametrize("key", [setting.name for setting in TABLE_SETTINGS])
+def test_a_table_with_a_value_at_an_edge_is_accepted_if_it_is_read(key: str) -> None:
+    ingest = {"connector": "files", "path": "x"}
+
+    def read_table(meta: Mapping[str, Any]) -> None:
+        (table,) = read_source("s", ingest, [DeclaredTable("t", "t", "ods", "lake", meta, ())]).tables
+        table.to_model(table.choose_key(("id",)))
+
+    tables = [{"primary_key": "a", key: edge} for edge in EDGES]
+    read = [table for table in tables if is_read(lambda table=table: read_table(table))]
+    assert [table for table in read if not validator("sources").is_valid(source(ingest, **table))] == []
 
 
 @pytest.mark.parametrize(
