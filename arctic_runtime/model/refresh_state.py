@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.version import Version
-
-NO_VIEW_VERSION: Final = 0
-"""The required `view-version-id` of rows that are those of no materialized view; versions of views begin with 1."""
 
 
 def encode_refresh_state(sources: Mapping[TableName, Version], catalog: str, started_ms: int) -> str:
@@ -24,7 +21,8 @@ def encode_refresh_state(sources: Mapping[TableName, Version], catalog: str, sta
     `catalog` is that of the refreshed table; sources in it are written without their catalog.
     """
     state = {
-        "view-version-id": NO_VIEW_VERSION,
+        # The draft requires the key. The rows are those of no materialized view, whose versions begin with 1.
+        "view-version-id": 0,
         "refresh-start-timestamp-ms": started_ms,
         "source-states": [_describe_table(*source, catalog) for source in sorted(sources.items())],
     }
