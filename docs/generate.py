@@ -5,8 +5,9 @@ A generated part stands between two comments, `<!-- generated: NAME -->` and `<!
 
 from __future__ import annotations
 
+import argparse
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from arctic_runtime.ingest.source import describe_ingest_settings, describe_table_settings
@@ -64,12 +65,16 @@ def _write_part(name: str, way_up: str) -> str:
     return f"<!-- generated: {name} -->\n{text}\n<!-- end of generated: {name} -->"
 
 
-def main() -> None:
-    MACROS.write_text(macros_text(), encoding="utf-8")
-    for page in list_pages():
-        text = update_parts(page)
-        if text != page.read_text(encoding="utf-8"):
-            page.write_text(text, encoding="utf-8")
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m docs.generate", description="write what follows from the code")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail and name the files that would change")
+    is_check = parser.parse_args(arguments).check
+    texts = {MACROS: macros_text(), **{page: update_parts(page) for page in list_pages()}}
+    outdated = {file: text for file, text in texts.items() if text != file.read_text(encoding="utf-8")}
+    if is_check and outdated:
+        parser.exit(1, "".join(f"{file} is not as the code says: run `make docs`\n" for file in outdated))
+    for file, text in outdated.items():
+        file.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,13 @@ from dataclasses import replace
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.ingest.source import IngestSource
-from arctic_runtime.ingest.transports.connector import Connector, Session, SourceConnection, describe_address
+from arctic_runtime.ingest.transports.connector import (
+    Connector,
+    Session,
+    SourceConnection,
+    describe_address,
+    list_wrong_values,
+)
 from arctic_runtime.ingest.transports.debezium.connectors import DATABASES
 from arctic_runtime.ingest.transports.files.connector import FILES
 from arctic_runtime.ingest.transports.kafka.connector import KAFKA
@@ -80,7 +86,7 @@ def list_source_tables(source: IngestSource) -> list[CatalogTable]:
 
 
 def find_connector(source: IngestSource) -> Connector:
-    """Returns the connector of a source; raises ConfigError for an unknown one, and for unknown or missing keys."""
+    """Returns the connector of a source; raises ConfigError for an unknown one, and for wrong settings."""
     connector = _BY_NAME.get(source.connector)
     if connector is None:
         raise ConfigError(
@@ -92,6 +98,7 @@ def find_connector(source: IngestSource) -> Connector:
     keys, given = connector.keys, source.connection
     wrong = [f"unknown key `{key}`{suggest_nearest(key, keys)}" for key in given if key not in keys]
     wrong += [f"`{key}` is missing" for key in connector.required if key not in given]
+    wrong += list_wrong_values(connector.settings, given)
     if wrong:
         raise ConfigError(
             f"source {source.name}: its `meta.arctic.ingest` can't be used with connector {source.connector}.\n"

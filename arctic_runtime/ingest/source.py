@@ -15,16 +15,14 @@ from arctic_runtime.ingest.database_kinds import DATABASE_KINDS
 from arctic_runtime.model.columns import list_reserved
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import MAX_VERSIONS, Merge, Model, OnSchemaChange
-from arctic_runtime.plan.config.config_readers import get_reader, read_names, read_renamed, read_text
+from arctic_runtime.plan.config.config_readers import get_reader, read_names, read_plain, read_renamed, read_text
 from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.plan.config.value_reader import (
-    PLAIN,
     Schema,
     Setting,
     ValueReader,
     accept,
     describe_settings,
-    keep_value,
 )
 from arctic_runtime.profile import is_secret, mask_secrets
 
@@ -83,7 +81,8 @@ class IngestedTable:
     @property
     def key(self) -> tuple[str, ...]:
         """The primary key that the user configured; empty if the source's key is used, or if there is to be no key."""
-        return read_names("primary_key", self.settings.get("primary_key") or ())
+        written = self.settings.get("primary_key")
+        return () if written is None else read_names("primary_key", written)
 
     @property
     def key_in_source(self) -> tuple[str, ...]:
@@ -285,7 +284,8 @@ class DeclaredTable:
 
     def name_in_source(self, schema: str | None) -> str:
         """Returns the table's name in the source; `schema` is put before a name without a schema."""
-        name = str(self.meta.get("source_table", self.identifier))
+        written = self.meta.get("source_table")
+        name = self.identifier if written is None else str(written)
         return name if "." in name or schema is None else f"{schema}.{name}"
 
 
@@ -326,7 +326,7 @@ def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[Declare
     return IngestSource(
         name,
         str(connector),
-        known,
+        {key: value for key, value in known.items() if value is not None},
         tuple(read_tables),
         dead_letters,
         values["trigger"],
@@ -348,13 +348,14 @@ def _read_table(
 ) -> IngestedTable:
     meta = dict(declared.meta)
     full = declared.name_in_source(schema)
-    meta.pop("source_table", None)
-    chosen = policy
-    if "schema_changes" in meta:
-        try:
+    named, chosen = meta.pop("source_table", None), policy
+    try:
+        if named is not None:
+            read_plain("source_table", named)
+        if "schema_changes" in meta:
             chosen = _read_policy("schema_changes", meta.pop("schema_changes"))
-        except ConfigError as error:
-            wrong.append(f"table {declared.name}: {error}")
+    except ConfigError as error:
+        wrong.append(f"table {declared.name}: {error}")
     renames = _read_renames(declared, meta.pop("columns", {}), wrong)
     for key in meta:
         if key not in TABLE_KEYS:
@@ -495,7 +496,7 @@ INGEST_SETTINGS = (
 """Keys of `meta.arctic.ingest` that all connectors have, besides CONNECTOR."""
 
 TABLE_SETTINGS = (
-    Setting("source_table", keep_value(PLAIN), "its name in the source", "the table's identifier"),
+    Setting("source_table", read_plain, "its name in the source", "the table's identifier"),
     Setting(
         "primary_key",
         ValueReader(read_names, {"anyOf": [read_names.schema, {"type": "null"}]}),

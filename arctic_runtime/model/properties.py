@@ -105,6 +105,7 @@ PINNED_MERGED: Final = "arctic.merged-snapshot"
 PINNED_HEAD: Final = "arctic.changes-snapshot"
 
 MERGED: Final = "arctic.merged"
+REFRESH_STATE: Final = "refresh-state"
 REWRITTEN: Final = "arctic.renewed"
 ATTEMPT: Final = "arctic.attempt"
 
@@ -468,6 +469,12 @@ STORED_NAMES: Final = (
         MERGED,
         ("summary of the last commit of a merge, a rewrite or a compaction of the base",),
         "the version of the change table that the base contains",
+    ),
+    StoredName(
+        REFRESH_STATE,
+        (*_RUN, "summary of the last commit of a merge, a rewrite or a compaction of the base"),
+        "the snapshots of the sources from which the rows were computed, as Iceberg's draft of materialized views has "
+        "[them](readers.md#freshness)",
     ),
     StoredName(REWRITTEN, ("summary of a commit that rewrites a part of the base",), "the buckets that were written"),
     StoredName(PINNED_BASE, ("property of the view",), "the snapshot of the base that the view reads"),

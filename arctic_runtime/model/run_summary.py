@@ -109,6 +109,9 @@ class RunSummary:
     offsets: Mapping[str, Version] | None = None
     """For each upstream, by its name, the version up to which the run read it."""
 
+    refresh_state: str | None = None
+    """The same versions for other engines, with the start of the refresh, as JSON."""
+
     query: str | None = None
     """Fingerprint of the query and of everything else that determines the table's rows, as JSON."""
 
@@ -252,6 +255,7 @@ class RunSummary:
         """
         return RunSummary(
             offsets=self.offsets,
+            refresh_state=self.refresh_state,
             query=self.query,
             session=self.session,
             given_up=self.given_up,
@@ -286,6 +290,7 @@ _TEXTS: Mapping[str, str] = {
     "run": properties.RUN,
     "mode": properties.MODE,
     "reason": properties.REASON,
+    "refresh_state": properties.REFRESH_STATE,
     "query": properties.QUERY,
     "session": properties.SESSION,
     "high_watermark": properties.HIGH_WATERMARK,
@@ -377,6 +382,16 @@ def find_run_at(changes: ChangeTableState | None, commit: Commit) -> RunSummary:
     known = [one for one in run_commits(changes) if one.version.sequence <= commit.version.sequence]
     loads = [one for one in known if one.summary.get(properties.MODE) != SCHEMA_ONLY]
     return RunSummary.decode((loads[-1] if loads and not is_run(commit) else commit).summary)
+
+
+def find_refresh_state(changes: ChangeTableState | None, version: Version) -> str | None:
+    """Returns the refresh state of the newest run that loaded data up to `version`; None if it has expired or has none.
+
+    It is that of the rows which a base table with the changes up to `version` has.
+    """
+    runs = (commit for commit in reversed(run_commits(changes)) if commit.version.sequence <= version.sequence)
+    last = next((run for run in runs if run.summary.get(properties.MODE) != SCHEMA_ONLY), None)
+    return None if last is None else last.summary.get(properties.REFRESH_STATE)
 
 
 def find_awaited_cut(changes: ChangeTableState | None) -> str | None:

@@ -84,11 +84,17 @@ class ServeSettings:
 def read_settings(written: Mapping[str, Any]) -> ServeSettings:
     """Reads the settings of a service; raises ConfigError for unknown keys and invalid values."""
     _refuse_unknown("serve", written, KEYS)
-    http = written.get("http") or {}
+    http = _get_or(written, "http", {})
     if not isinstance(http, Mapping):
         raise ConfigError(f"`serve.http` must be a mapping; found {mask_text(repr(http))}")
-    agents = read_agent_settings(written.get("agents") or {})
-    return ServeSettings(read_budget(written.get("upkeep") or {}), http, agents)
+    agents = read_agent_settings(_get_or(written, "agents", {}))
+    return ServeSettings(read_budget(_get_or(written, "upkeep", {})), http, agents)
+
+
+def _get_or(written: Mapping[str, Any], key: str, default: Any) -> Any:
+    """Returns the value of a key, or `default` if it is missing or null; `false` and empty texts are values."""
+    value = written.get(key)
+    return default if value is None else value
 
 
 def read_http(written: Mapping[str, Any]) -> HttpSettings:
@@ -144,13 +150,13 @@ def read_budget(written: Any) -> UpkeepBudget:
     if jobs < 1:
         raise ConfigError(f"`serve.upkeep.jobs` must be 1 or more; found {jobs}")
     most = written.get("bytes_per_minute")
-    groups = written.get("groups") or {}
+    groups = _get_or(written, "groups", {})
     if not isinstance(groups, Mapping):
         raise ConfigError(f"`serve.upkeep.groups` must be a mapping of schemas to bytes a minute; found {groups!r}")
     return UpkeepBudget(
         jobs,
         None if most is None else read_size("serve.upkeep.bytes_per_minute", most),
-        tuple(_read_hours(text) for text in _to_list(written.get("quiet_hours") or ())),
+        tuple(_read_hours(text) for text in _to_list(_get_or(written, "quiet_hours", ()))),
         {str(schema): read_size(f"serve.upkeep.groups.{schema}", size) for schema, size in groups.items()},
     )
 
@@ -174,6 +180,7 @@ def _read_hours(text: Any) -> Hours:
         raise ConfigError(
             f"`serve.upkeep.quiet_hours`: {text!r} can't be read.",
             expected="hours of the service's own clock, such as 08:00-18:00 or mon-fri 22:00-06:00",
+            fix="leave `quiet_hours` out if upkeep may begin at any time",
         ) from None
 
 

@@ -927,7 +927,7 @@ def dropped_clone() -> Scenario:
         expire_versions(lake.session_of(model, now=later(40)), [])
         assert not observe_clone_tags(lake.reader, list_tagged_tables(model.table))
 
-    effects = ("clone.note_use", "clone.drop_tag", "reset.drop")
+    effects = ("clone.note_use", "clone.drop_tag", "clone.remove_files", "reset.drop")
     return Scenario(effects, build, act, of(lambda lake: state_model(lake, merge="on_read")), ("m",))
 
 

@@ -22,7 +22,7 @@ from arctic_runtime.model.shape import ChangeSet
 from arctic_runtime.model.step import CreateBase, CreateChangeTable, MergeBase
 from arctic_runtime.plan.refresh.reconcile import is_overwritten
 from arctic_runtime.spark.engine.java.java_errors import SPARK
-from arctic_runtime.spark.tables.commit import build_merged_summary, commit_summary, swap_in
+from arctic_runtime.spark.tables.commit import build_base_summary, commit_summary, swap_in
 from arctic_runtime.spark.tables.context import Appended, Context
 from arctic_runtime.spark.tables.create import build_base_properties, build_table_properties
 from tests.simulation.lake import Catalog, Name, Refused, View
@@ -228,7 +228,7 @@ def create_base(step: CreateBase, context: Context) -> None:
     def create() -> None:
         with as_spark_error():
             file = lake.write_file(_pair(step.table), rows.values())
-            summary = build_merged_summary(step.version)
+            summary = build_base_summary(step.version, context.state.changes)
             columns = strip_change_columns(changes.columns)
             lake.create_table(_pair(step.table), columns, properties, ((file,), summary))
 
@@ -247,7 +247,7 @@ def merge_base(step: MergeBase, context: Context) -> None:
         raise SparkRefused("org.apache.iceberg.exceptions.ValidationException", "Cannot commit: no such snapshot")
     old = read_base(lake, lake.get_table(own), step.expected)
     new = apply_changes(old, changes)
-    summary, gone = build_merged_summary(step.end), frozenset(found.files)
+    summary, gone = build_base_summary(step.end, context.state.changes), frozenset(found.files)
     if is_overwritten(context.model, base, context.thresholds.merge):
 
         def overwrite() -> None:
@@ -306,7 +306,7 @@ def rewrite_base(context: Context, expected: int) -> None:
             context.spark.commit(branch, "replace", (lake.write_file(own, rows.values()),), {}, frozenset(found.files))
 
         perform_effect("compaction.rewrite", write, f"rewrite {context.model.base}", SPARK)
-        commit_summary("compaction.stamp", context.spark, branch, build_merged_summary(merged))
+        commit_summary("compaction.stamp", context.spark, branch, build_base_summary(merged, context.state.changes))
 
     swap_in(context.attempt, context.model.base, expected, rewrite)
 

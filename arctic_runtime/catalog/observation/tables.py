@@ -47,6 +47,7 @@ from arctic_runtime.model.properties import (
     KEEP,
     MERGED,
     PRIMARY_KEY,
+    REFRESH_STATE,
     REPAIRED,
     RESYNC_PREFIX,
     RUN,
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.refs import SnapshotRef
     from pyiceberg.table.snapshots import Snapshot
 
-_PREFIX = "arctic."
+_OWN_NAMES = ("arctic.", REFRESH_STATE)
 """What the names of our entries in snapshot summaries begin with."""
 
 
@@ -551,7 +552,7 @@ def _build_commit(table: Table, snapshot: Snapshot) -> Commit:
         operation=operation,
         rows=0 if operation == "replace" else int(summary.get("added-records", 0)),
         bytes=int(summary.get("added-files-size", 0)),
-        summary={intern(name): text for name, text in summary.items() if name.startswith(_PREFIX)},
+        summary={intern(name): text for name, text in summary.items() if name.startswith(_OWN_NAMES)},
         at_ms=snapshot.timestamp_ms,
     )
 

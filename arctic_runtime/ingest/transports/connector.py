@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,8 @@ from arctic_runtime.ingest.formats.registry import FORMATS, describe_formats, ma
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.transport import CatalogTable, Transport
 from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
-from arctic_runtime.plan.config.value_reader import PLAIN, PLAIN_VALUES, TEXT, Setting, keep_value
+from arctic_runtime.plan.config.config_readers import read_plain, read_plain_values, read_text
+from arctic_runtime.plan.config.value_reader import Setting, keep_value
 from arctic_runtime.profile import mask_text
 
 if TYPE_CHECKING:
@@ -80,13 +81,25 @@ class Connector:
 
 
 PASSWORD_SETTINGS = (
-    Setting("password", keep_value(PLAIN), "the password; dbt writes it into `target/manifest.json`"),
-    Setting("password_env", keep_value(TEXT), "the environment variable with the password"),
+    Setting("password", read_plain, "the password; dbt writes it into `target/manifest.json`"),
+    Setting("password_env", read_text, "the environment variable with the password"),
 )
-PROPERTIES = Setting("properties", keep_value(PLAIN_VALUES), "further settings of the program that reads the source")
+PROPERTIES = Setting("properties", read_plain_values, "further settings of the program that reads the source")
 FORMAT = Setting(
     "format", keep_value(describe_formats()), "format of the events, alone or with its options", "`debezium`"
 )
+
+
+def list_wrong_values(settings: Iterable[Setting], written: Mapping[str, Any]) -> list[str]:
+    """Returns an error for each setting whose value can't be read."""
+    wrong = []
+    for setting in settings:
+        if setting.name in written:
+            try:
+                setting.read(setting.name, written[setting.name])
+            except ConfigError as error:
+                wrong.append(mask_text(str(error)))
+    return wrong
 
 
 def read_password(source: IngestSource, settings: Mapping[str, Any] | None = None) -> str:
@@ -108,11 +121,8 @@ def read_password(source: IngestSource, settings: Mapping[str, Any] | None = Non
 
 
 def read_properties(source: IngestSource) -> Mapping[str, str]:
-    """Returns the `properties` of a source; empty if it sets none. Raises ConfigError if they are not a mapping."""
-    written = source.connection.get("properties") or {}
-    if not isinstance(written, Mapping):
-        raise ConfigError(f"source {source.name}: `properties` must be a mapping of names to values")
-    return {str(key): str(value) for key, value in written.items()}
+    """Returns the `properties` of a source; empty if it sets none."""
+    return read_plain_values("properties", source.connection.get("properties", {}))
 
 
 def read_format(source: IngestSource) -> Format:

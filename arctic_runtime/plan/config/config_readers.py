@@ -11,10 +11,11 @@ from arctic_runtime.model.files.layout import MAX_NODES
 from arctic_runtime.model.merge_columns import FUNCTIONS
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Transform, Unit
-from arctic_runtime.plan.config.value_reader import PLAIN, TEXT, Schema, ValueReader, accept
+from arctic_runtime.plan.config.value_reader import PLAIN, PLAIN_VALUES, TEXT, Schema, ValueReader, accept
 
 _SMALLEST_FILE = 2**20
 _SIZE = re.compile(r"(?P<number>[1-9]\d{0,8})\s*(?P<unit>[KMG]iB)")
+_DIGITS = re.compile(r"[0-9]+")
 _UNIT_BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 _QUOTED = r"`(?:[^`]|``)+`"
@@ -67,6 +68,30 @@ def read_text(key: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ConfigError(f"`{key}` must be a non-empty string; found {value!r}")
     return value
+
+
+@accept(PLAIN)
+def read_plain(key: str, value: Any) -> str:
+    """Reads a text, a number or a boolean as a text; the error shows no value, which may be a secret."""
+    if not isinstance(value, str | int | float):
+        raise ConfigError(f"`{key}` must be a text, a number or a boolean; found a {type(value).__name__}")
+    return str(value)
+
+
+@accept(PLAIN_VALUES)
+def read_plain_values(key: str, value: Any) -> dict[str, str]:
+    """Reads a mapping of names to texts, numbers or booleans; the error shows no value, which may be a secret."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"`{key}` must be a mapping of names to values; found a {type(value).__name__}")
+    return {str(name): read_plain(f"{key}.{name}", part) for name, part in value.items()}
+
+
+@accept({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+$"}]})
+def read_digits(key: str, value: Any) -> int:
+    """Reads a whole number of at least 0, which may be written as a text."""
+    if isinstance(value, bool) or not isinstance(value, str | int) or not _DIGITS.fullmatch(str(value)):
+        raise ConfigError(f"`{key}` must be a whole number; found {value!r}")
+    return int(value)
 
 
 @accept({"type": "boolean"})
@@ -254,8 +279,10 @@ _PATH_PROPERTIES = frozenset(
     }
 )
 def read_properties(key: str, value: Any) -> dict[str, str]:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"`{key}` must be a mapping of Iceberg table properties; found {value!r}")
+    if not isinstance(value, Mapping) or not all(isinstance(text, str | int | float) for text in value.values()):
+        raise ConfigError(
+            f"`{key}` must be a mapping of Iceberg table properties to texts, numbers or booleans; found {value!r}"
+        )
     if "format-version" in value:
         raise ConfigError(f"`{key}` can't set format-version; set the key `format_version`, which applies to the base")
     reserved = [name for name in value if str(name).startswith("arctic.")]

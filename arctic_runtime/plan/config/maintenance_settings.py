@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from arctic_runtime.errors import ConfigError, find_nearest
 from arctic_runtime.model.table import MAX_VERSIONS, VERSIONS_SECONDS, Compaction, Retention
-from arctic_runtime.plan.config.value_reader import Schema, ValueReader, accept, close_object
+from arctic_runtime.plan.config.value_reader import Schema, ValueReader, accept, close_object, is_off
 
 _AGE = re.compile(r"(?P<number>\d{1,6})\s*(?P<unit>[mhdw])")
 _LAG = re.compile(r"(?P<number>\d{1,6})\s*(?P<unit>[smhd])")
@@ -73,7 +73,7 @@ def read_compaction(key: str, value: Any) -> Compaction:
     if isinstance(value, Mapping):
         return Compaction(**_read_parts(key, value, _COMPACTION_PARTS))
     if value in ("auto", "off") or isinstance(value, bool):
-        return Compaction(automatic=value not in ("off", False))
+        return Compaction(automatic=not is_off(value))
     raise ConfigError(f"`{key}` must be auto, off, or a mapping of thresholds; found {value!r}")
 
 
@@ -84,7 +84,7 @@ def read_retention(key: str, value: Any) -> Retention:
     `max_versions` has a default only if no age and no number of versions is given. With `off`, which YAML parses as a
     boolean, nothing ever expires. Raises ConfigError for any other value.
     """
-    if value in ("off", False):
+    if is_off(value):
         return Retention()
     if not isinstance(value, Mapping):
         raise ConfigError(f"`{key}` must be off or a mapping, such as {{versions: '5d'}}; found {value!r}")
@@ -111,7 +111,7 @@ def read_clone_ttl(value: Any) -> float | None:
 
     Raises ConfigError for any other value; YAML reads `off` as false.
     """
-    return None if value in ("off", False) else float(read_age("clone_ttl", value))
+    return None if is_off(value) else float(read_age("clone_ttl", value))
 
 
 @accept({"type": "string", "pattern": r"^\s*[0-9]{1,6}\s*[smhd]\s*$", "examples": ["30s", "5m", "1h"]})

@@ -44,6 +44,11 @@ def keep_value(schema: Schema) -> ValueReader[Any]:
     return ValueReader(_get_value, schema)
 
 
+def is_off(value: Any) -> bool:
+    """Whether a value is `off`, which YAML reads as false; the number 0 is another value."""
+    return value is False or value == "off"
+
+
 def _get_value(_: str, value: Any) -> Any:
     return value
 

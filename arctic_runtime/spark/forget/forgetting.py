@@ -56,7 +56,7 @@ from arctic_runtime.spark.forget.erase_rows import (
 )
 from arctic_runtime.spark.forget.key_search import KeysByTable, KeySearch
 from arctic_runtime.spark.forget.purge import count_data_to_forget, list_holding_savepoints, scan_files
-from arctic_runtime.spark.maintenance.cloning import drop_clone_with_files
+from arctic_runtime.spark.maintenance.cloning import drop_clone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -125,7 +125,7 @@ class Forgetting:
         for clone in clones:
             self.tell(f"{clone.clone}: drop the clone with its files")
             self.audit({"table": str(clone.origin), "dropped_clone": str(clone.clone), "reason": clone.reason})
-            drop_clone_with_files(self._tables.open_session(clone.origin), clone.clone)
+            drop_clone(self._tables.open_session(clone.origin), clone.clone)
         letter_keys = self._search.find_dead_letter_keys(keys_by_table)
         letters = erase_events.drop_dead_letters(self._tables.open_session(self.root.table), letter_keys)
         purgeable = self._delete_rows(keys_by_table) if keys_by_table else {}

@@ -29,7 +29,7 @@ from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.jobs import override_settings
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_name, quote_number, quote_text
 from arctic_runtime.spark.tables.commit import (
-    build_merged_summary,
+    build_base_summary,
     build_summary_settings,
     commit_summary,
     perform_statement,
@@ -120,7 +120,7 @@ def purge_base(near: Sql, context: Context) -> Rewritten:
     base, table = context.state.base, context.model.base
     assert base is not None
     assert base.merged is not None
-    merged = build_merged_summary(base.merged)
+    merged = build_base_summary(base.merged, context.state.changes)
 
     def write_rewrite(branch: tuple[str, ...]) -> Rewritten:
         done = _rewrite_deleted(context, table, branch, near)
@@ -157,7 +157,7 @@ def record_merged(merged: Version, context: Context) -> None:
     """
     base, table, spark = context.state.base, context.model.base, context.spark
     assert base is not None
-    record = build_merged_summary(merged)
+    record = build_base_summary(merged, context.state.changes)
     swap_in(
         context.attempt, table, base.snapshot, lambda branch: commit_summary("forget.record", spark, branch, record)
     )

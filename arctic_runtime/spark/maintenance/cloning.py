@@ -5,6 +5,7 @@ Drops clones and the tags that keep files for them, and all other relations of a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from arctic_runtime.catalog.metadata_files import METADATA_SUFFIX, find_schema_location, read_metadata, write_metadata
@@ -184,10 +185,12 @@ def reset_model(session: TableSession) -> tuple[ConflictingRelation, ...]:
     """Drops the relations that a model created, and returns them; relations created by others stay.
 
     The change table is dropped last, since all other relations can be computed from it: after a crash, another reset
-    drops the remaining relations, or the next run creates the dropped ones again. If the model is a clone, the tags
-    that its origin has for it are dropped in the end.
+    drops the remaining relations, or the next run creates the dropped ones again. If the model is a clone, the files in
+    folders of its own are deleted first, and the tags that its origin has for it are dropped in the end.
     """
     own, clone = observe_own(session.reader, session.model), observe_clone(session.reader, session.model.table)
+    if clone is not None:
+        _remove_clone_files(session.reader, own)
     for relation in own:
         perform_step(DropRelation(relation.name, relation.kind), session.build_context(TableState()))
     if clone is not None:
@@ -196,27 +199,24 @@ def reset_model(session: TableSession) -> tuple[ConflictingRelation, ...]:
 
 
 def drop_clone(session: TableSession, clone: TableName) -> None:
-    """Drops the tables of the model `clone`, a clone of the session's model, and the tags that keep files for it."""
-    reset_model(_open_clone(session, clone))
+    """Drops the model `clone`, a clone of the session's model, with its files and the tags that keep others for it.
 
-
-def drop_clone_with_files(session: TableSession, clone: TableName) -> None:
-    """Drops a clone of the session's model as `drop_clone` does, and before that the files in folders of its own.
-
-    Its metadata files stay: without them its tables could not be dropped, and they have no values of rows. After a
-    death in between, the clone still exists, or only tags for it do.
+    After a death in between, the clone still exists, or only tags for it do.
     """
-    reader = session.reader
-    for relation in observe_own(reader, _open_clone(session, clone).model):
+    model = Model(clone, "", ModelConfig(primary_key=()))
+    reset_model(TableSession(model, session.reader, session.spark, session.now))
+
+
+def _remove_clone_files(reader: CatalogReader, relations: Iterable[ConflictingRelation]) -> None:
+    """Deletes the files in the folders of a clone's tables.
+
+    The metadata files stay: without them the tables could not be dropped, and they have no values of rows.
+    """
+    for relation in relations:
         table = find_table(reader, relation.name) if relation.kind == "table" else None
         if table is not None:
             paths = [path for path, _, _ in list_folder(table.io.properties, table.location())]
             remove_own_files(reader, relation.name, [path for path in paths if not path.endswith(METADATA_SUFFIX)])
-    drop_clone(session, clone)
-
-
-def _open_clone(session: TableSession, clone: TableName) -> TableSession:
-    return TableSession(Model(clone, "", ModelConfig(primary_key=())), session.reader, session.spark, session.now)
 
 
 def find_clone(session: TableSession, state: TableState) -> Clone | None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from typing_extensions import Self
 
+from arctic_runtime.model.refresh_state import encode_refresh_state
 from arctic_runtime.model.run_summary import RunSummary, find_last_run
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version
 from arctic_runtime.plan.refresh.decide import Decision
 from arctic_runtime.plan.refresh.increment import Upstreams, remove_join_hints
 from arctic_runtime.plan.refresh.request import Request
@@ -106,6 +108,13 @@ class RefreshAttempt:
     @property
     def is_incremental(self) -> bool:
         return self.decision.increment is not None or self.decision.has_later_changes
+
+    def summarize_sources(self, offsets: Mapping[str, Version]) -> RunSummary:
+        """Returns the entries for the summary of a commit whose rows are computed from the sources up to `offsets`."""
+        states = self.upstreams.states
+        read = {state.log: version for name, version in offsets.items() if (state := states.get(name)) is not None}
+        refresh_state = encode_refresh_state(read, self.model.table.catalog, self.upstreams.clock // 1000)
+        return RunSummary(offsets=offsets, refresh_state=refresh_state)
 
     def record_entries(self, entries: RunSummary) -> Self:
         """Returns the attempt with `entries` added to what later runs read."""

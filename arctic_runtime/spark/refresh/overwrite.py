@@ -95,6 +95,7 @@ def _overwrite_once(refresh: Refresh, source: TableName, as_of: str, asked: Part
         mode=commit.mode,
         reason=commit.reason,
         offsets=last.offsets,
+        refresh_state=last.refresh_state,
         query=last.query,
         high_watermark=last.high_watermark,
         truncated=last.truncated,

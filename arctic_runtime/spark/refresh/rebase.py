@@ -93,16 +93,13 @@ class RebaseAttempt:
         """Builds the change set for a commit on top of `now`: `rows`, with those of `keys` replaced by `computed`."""
         assert now.head is not None
         untouched = rows.join(keys, match_key(rows, self.table.model.config.primary_key), "left_anti")
-        summary = self.changes.summary.with_entries_from(computed.summary)
+        sources = self.attempt.summarize_sources(plan.offsets)
+        summary = self.changes.summary.with_entries_from(computed.summary).with_entries_from(sources)
         return replace(
             self.changes,
             commit=replace(self.changes.commit, expected=now.head.snapshot),
             rows=untouched.unionByName(computed.rows),
-            summary=replace(
-                summary,
-                offsets=plan.offsets,
-                high_watermark=self._choose_high_watermark(computed.summary.high_watermark),
-            ),
+            summary=replace(summary, high_watermark=self._choose_high_watermark(computed.summary.high_watermark)),
             is_gathered=False,
         )
 

@@ -383,12 +383,12 @@ def build_summary(attempt: RefreshAttempt) -> RunSummary:
     last = None if request.full_refresh else find_last_run(attempt.context.state.log)
     kept = _keep_aggregate_state(last) if decision.edit is not None and last else RunSummary()
     stays_forward = decision.mode == "incremental" and decision.promotion is None and last is not None
+    sources = RunSummary(offsets={}) if request.schema_only else attempt.summarize_sources(decision.consumed)
     is_without_before_images = attempt.model.config.changelog == "input" and decision.mode == "incremental"
     return RunSummary(
         run=attempt.context.token,
         mode=SCHEMA_ONLY if request.schema_only else decision.mode,
         reason=decision.reason,
-        offsets=decision.consumed,
         query=compute_fingerprint(attempt.model, attempt.upstreams),
         session=request.session.encode() if request.session else None,
         no_aggregate_state=request.refused_state or (last.no_aggregate_state if last else None),
@@ -396,7 +396,7 @@ def build_summary(attempt: RefreshAttempt) -> RunSummary:
         forward=decision.forward or (attempt.last_run.forward if stays_forward else None),
         repaired=", ".join(decision.repairs) or None,
         changelog="input" if is_without_before_images else None,
-    ).with_entries_from(kept)
+    ).with_entries_from(sources.with_entries_from(kept))
 
 
 def _keep_aggregate_state(last: RunSummary) -> RunSummary:

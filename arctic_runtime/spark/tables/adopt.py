@@ -24,7 +24,7 @@ from arctic_runtime.spark.engine.statement import (
     quote_text,
 )
 from arctic_runtime.spark.tables.commit import (
-    build_merged_summary,
+    build_base_summary,
     commit_summary,
     drop_tags,
     perform_statement,
@@ -61,7 +61,7 @@ def adopt_base(step: AdoptBase, context: Context) -> None:
     set_tag("base.adopt.tag", spark, context.reader, table, baseline.tag, baseline.snapshot)
     size = int(head.summary.additional_properties.get("total-files-size", 0)) if head and head.summary else 0
     if not is_recorded:
-        record = build_merged_summary(step.version)
+        record = build_base_summary(step.version, context.state.changes)
 
         def record_merged(branch: tuple[str, ...]) -> None:
             commit_summary("base.adopt.record", spark, branch, record)

@@ -23,8 +23,8 @@ from arctic_runtime.spark.engine.jobs import override_settings
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.tables.commit import (
     WriterBranch,
+    build_base_summary,
     build_isolation_options,
-    build_merged_summary,
     build_summary_options,
     clear_away,
     create_branch,
@@ -54,13 +54,9 @@ def rewrite_base(step: RewriteBase, context: Context) -> None:
     Raises CommitConflict if the base table has changed; the written parts are then lost.
     """
     if len(step.ranges) == 1:
-        _write_part(
-            step,
-            step.ranges[0],
-            context,
-            step.table.parts,
-            build_isolation_options(step.expected) | build_summary_options(build_merged_summary(step.end)),
-        )
+        summary = build_base_summary(step.end, context.state.changes)
+        options = build_isolation_options(step.expected) | build_summary_options(summary)
+        _write_part(step, step.ranges[0], context, step.table.parts, options)
         context.tell(_format_progress(step, step.ranges[0]))
     else:
         _rewrite_by_parts(step, context)
@@ -75,7 +71,7 @@ def _rewrite_by_parts(step: RewriteBase, context: Context) -> None:
     branch = step.table.to_branch_parts(step.branch)
     create_branch("base.rewrite.branch", context.attempt, step.table, step.branch, step.expected, may_exist=True)
     for part in step.remaining:
-        merged = build_merged_summary(step.end) if part == step.remaining[-1] else {}
+        merged = build_base_summary(step.end, context.state.changes) if part == step.remaining[-1] else {}
         _write_part(
             step, part, context, branch, build_summary_options({ATTEMPT: step.branch, REWRITTEN: str(part), **merged})
         )

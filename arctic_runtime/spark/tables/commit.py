@@ -30,8 +30,10 @@ from arctic_runtime.effects import perform_effect, wait_for_lock
 from arctic_runtime.errors import ArcticError, CommitConflict, CommitUnknown
 from arctic_runtime.model import refs
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.properties import ATTEMPT, BRANCH_PREFIX, MERGED
+from arctic_runtime.model.properties import ATTEMPT, BRANCH_PREFIX, MERGED, REFRESH_STATE
 from arctic_runtime.model.refs import BranchCommit, BranchState, explain_refused_publish
+from arctic_runtime.model.run_summary import find_refresh_state
+from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.version import Version, encode_versions
 from arctic_runtime.spark.engine.java.java_errors import SPARK, SPARK_ERRORS
 from arctic_runtime.spark.engine.jobs import override_settings
@@ -223,9 +225,13 @@ def replace_rows(
     perform_effect(effect_name, lambda: writer.overwrite(F.lit(True)), description, SPARK)
 
 
-def build_merged_summary(version: Version) -> dict[str, str]:
-    """Builds the entry for the summary of a base table's commit: the version up to which changes are merged into it."""
-    return {MERGED: encode_versions({"changes": version})}
+def build_base_summary(version: Version, changes: ChangeTableState | None) -> dict[str, str]:
+    """Builds the entries for the summary of a base table's commit, which contains `changes` up to `version`.
+
+    These are the version itself and, if it is known, the state of the sources from which the rows were computed.
+    """
+    state = find_refresh_state(changes, version)
+    return {MERGED: encode_versions({"changes": version}), **({} if state is None else {REFRESH_STATE: state})}
 
 
 def build_isolation_options(expected: int) -> dict[str, str]:

@@ -55,7 +55,7 @@ from arctic_runtime.spark.engine.statement import (
 from arctic_runtime.spark.engine.statement import write_properties as property_list
 from arctic_runtime.spark.tables.capability_probe import require_branches
 from arctic_runtime.spark.tables.commit import (
-    build_merged_summary,
+    build_base_summary,
     build_summary_options,
     build_summary_settings,
     perform_statement,
@@ -149,7 +149,7 @@ def create_base(step: CreateBase, context: Context) -> None:
     )
     laid_out = _lay_out_rows(rows, model, transforms)
     properties = build_base_properties(model, step.bytes, context.thresholds.layout)
-    summary = build_merged_summary(step.version)
+    summary = build_base_summary(step.version, context.state.changes)
     new = NewTable(step.table, laid_out, properties, transforms, summary, step.replaces)
     create_table("base.create", context, new)
     set_write_order(context, step.table)

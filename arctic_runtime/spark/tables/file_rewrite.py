@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import SparkSession
-
 from arctic_runtime.catalog.observation.manifests import observe_specs
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import perform_effect
@@ -28,7 +26,7 @@ from arctic_runtime.spark.engine.statement import (
     quote_text,
     type_name,
 )
-from arctic_runtime.spark.tables.commit import build_merged_summary, commit_summary, perform_statement, swap_in
+from arctic_runtime.spark.tables.commit import build_base_summary, commit_summary, perform_statement, swap_in
 from arctic_runtime.spark.tables.context import Context
 
 ANY_SIZE = 2**62
@@ -52,17 +50,18 @@ def rewrite_files(step: RewriteFiles, context: Context) -> None:
         what = f"rewrite files of {step.table}"
         (done,) = perform_effect("compaction.rewrite", lambda: context.spark.sql(filled).collect(), what, SPARK)
         if base is not None and done["rewritten_data_files_count"] and base.merged is not None:
-            _stamp_merged_version(context.spark, branch, base.merged)
+            _stamp_merged_version(context, branch, base.merged)
 
     swap_in(context.attempt, step.table, step.expected, write_rewrite)
 
 
-def _stamp_merged_version(spark: SparkSession, branch: tuple[str, ...], merged: Version) -> None:
+def _stamp_merged_version(context: Context, branch: tuple[str, ...], merged: Version) -> None:
     """Adds a commit without rows to a branch; its summary has the version up to which changes are merged into the base.
 
     The newest snapshot needs this entry, and the procedure `rewrite_data_files` can't add it to its own commit.
     """
-    commit_summary("compaction.stamp", spark, branch, build_merged_summary(merged))
+    summary = build_base_summary(merged, context.state.changes)
+    commit_summary("compaction.stamp", context.spark, branch, summary)
 
 
 def _write_rewrite_call(step: RewriteFiles, context: Context) -> Sql:

@@ -23,7 +23,7 @@ from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.jobs import Parallel, override_settings
 from arctic_runtime.spark.engine.statement import Sql, alias_as, fill_statement, quote_name, quote_number
 from arctic_runtime.spark.tables.commit import (
-    build_merged_summary,
+    build_base_summary,
     build_summary_options,
     build_summary_settings,
     overwrite_table,
@@ -118,7 +118,7 @@ def merge_base(step: MergeBase, context: Context) -> None:
         order = [to_column(part) for part in (*model.config.sort_key, *model.config.primary_key)]
         ordered = rows.sortWithinPartitions(*order) if order else rows
         with override_settings(spark, _LEFT_OUT_IN_ONE_PART):
-            overwrite_table(ordered, step.table, step.expected, build_merged_summary(step.end))
+            overwrite_table(ordered, step.table, step.expected, build_base_summary(step.end, context.state.changes))
         return
     # In a single commit an inserted key had no row before; with several it may have been deleted in between.
     gone = (
@@ -138,7 +138,7 @@ def merge_base(step: MergeBase, context: Context) -> None:
     replaced_rows = _ReplacedRows(keys, count, find_bounds)
 
     def merge_attempt(branch: Sequence[str]) -> None:
-        _replace_rows(context, branch, replaced_rows, alive, build_merged_summary(step.end))
+        _replace_rows(context, branch, replaced_rows, alive, build_base_summary(step.end, context.state.changes))
 
     swap_in(context.attempt, step.table, step.expected, merge_attempt)
 
@@ -153,7 +153,7 @@ def _overwrite_replaced(step: MergeBase, context: Context, keys: DataFrame, aliv
     old = read_table(context.spark, step.table, step.expected, base.old_column_names)
     others = old.join(keys.hint("shuffle_hash"), match_key(old, context.model.config.primary_key), "left_anti")
     rows = conform_frame(others, base.columns).unionAll(alive)
-    options = build_summary_options(build_merged_summary(step.end))
+    options = build_summary_options(build_base_summary(step.end, context.state.changes))
     with override_settings(context.spark, {**build_join_settings(context.spark), **WITHOUT_DYNAMIC_PRUNING}):
         replace_rows("base.overwrite", rows, step.table, step.expected, f"overwrite {step.table}", options)
 

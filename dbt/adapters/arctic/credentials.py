@@ -72,7 +72,7 @@ class ArcticCredentials(Credentials):
         super().validate(data)
 
     def __post_init__(self) -> None:
-        if not self.schema:
+        if not self.schema.strip():
             raise DbtRuntimeError("`schema` is missing: name the schema that models are built in")
         if self.method == "session" and self.warehouse is None and not self.catalog_config:
             raise DbtRuntimeError(

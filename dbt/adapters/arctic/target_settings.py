@@ -37,6 +37,9 @@ class TargetSettings:
 
         Raises ConfigError for invalid settings.
         """
+        for key, text in (("warehouse", self.warehouse), ("master", self.master)):
+            if text is not None and not text.strip():
+                raise ConfigError(f"`{key}` is an empty text", fix=f"give it a value, or leave `{key}` out")
         unkept = self._build_unkept_profile(base, thresholds)
         profile = replace(unkept, keep_alive_seconds=self._choose_keep_alive(unkept))
         if self.clone_ttl is None:

@@ -95,6 +95,10 @@ def read_values(lake: Warehouse) -> set[Any]:
     return {value for column in columns for value in column.to_pylist()}
 
 
+def has_metadata_files_alone(lake: Warehouse) -> bool:
+    return {path.name.partition(".")[2] for path in list_files(lake)} == {"metadata.json"}
+
+
 @pytest.fixture
 def dev(lake: Warehouse) -> Warehouse:
     name = f"{lake.namespace}_dev"
@@ -293,6 +297,7 @@ def test_upkeep_of_a_clone_keeps_the_files_of_its_origin(lake: Warehouse, dev: W
     assert lake.broken(model) == []
     assert dev.rows(clone) == [(8, "m", 80)]
     reset_model(dev.session_of(clone))
+    assert has_metadata_files_alone(dev)
     assert tags_of(lake, model) == []
     assert lake.rows(model) == MORE
     assert lake.broken(model) == []
@@ -341,7 +346,7 @@ def test_a_clone_that_holds_forgotten_rows_is_dropped_with_all_of_its_files(lake
     assert [facts["dropped_clone"] for facts in audited] == [str(clone.table)]
     assert certificate.dropped_clones == (str(clone.table),)
     assert "SECRET" not in read_values(lake)
-    assert {path.name.partition(".")[2] for path in list_files(dev)} == {"metadata.json"}
+    assert has_metadata_files_alone(dev)
     assert observe_clone(dev.reader, clone.table) is None
     assert tags_of(lake, model) == []
     assert lake.broken(model) == []
@@ -374,14 +379,17 @@ def test_only_clones_that_nobody_uses_or_that_may_hold_the_rows_are_dropped(lake
 def test_a_clone_that_nobody_uses_is_dropped_by_upkeep_of_its_origin(lake: Warehouse, dev: Warehouse) -> None:
     model = build(lake)
     clone = clone_of(lake, dev, model)
+    lake.load("source", MORE[1:], COLUMNS)
+    dev.run(clone)
     note_use(dev.session_of(clone, now=later(10)), dev.state(clone))
     expire_versions(lake.session_of(model, now=later(20)), [])
-    assert dev.rows(clone) == MORE
+    assert dev.rows(clone) == MORE[1:]
     plan = expire_versions(lake.session_of(model, now=later(25)), [])
     assert [(step.clone, step.is_dropped, step.reason) for step in plan.clones] == [
         (clone.table, True, "it was not run for 15 days")
     ]
     assert observe_clone(dev.reader, clone.table) is None
+    assert has_metadata_files_alone(dev)
     assert tags_of(lake, model) == []
     assert lake.rows(model) == MORE
 

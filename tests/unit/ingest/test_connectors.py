@@ -51,7 +51,7 @@ def connected(connector: str, **settings: Any) -> Any:
         ({"servers": "a:1", "format": {"rows": ["op"]}}, "`format` must be one of"),
         ({"servers": "a:1", "schema_registry": "registry:8081"}, "must be one URL"),
         ({"servers": "a:1", "schema_registry": {"user": "me"}}, "no `url`(?s:.*)user, password, password_env"),
-        ({"servers": "a:1", "schema_registry": 8081}, "no `url`"),
+        ({"servers": "a:1", "schema_registry": 8081}, "`url` must be a non-empty string; found 8081"),
         ({"servers": "a:1", "schema_registry": {"url": "http://r:1", "usr": "me"}}, "`usr` .did you mean 'user'"),
         ({"servers": "a:1", "schema_registry": {"url": "http://r:1", "password_env": "NOT_SET_HERE"}}, "NOT_SET_HERE"),
         ({"servers": "a:1", "schema_registry": "http://r:1", "format": "canal"}, "canal are JSON"),

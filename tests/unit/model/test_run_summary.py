@@ -26,7 +26,7 @@ PLACES = st.dictionaries(st.lists(st.tuples(st.text(), st.text()), max_size=2).m
 TEXT_FIELDS = (
     *("run", "mode", "reason", "query", "session", "high_watermark", "restored", "aggregate_state"),
     *("no_aggregate_state", "given_up", "judged", "changelog", "repaired", "position", "position_events", "letters"),
-    *("truncated", "newest_valid_time", "cut", "where", "frozen", "frozen_total"),
+    *("truncated", "newest_valid_time", "cut", "where", "frozen", "frozen_total", "refresh_state"),
 )
 SUMMARIES = st.builds(
     RunSummary,
@@ -42,7 +42,7 @@ SUMMARIES = st.builds(
 FULL = RunSummary(
     *("run", "mode", "reason"),
     {"a": Version("u", 1, 2)},
-    *("query", "session", "watermark", "5"),
+    *("state of sources", "query", "session", "watermark", "5"),
     Declared({(): "1", (("region", "eu"),): "2"}),
     *("state", "none", "COST", "judged"),
     *(1, 0.5),

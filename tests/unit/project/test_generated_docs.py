@@ -36,6 +36,35 @@ def test_text_around_a_generated_part_stays(tmp_path: Path, monkeypatch: pytest.
     assert "nothing of the code" not in made
 
 
+@pytest.fixture
+def outdated_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    macros = tmp_path / "macros.sql"
+    macros.write_text(generate.macros_text())
+    monkeypatch.setattr(generate, "PAGES", tmp_path)
+    monkeypatch.setattr(generate, "MACROS", macros)
+    return write_page(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("argument", "code", "said"), [("--help", 0, "--check"), ("--check", 1, "page.md"), ("-x", 2, "-x")]
+)
+def test_help_a_check_and_a_mistyped_option_write_nothing(
+    outdated_page: Path, capsys: pytest.CaptureFixture[str], argument: str, code: int, said: str
+) -> None:
+    before = outdated_page.read_text()
+    with pytest.raises(SystemExit) as ended:
+        generate.main([argument])
+    assert ended.value.code == code
+    assert said in "".join(capsys.readouterr())
+    assert outdated_page.read_text() == before
+
+
+def test_a_check_passes_once_the_pages_are_written(outdated_page: Path) -> None:
+    generate.main([])
+    assert "nothing of the code" not in outdated_page.read_text()
+    generate.main(["--check"])
+
+
 def test_links_of_a_part_on_a_page_in_a_folder_lead_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generate, "PAGES", tmp_path)
     assert "](clones.md)" in update_parts(write_page(tmp_path))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Any
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
@@ -24,20 +23,20 @@ from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnect
 from arctic_runtime.ingest.transports.debezium.position import parse_position
 from arctic_runtime.ingest.transports.debezium.servers.source_server import create_log_order
 from arctic_runtime.ingest.transports.transport import CatalogTable
-from arctic_runtime.plan.config.value_reader import PLAIN, TEXT, Schema, Setting, keep_value
+from arctic_runtime.plan.config.config_readers import read_digits, read_plain, read_text
+from arctic_runtime.plan.config.value_reader import Setting
 
 _JAVA_CLASS = "connector.class"
 """The property of Debezium with the class of the connector."""
 
-_DIGITS: Schema = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+$"}]}
 _SETTINGS = (
-    Setting("host", keep_value(TEXT), "name or address of the database's server", "required"),
-    Setting("port", keep_value(_DIGITS), "port of the server", "the one of its kind"),
-    Setting("database", keep_value(PLAIN), "name of the database", "required"),
-    Setting("user", keep_value(PLAIN), "user who reads the database", "required"),
+    Setting("host", read_text, "name or address of the database's server", "required"),
+    Setting("port", read_digits, "port of the server", "the one of its kind"),
+    Setting("database", read_plain, "name of the database", "required"),
+    Setting("user", read_plain, "user who reads the database", "required"),
     *PASSWORD_SETTINGS,
-    Setting("slot", keep_value(TEXT), "PostgreSQL: name of the replication slot and the publication"),
-    Setting("server_id", keep_value(_DIGITS), "MySQL, MariaDB: number of this reader among the server's replicas"),
+    Setting("slot", read_text, "PostgreSQL: name of the replication slot and the publication"),
+    Setting("server_id", read_digits, "MySQL, MariaDB: number of this reader among the server's replicas"),
     PROPERTIES,
 )
 
@@ -74,21 +73,15 @@ def _read_connection(source: IngestSource) -> DebeziumConnection:
     return DebeziumConnection(
         connector=source.connector,
         host=str(settings["host"]),
-        port=_read_port(source, settings.get("port", DATABASE_KINDS[source.connector].port)),
+        port=read_digits("port", settings.get("port", DATABASE_KINDS[source.connector].port)),
         database=str(settings["database"]),
         user=str(settings["user"]),
         password=read_password(source),
         tables=tuple(re.escape(table.source_name) for table in source.tables),
         slot=str(settings.get("slot", f"arctic_{re.sub(r'[^a-z0-9_]', '_', source.name.lower())}")),
         properties=properties,
-        **({"server_id": int(settings["server_id"])} if "server_id" in settings else {}),
+        **({"server_id": read_digits("server_id", settings["server_id"])} if "server_id" in settings else {}),
     )
-
-
-def _read_port(source: IngestSource, value: Any) -> int:
-    if not str(value).isdigit():
-        raise ConfigError(f"source {source.name}: `port: {value}` is not a number")
-    return int(value)
 
 
 def _declare(kind: DatabaseKind) -> Connector:

@@ -18,7 +18,8 @@ from arctic_runtime.ingest.transports.connector import (
 )
 from arctic_runtime.ingest.transports.files.listing import Folder
 from arctic_runtime.model.sources.positions import ParsedPosition, keep_opaque
-from arctic_runtime.plan.config.value_reader import PLAIN, PLAIN_VALUES, Setting, keep_value
+from arctic_runtime.plan.config.config_readers import read_plain, read_plain_values
+from arctic_runtime.plan.config.value_reader import Setting
 
 
 def format_position(number: int) -> str:
@@ -49,17 +50,17 @@ def _connect(source: IngestSource, reader: CatalogReader, session: Session) -> S
     from arctic_runtime.ingest.transports.files.log import FileTable
     from arctic_runtime.ingest.transports.files.transport import Files
 
-    patterns = source.connection.get("files") or {}
-    tables = {table.source_name: str(patterns.get(table.name, f"{table.source_name}/*")) for table in source.tables}
+    patterns = read_plain_values("files", source.connection.get("files", {}))
+    tables = {table.source_name: patterns.get(table.name, f"{table.source_name}/*") for table in source.tables}
     log = FileTable(source.dead_letter_table.with_name(f"{source.name}{_LOG}"), reader, session)
     folder = Folder(str(source.connection["path"]), read_properties(source))
     return SourceConnection(Files(folder, tables, log, session, reader.thresholds.transports), read_format(source))
 
 
 _SETTINGS = (
-    Setting("path", keep_value(PLAIN), "folder or bucket with the files", "required"),
+    Setting("path", read_plain, "folder or bucket with the files", "required"),
     FORMAT,
-    Setting("files", keep_value(PLAIN_VALUES), "pattern of the files of each table, as `{orders: orders/*.json}`"),
+    Setting("files", read_plain_values, "pattern of the files of each table, as `{orders: orders/*.json}`"),
     PROPERTIES,
 )
 

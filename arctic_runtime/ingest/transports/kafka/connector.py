@@ -17,6 +17,7 @@ from arctic_runtime.ingest.transports.connector import (
     Session,
     SourceConnection,
     describe_address,
+    list_wrong_values,
     read_format,
     read_password,
     read_properties,
@@ -26,30 +27,30 @@ from arctic_runtime.ingest.transports.kafka.connection import KafkaConnection, M
 from arctic_runtime.ingest.transports.kafka.offsets import parse_position
 from arctic_runtime.ingest.transports.kafka.schema_registry import RegistryConnection, SchemaRegistry
 from arctic_runtime.ingest.transports.kafka.transport import Kafka, TopicTable
-from arctic_runtime.plan.config.config_readers import get_reader, read_flag
-from arctic_runtime.plan.config.value_reader import PLAIN, PLAIN_VALUES, TEXT, Setting, close_object, keep_value
+from arctic_runtime.plan.config.config_readers import get_reader, read_flag, read_plain, read_plain_values, read_text
+from arctic_runtime.plan.config.value_reader import TEXT, Setting, close_object, keep_value
 
 OnDataLoss = Literal["fail", "skip"]
 
 _read_data_loss = get_reader(OnDataLoss)
 _read_mechanism = get_reader(Mechanism)
 
-_USER = Setting("user", keep_value(PLAIN), "user", "none")
+_USER = Setting("user", read_plain, "user", "none")
 _CERTIFICATES = (
-    Setting("ca_file", keep_value(TEXT), "file in PEM with trusted certificates"),
-    Setting("certificate_file", keep_value(TEXT), "file in PEM with this client's certificate and its key"),
+    Setting("ca_file", read_text, "file in PEM with trusted certificates"),
+    Setting("certificate_file", read_text, "file in PEM with this client's certificate and its key"),
 )
 _REGISTRY_SETTINGS = (
-    Setting("url", keep_value(TEXT), "address of the registry", "required"),
+    Setting("url", read_text, "address of the registry", "required"),
     _USER,
     *PASSWORD_SETTINGS,
     *_CERTIFICATES,
 )
 _REGISTRY_KEYS = tuple(setting.name for setting in _REGISTRY_SETTINGS)
 _SETTINGS = (
-    Setting("servers", keep_value(TEXT), "`host:port`, several with commas between", "required"),
-    Setting("topics", keep_value(PLAIN_VALUES), "topic of each table, as `{orders: shop.orders}`"),
-    Setting("topic_prefix", keep_value(PLAIN), "text before the names of tables in the names of topics"),
+    Setting("servers", read_text, "`host:port`, several with commas between", "required"),
+    Setting("topics", read_plain_values, "topic of each table, as `{orders: shop.orders}`"),
+    Setting("topic_prefix", read_plain, "text before the names of tables in the names of topics"),
     FORMAT,
     _USER,
     *PASSWORD_SETTINGS,
@@ -67,7 +68,9 @@ _SETTINGS = (
                     {
                         "type": "object",
                         "required": ["url"],
-                        **close_object({setting.name: setting.read.schema for setting in _REGISTRY_SETTINGS}),
+                        **close_object(
+                            {part.name: {"anyOf": [part.read.schema, {"type": "null"}]} for part in _REGISTRY_SETTINGS}
+                        ),
                     },
                 ]
             }
@@ -95,12 +98,14 @@ def _read_registry(source: IngestSource) -> RegistryConnection | None:
     written = source.connection.get("schema_registry")
     if written is None:
         return None
-    settings = written if isinstance(written, Mapping) else {"url": written}
-    wrong = [key for key in settings if key not in _REGISTRY_KEYS]
-    if wrong or not isinstance(settings.get("url"), str):
-        shown = f"unknown key `{wrong[0]}`{suggest_nearest(str(wrong[0]), _REGISTRY_KEYS)}" if wrong else "no `url`"
+    given = written if isinstance(written, Mapping) else {"url": written}
+    settings = {key: value for key, value in given.items() if value is not None}
+    unknown = [key for key in settings if key not in _REGISTRY_KEYS]
+    wrong = [f"unknown key `{key}`{suggest_nearest(str(key), _REGISTRY_KEYS)}" for key in unknown]
+    wrong += ["no `url`"] if "url" not in settings else list_wrong_values(_REGISTRY_SETTINGS, settings)
+    if wrong:
         raise ConfigError(
-            f"source {source.name}: `schema_registry` can't be used: {shown}.",
+            f"source {source.name}: `schema_registry` can't be used: {wrong[0]}.",
             expected=f"a URL, or a mapping of {', '.join(_REGISTRY_KEYS)}",
         )
     has_password = "password" in settings or "password_env" in settings
@@ -132,7 +137,7 @@ def _read_connection(source: IngestSource) -> KafkaConnection:
 
 
 def _list_topics(source: IngestSource) -> list[TopicTable]:
-    topics, prefix = source.connection.get("topics") or {}, source.connection.get("topic_prefix")
+    topics, prefix = source.connection.get("topics", {}), source.connection.get("topic_prefix")
     return [
         TopicTable(
             table.source_name,

@@ -22,8 +22,9 @@ def build_lineage_emitter(reader: CatalogReader, project: str, warn: Callable[[s
     """Builds an emitter, as the environment or a file says.
 
     The file is `openlineage.yml` in the current folder or in `~/.openlineage`. `project` is the prefix of job names.
-    The namespace of jobs is OPENLINEAGE_NAMESPACE, else `dbt-arctic`. Raises ConfigError if OpenLineage's client is not
-    installed, or can't read its configuration.
+    The namespace of jobs is OPENLINEAGE_NAMESPACE, else `dbt-arctic`. OPENLINEAGE_PARENT_ID and
+    OPENLINEAGE_ROOT_PARENT_ID name the run of a scheduler that all runs belong to. Raises ConfigError if OpenLineage's
+    client is not installed, or can't read its configuration.
     """
     if find_spec("openlineage") is None:
         raise ConfigError(
@@ -32,12 +33,14 @@ def build_lineage_emitter(reader: CatalogReader, project: str, warn: Callable[[s
             actual="none",
             fix="install dbt-arctic with the extra `lineage`, or set OPENLINEAGE_DISABLED=true",
         )
-    from arctic_runtime.service.telemetry.lineage.emitter import JobIdentity, LineageEmitter
+    from arctic_runtime.service.telemetry.lineage.emitter import PRODUCER, JobIdentity, LineageEmitter
+    from arctic_runtime.service.telemetry.lineage.parent_run import read_parent_run
 
+    parent = read_parent_run(os.environ, PRODUCER)
     namespace = os.environ.get("OPENLINEAGE_NAMESPACE", DEFAULT_NAMESPACE)
     observe = partial(observe_lineage, reader)
     try:
-        return LineageEmitter(JobIdentity(namespace, project), observe, warn, reader.thresholds.lineage)
+        return LineageEmitter(JobIdentity(namespace, project, parent), observe, warn, reader.thresholds.lineage)
     except Exception as error:
         raise ConfigError(
             "OpenLineage's configuration can't be used.",

@@ -19,6 +19,7 @@ from openlineage.client.facet_v2 import (
     error_message_run,
     job_type_job,
     output_statistics_output_dataset,
+    parent_run,
     schema_dataset,
     sql_job,
     symlinks_dataset,
@@ -45,10 +46,14 @@ Unchanged models are not sent, and neither are refreshes that lost a commit race
 
 @dataclass(frozen=True)
 class JobIdentity:
-    """Identity of jobs: the OpenLineage namespace, and the project whose name is the prefix of job names."""
+    """Identity of jobs: the OpenLineage namespace, and the project whose name is the prefix of job names.
+
+    `parent` is the run of a scheduler that all runs belong to; None if no scheduler has named one.
+    """
 
     namespace: str
     project: str
+    parent: parent_run.ParentRunFacet | None = None
 
     def format_job_name(self, table: TableName) -> str:
         return f"{self.project}.{table.schema}.{table.name}"
@@ -60,11 +65,12 @@ def build_refresh_events(identity: JobIdentity, report: Report, lineage: ModelLi
     instant = report.began.astimezone(timezone.utc)
     run_id = str(generate_static_uuid(instant, f"{job.namespace}/{job.name}".encode()))
     inputs = [_build_input(source, dataset, report) for source, dataset in sorted(lineage.inputs.items())]
+    parent = {} if identity.parent is None else {"parent": identity.parent}
     outputs = [] if lineage.output is None else [_build_output(lineage.output, report, lineage)]
     started = RunEvent(
         eventTime=_format_time(instant),
         eventType=RunState.START,
-        run=Run(run_id),
+        run=Run(run_id, facets={**parent}),
         job=job,
         inputs=inputs,
         outputs=[],
@@ -73,7 +79,7 @@ def build_refresh_events(identity: JobIdentity, report: Report, lineage: ModelLi
     ended = RunEvent(
         eventTime=_format_time(instant + timedelta(seconds=report.seconds)),
         eventType=ENDS[report.status],
-        run=Run(run_id, facets=_build_failure_facet(report)),
+        run=Run(run_id, facets={**parent, **_build_failure_facet(report)}),
         job=job,
         inputs=inputs,
         outputs=outputs,

@@ -28,9 +28,9 @@ def build_document(title: str, properties: Schema, definitions: Mapping[str, Sch
     }
 
 
-def describe_keys(settings: Iterable[Setting]) -> dict[str, Schema]:
-    """Returns the schema of each key by its name."""
-    return {key.name: describe_key(key.read.schema, key.meaning, key.default) for key in settings}
+def describe_keys(settings: Iterable[Setting], allows_null: bool = False) -> dict[str, Schema]:
+    """Returns the schema of each key by its name; with `allows_null`, null leaves a key out."""
+    return {key.name: describe_key(key.read.schema, key.meaning, key.default, allows_null) for key in settings}
 
 
 def describe_key(schema: Schema, meaning: str, default: str = "", allows_null: bool = False) -> dict[str, Any]:

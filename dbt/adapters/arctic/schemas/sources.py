@@ -72,12 +72,13 @@ def _describe_connector() -> Mapping[str, Schema]:
 
 
 def _build_connector(connector: Connector) -> dict[str, Any]:
-    keys = {**_describe_connector(), **describe_keys((*INGEST_SETTINGS, *connector.settings))}
+    own = describe_keys(connector.settings, allows_null=True)
+    keys = {**_describe_connector(), **describe_keys(INGEST_SETTINGS), **own}
     return close_keys(keys, required=list(connector.required))
 
 
 def _describe_table() -> dict[str, Schema]:
-    return {**_describe_keys_of_models(TABLE_KEYS), **describe_keys(TABLE_SETTINGS)}
+    return {**_describe_keys_of_models(TABLE_KEYS), **describe_keys(TABLE_SETTINGS, allows_null=True)}
 
 
 def _describe_keys_of_models(names: tuple[str, ...]) -> dict[str, Schema]:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import pytest
@@ -22,15 +22,20 @@ from arctic_runtime.ingest.formats.registry import FORMATS
 from arctic_runtime.ingest.source import INGEST_SETTINGS, TABLE_SETTINGS, DeclaredTable, read_source
 from arctic_runtime.plan.config.configuration import CONFIGURATION, KEYS
 from arctic_runtime.plan.config.configure import read_configuration
+from arctic_runtime.plan.config.maintenance_settings import CLONE_TTL_SCHEMA, read_clone_ttl
 from arctic_runtime.plan.config.value_reader import ValueReader
-from arctic_runtime.service.settings import read_budget, read_http
+from arctic_runtime.service.http_settings import HttpSettings
+from arctic_runtime.service.settings import KEYS as KEYS_OF_SERVE
+from arctic_runtime.service.settings import UPKEEP_SETTINGS, read_budget, read_http
+from arctic_runtime.service.telemetry.configured import TELEMETRY_SETTINGS
+from arctic_runtime.spark.engine.warm_server import KEEP_ALIVE_SCHEMA, read_keep_alive
 from dbt.adapters.arctic.commands.schema import SCHEMAS
 from dbt.adapters.arctic.credentials import ArcticCredentials
 from dbt.adapters.arctic.materialize.foreign_config import list_dbt_keys, list_known_keys
 from dbt.adapters.arctic.profile_keys import PROFILE_KEYS
 from dbt.adapters.arctic.schemas.models import DBT_KEYS
 from tests.fuzz.inputs import mutate_value, read_corpus
-from tests.fuzz.targets.configuration import check_profile
+from tests.fuzz.targets.configuration import check_profile, check_source
 from tests.unit.project.test_docs import ROOT, blocks, configurations
 
 DOCUMENTS = {name: build() for name, build in SCHEMAS.items()}
@@ -54,6 +59,11 @@ TEXTS = st.one_of(
     ),
 )
 PLAIN = st.one_of(TEXTS, st.booleans(), st.integers(-3, 2**21), st.sampled_from([0.25, 1.5, -0.5]))
+EDGES = (
+    *(None, "", " ", "0", "0s", "600", "off", "auto", 0, 1, 600, -1, 0.0, 1.0, 1.5, True, False),
+    *([], {}, [""], [None], ["a"], {"a": 1}, {"a": None}, "08:00-18:00", ["08:00-18:00", ""], "64 MiB"),
+)
+"""Values at the edges of types, some of which Python takes for others: 0 for `false`, `false` or "" for none."""
 
 
 @cache
@@ -98,11 +108,6 @@ READERS: dict[str, ValueReader[Any]] = {
 }
 
 
-def holds_zero(value: Any) -> bool:
-    """Whether a value is the number 0, which Python takes for `false`, the `off` of YAML."""
-    return value == 0 and not isinstance(value, bool)
-
-
 @pytest.mark.parametrize("name", READERS)
 @settings(max_examples=40)
 @given(data=st.data())
@@ -111,10 +116,43 @@ def test_a_schema_accepts_the_values_that_are_read(name: str, data: st.DataObjec
     value = data.draw(values_for(reader.schema))
     accepted = Draft202012Validator(reader.schema).is_valid(value)
     was_read = is_read(lambda: reader("key", value))
-    if was_read and not holds_zero(value):
+    if was_read:
         assert accepted
     if accepted and name.rsplit(maxsplit=1)[-1] not in WIDER:
         assert was_read
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_schema_accepts_the_values_at_edges_that_are_read(name: str) -> None:
+    reader = READERS[name]
+    read = [value for value in EDGES if is_read(lambda value=value: reader("key", value))]
+    assert [value for value in read if not Draft202012Validator(reader.schema).is_valid(value)] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *((key,) for key in PROFILE_KEYS),
+        *(("serve", key) for key in KEYS_OF_SERVE),
+        *(("serve", "upkeep", setting.name) for setting in UPKEEP_SETTINGS),
+        *(("serve", "http", part.name) for part in fields(HttpSettings)),
+        *(("telemetry", setting.name) for setting in TELEMETRY_SETTINGS),
+    ],
+    ids=".".join,
+)
+def test_a_target_with_a_value_at_an_edge_is_accepted_if_it_is_read(path: tuple[str, ...]) -> None:
+    targets = [
+        {"type": "arctic", "schema": "s", "warehouse": "w", **reduce(lambda value, key: {key: value}, path[::-1], edge)}
+        for edge in EDGES
+    ]
+    read = [target for target in targets if check_profile(target) == "accepted"]
+    assert [target for target in read if not validator("profile", "target").is_valid(target)] == []
+
+
+@pytest.mark.parametrize(("read", "schema"), [(read_clone_ttl, CLONE_TTL_SCHEMA), (read_keep_alive, KEEP_ALIVE_SCHEMA)])
+def test_a_time_at_an_edge_is_accepted_if_it_is_read(read: Callable[[Any], Any], schema: Mapping[str, Any]) -> None:
+    values = [value for value in EDGES if is_read(lambda value=value: read(value))]
+    assert [value for value in values if not Draft202012Validator(schema).is_valid(value)] == []
 
 
 @given(written=values_for(DOCUMENTS["profile"]["$defs"]["serve"]))
@@ -132,9 +170,8 @@ def test_settings_of_the_service_that_are_read_are_accepted(written: Any) -> Non
 def test_a_configuration_that_is_read_is_accepted(config: Any) -> None:
     known = list_known_keys()
     if isinstance(config, dict) and is_read(lambda: read_configuration(config, "m", known, may_lack_key=True)):
-        written = {key: value for key, value in config.items() if key in KEYS and not holds_zero(value)}
-        if not {"tblproperties"} & {*written}:  # Its values may be anything, which is written as text.
-            assert validator("models", "config").is_valid(written)
+        written = {key: value for key, value in config.items() if key in KEYS}
+        assert validator("models", "config").is_valid(written)
 
 
 @given(target=mutate_value(read_corpus("profiles"), tuple(PROFILE_KEYS)))
@@ -224,9 +261,38 @@ def test_keys_of_a_connector_are_those_that_it_takes(connector: Any) -> None:
         assert not is_read(lambda less=less: find_source(less))
         assert not validator("sources").is_valid(source(less))
     for key in {key.name for other in CONNECTORS for key in other.settings} - {*needed}:
-        takes = is_read(lambda key=key: find_source({**needed, key: "1"}))
         known = validator("sources", f"ingest_{connector.name}").schema["properties"]
-        assert takes == (key in known)
+        assert is_unknown({**needed, key: []}, key) == (key not in known)
+
+
+def is_unknown(ingest: Mapping[str, Any], key: str) -> bool:
+    try:
+        find_source(ingest)
+    except ConfigError as error:
+        return f"unknown key `{key}`" in str(error)
+    return False
+
+
+@pytest.mark.parametrize("connector", CONNECTORS, ids=lambda connector: connector.name)
+def test_a_source_with_a_value_at_an_edge_is_accepted_if_it_is_read(connector: Any) -> None:
+    needed = {"connector": connector.name, **dict.fromkeys(connector.required, "a")}
+    written = [{**needed, key: edge} for key in connector.keys for edge in EDGES]
+    read = [ingest for ingest in written if check_source((ingest, {"primary_key": ["id"]}, ("t",))) == "accepted"]
+    assert read
+    assert [ingest for ingest in read if not validator("sources").is_valid(source(ingest))] == []
+
+
+@pytest.mark.parametrize("key", [setting.name for setting in TABLE_SETTINGS])
+def test_a_table_with_a_value_at_an_edge_is_accepted_if_it_is_read(key: str) -> None:
+    ingest = {"connector": "files", "path": "x"}
+
+    def read_table(meta: Mapping[str, Any]) -> None:
+        (table,) = read_source("s", ingest, [DeclaredTable("t", "t", "ods", "lake", meta, ())]).tables
+        table.to_model(table.choose_key(("id",)))
+
+    tables = [{"primary_key": "a", key: edge} for edge in EDGES]
+    read = [table for table in tables if is_read(lambda table=table: read_table(table))]
+    assert [table for table in read if not validator("sources").is_valid(source(ingest, **table))] == []
 
 
 @pytest.mark.parametrize(

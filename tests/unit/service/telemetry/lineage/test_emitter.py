@@ -25,6 +25,7 @@ from arctic_runtime.service.telemetry.configured import is_lineage_sent
 from arctic_runtime.service.telemetry.lineage.configured import build_lineage_emitter
 from arctic_runtime.service.telemetry.lineage.emitter import JobIdentity, LineageEmitter
 from arctic_runtime.service.telemetry.lineage.observed import ModelLineage, observe_lineage
+from arctic_runtime.service.telemetry.lineage.parent_run import PARENT_VARIABLE, ROOT_VARIABLE, read_parent_run
 from arctic_runtime.thresholds import LineageThresholds
 
 IDENTITY = JobIdentity("warehouse", "shop")
@@ -278,12 +279,53 @@ def test_events_go_where_openlineages_configuration_says(
     (tmp_path / "openlineage.yml").write_text("transport: {type: file, log_file_path: events.json, append: true}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENLINEAGE_NAMESPACE", "production")
+    monkeypatch.setenv(PARENT_VARIABLE, f"air/dag.task/{RUN_OF_TASK}")
     with build_lineage_emitter(warehouse.reader, "shop", pytest.fail) as emitter:
         emitter(report())
     events = [json.loads(line) for line in (tmp_path / "events.json").read_text().splitlines()]
 
     assert [event["eventType"] for event in events] == ["START", "COMPLETE"]
     assert events[1]["job"]["namespace"] == "production"
+    assert events[0]["run"]["facets"]["parent"]["run"]["runId"] == RUN_OF_TASK
+
+
+def identify_run(run: dict[str, Any]) -> tuple[str, str, str]:
+    return run["job"]["namespace"], run["job"]["name"], run["run"]["runId"]
+
+
+RUN_OF_TASK, RUN_OF_DAG = "01994d1e-6b6c-7c5a-8d7e-111111111111", "01994d1e-6b6c-7c5a-8d7e-222222222222"
+
+
+@pytest.mark.parametrize(
+    ("more", "root"),
+    [({}, ("air", "dag.task", RUN_OF_TASK)), ({ROOT_VARIABLE: f"air/dag/{RUN_OF_DAG}"}, ("air", "dag", RUN_OF_DAG))],
+    ids=["parent", "parent and root"],
+)
+def test_runs_belong_to_the_run_of_the_scheduler_that_started_the_command(
+    more: dict[str, str], root: tuple[str, str, str]
+) -> None:
+    receiver, environment = Receiver(), {PARENT_VARIABLE: f"air/dag.task/{RUN_OF_TASK}", **more}
+    identity = replace(IDENTITY, parent=read_parent_run(environment, "urn:test"))
+    with LineageEmitter(identity, lambda _: ModelLineage(), pytest.fail, LineageThresholds(), receiver) as emitter:
+        emitter(report("failed", "no disk"))
+    parents = [event["run"]["facets"]["parent"] for event in receiver.events]
+    assert list(map(identify_run, parents)) == [("air", "dag.task", RUN_OF_TASK)] * 2
+    assert [identify_run(parent["root"]) for parent in parents] == [root] * 2
+    assert "errorMessage" in receiver.events[1]["run"]["facets"]
+
+
+def test_without_a_scheduler_runs_have_no_parent() -> None:
+    assert read_parent_run({ROOT_VARIABLE: f"air/dag/{RUN_OF_DAG}", PARENT_VARIABLE: ""}, "urn:test") is None
+
+
+@pytest.mark.parametrize(
+    "written", ["x", "air/dag.task", "air/dag.task/1", f"/dag/{RUN_OF_TASK}", f"air/{RUN_OF_TASK}"]
+)
+@pytest.mark.parametrize("variable", [PARENT_VARIABLE, ROOT_VARIABLE])
+def test_a_parent_that_can_not_be_read_is_refused_by_its_name(variable: str, written: str) -> None:
+    environment = {PARENT_VARIABLE: f"air/dag.task/{RUN_OF_TASK}", variable: written}
+    with pytest.raises(ConfigError, match=f"{variable} can't be used"):
+        read_parent_run(environment, "urn:test")
 
 
 def test_a_configuration_that_can_not_be_used_is_refused(
