@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
+from arctic_runtime.manifest.profile_file import DEFAULT_FILE
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
     from arctic_runtime.profile import Profile
     from dbt.adapters.arctic.project.project_tables import CompiledProject
+
+WITH_MANIFEST = ("run",)
+"""Commands of `OTHERS` that also work on a manifest without dbt, as all operations do."""
 
 OTHERS = ("audit", "adopt", "ingest", "run", "serve", "schema", "spark")
 """Commands that are not operations on tables: each is a module of `commands`, imported when it is called."""
@@ -105,6 +109,10 @@ def _open_session(profile: Profile) -> SparkSession:
 
 
 def _load_project(operation: Operation, options: argparse.Namespace) -> CompiledProject:
+    if options.manifest is not None:
+        from dbt.adapters.arctic.project.manifest_tables import load_manifest_tables
+
+        return load_manifest_tables(options.manifest, options.profile)
     location = options.project_dir, options.profiles_dir, options.target
     if operation.is_read_without_spark:
         from dbt.adapters.arctic.project.cache.known_project import load_known_project
@@ -118,6 +126,10 @@ def _load_project(operation: Operation, options: argparse.Namespace) -> Compiled
 def _find_counterparts(
     project: CompiledProject, options: argparse.Namespace, state: str | None, target: str | None
 ) -> Mapping[TableName, Counterpart]:
+    if options.manifest is not None:
+        from dbt.adapters.arctic.project.manifest_tables import find_manifest_counterparts
+
+        return find_manifest_counterparts(project, options.profile, state, target)
     from dbt.adapters.arctic.project.counterparts import find_counterparts
 
     return find_counterparts(project, options.project_dir, options.profiles_dir, state, target)
@@ -149,11 +161,26 @@ def build_parser(names: Collection[str] | None = None) -> argparse.ArgumentParse
     for name, text in COMMANDS.items():
         if names is None or name in names:
             command = commands.add_parser(name, help=text, description=text, parents=[shared])
+            if name in WITH_MANIFEST or name not in OTHERS:
+                _add_manifest_arguments(command)
             if name in OTHERS:
                 _import_command(name).add_arguments(command)
             else:
                 _add_arguments(command, get_operation(name))
     return parser
+
+
+def _add_manifest_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--manifest", type=Path, metavar="FILE", help="work on this manifest.json of any adapter, without dbt"
+    )
+    command.add_argument(
+        "--profile",
+        type=Path,
+        default=DEFAULT_FILE,
+        metavar="FILE",
+        help=f"with --manifest: the file with the keys of a target (default: {DEFAULT_FILE})",
+    )
 
 
 def list_command_names() -> tuple[str, ...]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from arctic_runtime.manifest.served_settings import SERVED_SETTINGS
 from arctic_runtime.plan.config.configuration import CONFIGURATION
 from arctic_runtime.plan.config.foreign_config import ON_FOREIGN_CONFIG, READ_ON_FOREIGN_CONFIG
 from arctic_runtime.plan.config.foreign_settings import FOREIGN_SETTINGS, SETTINGS_BY_NAME, format_treatment
 from arctic_runtime.plan.config.foreign_treatments import ARCTIC, ForeignSetting, Translated
 from arctic_runtime.plan.config.value_reader import Schema
-from dbt.adapters.arctic.materialize.served_settings import SERVED_SETTINGS
 from dbt.adapters.arctic.schemas.parts import build_document, close_keys, describe_key, describe_keys
 
 DBT_KEYS: Final = (
