@@ -18,7 +18,7 @@ SPARK = {"ods.orders": ORDERS, "ods.orders_view": VIEW}
         ("select * from {orders} o", "select * from `lake`.`ods`.`orders` o"),
         ("select * from {view}, {orders}", "select * from `lake`.`ods`.`orders_view`, `lake`.`ods`.`orders`"),
         ("select {orders}.id from {orders}", "select `lake`.`ods`.`orders`.id from `lake`.`ods`.`orders`"),
-        ("from {orders} -- don't, {view}\n = 'x'", "from `lake`.`ods`.`orders` -- don't, `lake`.`ods`.`orders_view`\n = 'x'"),
+        ("from {orders} -- don't, {view}\n", "from `lake`.`ods`.`orders` -- don't, `lake`.`ods`.`orders_view`\n"),
         ("/* it's {view} */ from {orders}", "/* it's `lake`.`ods`.`orders_view` */ from `lake`.`ods`.`orders`"),
         ("'{orders}', 'it\\'s {orders}' from {orders}", "'{orders}', 'it\\'s {orders}' from `lake`.`ods`.`orders`"),
         ("select r'\\' , '{orders}'", "select r'\\' , '{orders}'"),
