@@ -37,12 +37,13 @@ def build_schema() -> dict[str, Any]:
         },
     }
     models = {"if": {"type": "array"}, "then": {"items": {"$ref": "#/$defs/model"}}, "else": {"$ref": "#/$defs/folder"}}
+    in_meta: dict[str, Schema] = {key.name: {"$ref": f"#/$defs/key_{key.name}"} for key in CONFIGURATION}
     definitions = {
         **{f"key_{name}": schema for name, schema in keys.items()},
         "meta": {
-            "description": "your own data about the model, and the keys of the service in `arctic`",
+            "description": "your own data about the model; in `arctic` keys of the service and of arctic models",
             "type": ["object", "null"],
-            "properties": {"arctic": close_keys(describe_keys(SERVED_SETTINGS))},
+            "properties": {"arctic": close_keys({**describe_keys(SERVED_SETTINGS), **in_meta})},
         },
         "model": model,
         "config": _build_config(keys),
