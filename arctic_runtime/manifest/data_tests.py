@@ -35,7 +35,7 @@ class TestResult:
 def run_tests(models: ManifestModels, refreshed: Collection[str], pool: SessionPool) -> list[TestResult]:
     """Runs each test of the models `refreshed` once, in the order of the tests' ids.
 
-    A test that reads another managed model too, which was not refreshed, is skipped.
+    A test that is not compiled, or that reads another managed model too, which was not refreshed, is skipped.
     """
     names = sorted({test for name in refreshed for test in models.manifest.list_tests(name)})
     return [_run_test(models, name, refreshed, pool) for name in names]
@@ -51,6 +51,8 @@ def _run_test(models: ManifestModels, name: str, refreshed: Collection[str], poo
     ]
     if missing:
         return TestResult(name, "skipped", began, message=f"{', '.join(missing)} was not refreshed")
+    if models.manifest.read_compiled(name) is None:
+        return TestResult(name, "skipped", began, message="it is not compiled")
     try:
         with lend_session(pool) as take:
             failures = count_failures(take(), models.write_query(name), nodes[name]["config"])

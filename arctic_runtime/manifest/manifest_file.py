@@ -31,6 +31,21 @@ class Manifest:
         """Lists the ids of the models with keys of dbt-arctic, and of those with `materialized: arctic`."""
         return [name for name, node in self.nodes.items() if is_managed(node)]
 
+    def read_compiled(self, name: str) -> str | None:
+        """Returns the compiled query of a node, None if there is none.
+
+        dbt-core writes it to the manifest, and dbt v2 to a file of its own in the folder `compiled` beside it.
+        """
+        node = self.nodes[name]
+        code = node.get("compiled_code")
+        if isinstance(code, str):
+            return code
+        written = str(node.get("generated_sql_file") or node.get("original_file_path"))
+        folder = self.file.parent / "compiled"
+        files = (folder / written, folder / str(node.get("package_name")) / written)
+        found = next((file for file in files if file.suffix == ".sql" and file.is_file()), None)
+        return None if found is None else found.read_text(encoding="utf-8")
+
     def list_tests(self, name: str) -> list[str]:
         """Lists the ids of the data tests of a node."""
         return [test for test, node in self.nodes.items() if _is_test(node) and name in list_parents(node)]

@@ -47,14 +47,14 @@ class ManifestModels:
     def write_query(self, name: str) -> str:
         """Returns the compiled query of a model or test, with the names of relations as dbt-arctic writes them.
 
-        Raises ConfigError if the manifest has no compiled query of it.
+        Raises ConfigError if dbt has not compiled it.
         """
-        code = self.manifest.nodes[name].get("compiled_code")
-        if not isinstance(code, str):
+        code = self.manifest.read_compiled(name)
+        if code is None:
             raise ConfigError(
                 f"{name} is not compiled.",
                 where=str(self.manifest.file),
-                expected="a manifest with `compiled_code`",
+                expected="`compiled_code` in the manifest, or a file in the folder `compiled` beside it",
                 fix="write it by `dbt compile`; `dbt parse` and `dbt list` compile nothing",
             )
         relations = ((self.manifest.nodes[node].get("relation_name"), node) for node in self._list_named(name))
@@ -241,7 +241,7 @@ class ManifestProject:
 
 
 def _has_hooks(node: Node) -> bool:
-    return bool(node["config"].get("pre-hook") or node["config"].get("post-hook"))
+    return any(node["config"].get(name) for name in ("pre-hook", "pre_hook", "post-hook", "post_hook"))
 
 
 def _name_kind(node: Node) -> str:

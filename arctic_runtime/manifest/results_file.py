@@ -80,7 +80,7 @@ def _describe_test(models: ManifestModels, result: TestResult) -> dict[str, Any]
         "adapter_response": {},
         "message": result.message,
         "failures": result.failures,
-        **_describe_node(models, result.unique_id, models.manifest.nodes[result.unique_id].get("compiled_code")),
+        **_describe_node(models, result.unique_id, models.manifest.read_compiled(result.unique_id)),
     }
 
 

@@ -36,9 +36,13 @@ def project(tmp_path: Path, lake: Warehouse) -> Path:
     return tmp_path
 
 
-def run_manifest(project: Path, *options: str) -> int:
+def perform_command(project: Path, *line: str) -> int:
     files = ["--manifest", str(project / "target" / "manifest.json"), "--profile", str(project / "profile.yml")]
-    return cli.main(["run", "--once", *files, *options])
+    return cli.main([*line, *files])
+
+
+def run_manifest(project: Path, *options: str) -> int:
+    return perform_command(project, "run", "--once", *options)
 
 
 def run_adapter(project: Path, *options: str) -> int:
@@ -77,3 +81,4 @@ def test_models_move_between_the_adapter_and_a_manifest_without_a_full_refresh(p
         (1, 1, "ann", 10), (2, 2, "bob", 20), (3, 1, "ann", 30), (4, 2, "bob", -1)
     ]  # fmt: skip
     assert list(map(tuple, lake.spark.table(lake.sql_name("ods_events")).collect())) == [(1, 7, 2)]
+    assert perform_command(project, "verify", "dwd_orders") == 0

@@ -79,18 +79,26 @@ def test_masks_and_the_contract_of_a_node_apply(tmp_path: Path) -> None:
     assert model.not_null == ("customer_id",)
 
 
-def test_a_manifest_of_dbt_v2_with_nulls_for_what_is_not_set_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["compiled", "compiled/shop"])
+def test_a_manifest_of_dbt_v2_has_nulls_for_what_is_not_set_and_queries_in_files(folder: str, tmp_path: Path) -> None:
+    expected = load("duckdb", tmp_path).build_model("model.shop.dwd_orders")
+
     def write_as_v2(nodes: dict[str, Any]) -> None:
         for node in nodes.values():
             config = node["config"]
             nothing = dict.fromkeys(("primary_key", "persist_docs", "contract", "on_schema_change"))
             config |= {**nothing, "meta": config["meta"] or None, "unique_key": None}
-            node |= {"config_call_dict": None, "unrendered_config": None, "meta": None}
+            node |= {"unrendered_config": None, "meta": None}
             node["depends_on"]["macros"] = []
+            file = tmp_path / folder / node["original_file_path"]
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(node.pop("compiled_code"))
 
     models = load("duckdb", tmp_path, write_as_v2)
-    assert models.build_model("model.shop.dwd_orders") == load("duckdb", tmp_path).build_model("model.shop.dwd_orders")
+    assert models.build_model("model.shop.dwd_orders") == expected
     assert "model.shop.orders_view" not in models.manifest.list_managed()
+    assert models.manifest.read_compiled("test.shop.amounts") is not None
+    assert models.manifest.read_compiled("test.shop.not_null_dws_customers_customer_id.5d8b0fea29") is None
 
 
 def change(name: str, **parts: Any) -> Edit:
