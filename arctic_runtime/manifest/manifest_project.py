@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,15 +20,13 @@ from arctic_runtime.manifest.project_graph import ProjectGraph, ProjectNode
 from arctic_runtime.manifest.selection import select_models
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.plan.config.configure import read_configuration
-from arctic_runtime.service.cron_schedules import DataTestOutcome, Scheduled
-from arctic_runtime.service.project import ProjectSource, TableDocs
 from arctic_runtime.service.refreshing.refresh_task import Refresher, RefreshResult, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.spark.engine.session_pool import get_pool
 
-_IS_INCREMENTAL = re.compile(r"\bis_incremental\b")
+_KNOWN_JINJA = re.compile(r"\{\{-?\s*(?:config|ref|source|arctic\.changes)\s*\(.*?\)\s*-?\}\}|\{#.*?#\}", re.DOTALL)
+"""Jinja that gives the same text whether the table exists or not."""
 
 
 @dataclass(frozen=True)
@@ -89,16 +87,6 @@ class ManifestModels:
             for name, node in shown
         )
 
-    def describe_table(self, table: TableName) -> TableDocs:
-        """Returns the description of a table; empty for a table that the manifest does not have."""
-        names = (node.unique_id for node in self.graph.nodes if node.table == table)
-        node = next((self.manifest.nodes[name] for name in names), None)
-        if node is None:
-            return TableDocs()
-        columns = {name.lower(): str(column.get("description") or "") for name, column in node["columns"].items()}
-        code = str(node.get("raw_code") or "")
-        return TableDocs(str(node.get("description") or ""), code, columns, (), read_masks(node))
-
     def _list_named(self, name: str) -> Iterator[str]:
         yield name
         yield from self.manifest.walk_parents(name)
@@ -116,12 +104,12 @@ def _check_node(name: str, node: Node) -> None:
     """Raises ConfigError for a model whose rows its compiled query does not give."""
     if node.get("language", "sql") != "sql":
         raise ConfigError(f"{name} is a Python model, which only dbt runs.", fix="remove `meta.arctic` from it")
-    calls = _IS_INCREMENTAL.search(str(node.get("raw_code") or ""))
-    if get_materialization(node) == "incremental" and calls:
+    rest = _KNOWN_JINJA.sub("", str(node.get("raw_code") or ""))
+    if get_materialization(node) == "incremental" and ("{{" in rest or "{%" in rest):
         raise ConfigError(
-            f"{name} calls is_incremental(), so its compiled query may leave out rows of the table.",
-            expected="a query of all rows, or of `changes(…)`",
-            actual="materialized: incremental",
+            f"{name} may leave out rows: dbt compiles an incremental model to another query once its table exists.",
+            expected="materialized: table, or no Jinja but `config`, `ref`, `source` and `arctic.changes`",
+            actual="materialized: incremental, with other Jinja",
             fix="set `materialized: table`, for which is_incremental() is false",
         )
 
@@ -139,6 +127,9 @@ class ManifestProject:
     target: ManifestTarget
     select: Sequence[str] = ()
     exclude: Sequence[str] = ()
+    warn: Callable[[str], None] = lambda _: None
+    """Called with a text for the user if a manifest that was written meanwhile can't be used."""
+
     reader: CatalogReader = field(init=False)
     models: ManifestModels = field(init=False)
 
@@ -162,8 +153,14 @@ class ManifestProject:
         """Whether the file has changed since it was read; a file that is missing, as while dbt runs, has not."""
         return self.file.is_file() and self._take_stamp() != self._stamp
 
-    def load_models(self) -> Sequence[FollowedModel]:
-        self._load()
+    def load_models(self) -> Sequence[FollowedModel] | None:
+        try:
+            self._load()
+        except ConfigError as error:
+            self.warn(
+                f"the manifest has changed, and can't be used as it is; the models before stay.\n  found: {error}"
+            )
+            return None
         return self._followed
 
     def list_followed(self) -> Sequence[FollowedModel]:
@@ -185,42 +182,12 @@ class ManifestProject:
             *(f"{name}: its hooks are not run" for name in hooked),
         ]
 
-    # Models that dbt runs, and tests
-
-    def list_scheduled(self) -> Sequence[Scheduled]:
-        return ()
-
-    def run_scheduled(self, name: str) -> str:
-        raise ConfigError(f"{name} is run by dbt, which is not here.")
-
-    def list_tested_tables(self) -> Collection[TableName]:
-        return ()
-
-    def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
-        raise ConfigError(f"{table} has no tests here: `arctic run --manifest --once` runs those of the manifest.")
-
-    def describe_table(self, table: TableName) -> TableDocs:
-        return self.models.describe_table(table)
-
-    # Tables
-
-    def list_models(self) -> Sequence[Model]:
-        return sorted((followed.model for followed in self._followed), key=lambda model: model.table)
-
-    def list_descendants(self, tables: Collection[TableName]) -> Collection[TableName]:
-        return self.models.graph.list_descendants(tables)
-
-    def list_maintained(self) -> Sequence[Maintained]:
-        return [Maintained(model, tuple(self._list_readers(model.table))) for model in self.list_models()]
-
-    def list_sources(self) -> Sequence[ProjectSource]:
-        return ()
-
     def _list_readers(self, table: TableName) -> list[TableName]:
         return [other for other in self.models.managed_tables if other != table]
 
     def _load(self) -> None:
-        stamp, models = self._take_stamp(), ManifestModels(read_manifest(self.file), self.target)
+        self._stamp = self._take_stamp()
+        models = ManifestModels(read_manifest(self.file), self.target)
         selected = select_models(models.manifest, self.select, self.exclude)
         if not selected:
             raise ConfigError(
@@ -233,7 +200,7 @@ class ManifestProject:
         for schema in sorted({model.table.schema for model in followed}):
             if not self.reader.has_namespace(schema):
                 self.reader.create_namespace(schema)
-        self._stamp, self.models, self._followed = stamp, models, followed
+        self.models, self._followed = models, followed
 
     def _take_stamp(self) -> Any:
         stat = self.file.stat() if self.file.is_file() else None

@@ -65,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _perform_command(options: argparse.Namespace) -> Answer:
+    if getattr(options, "manifest", None) is not None and options.target is not None:
+        raise ConfigError("--target means nothing with --manifest, which dbt has compiled for one.", fix="leave it out")
     if options.command in OTHERS:
         answer: Answer = _import_command(options.command).perform_command(options)
         return answer

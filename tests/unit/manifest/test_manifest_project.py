@@ -125,13 +125,24 @@ def test_a_model_that_can_not_be_refreshed_is_an_error_with_its_name(edit: Edit,
     assert "model.shop.dwd_orders" in str(raised.value)
 
 
-def test_a_compiled_branch_of_is_incremental_is_refused_since_it_leaves_out_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("jinja", ["{% if is_incremental() %} where id > 5 {% endif %}", "{{ only_new_rows() }}"])
+def test_an_incremental_model_is_refused_if_its_jinja_may_leave_out_rows(jinja: str, tmp_path: Path) -> None:
     def branch(nodes: dict[str, Any]) -> None:
         nodes["model.shop.dwd_orders"]["config"]["materialized"] = "incremental"
-        nodes["model.shop.dwd_orders"]["raw_code"] += "{% if is_incremental() %} where order_id > 5 {% endif %}"
+        nodes["model.shop.dwd_orders"]["raw_code"] += jinja
 
-    with pytest.raises(ConfigError, match=r"is_incremental\(\)"):
+    with pytest.raises(ConfigError, match="materialized: table"):
         load("duckdb", tmp_path, branch).build_model("model.shop.dwd_orders")
+
+
+def test_an_incremental_model_without_such_jinja_is_refreshed(tmp_path: Path) -> None:
+    def make_incremental(nodes: dict[str, Any]) -> None:
+        for name in ("dwd_orders", "ods_events"):
+            nodes[f"model.shop.{name}"]["config"]["materialized"] = "incremental"
+
+    models = load("duckdb", tmp_path, make_incremental)
+    assert models.build_model("model.shop.dwd_orders").config.primary_key == ("order_id",)
+    assert models.build_model("model.shop.ods_events").config.input == "changes"
 
 
 def test_a_written_manifest_is_read_again_and_a_missing_one_is_waited_for(tmp_path: Path) -> None:
@@ -146,6 +157,20 @@ def test_a_written_manifest_is_read_again_and_a_missing_one_is_waited_for(tmp_pa
     (orders,) = project.load_models()
     assert orders.model.config.primary_key == ("customer_id",)
     assert not project.has_changed()
+
+
+def test_a_manifest_that_is_half_written_keeps_the_models_before_and_is_told_once(tmp_path: Path) -> None:
+    file, warned = load("spark", tmp_path).manifest.file, list[str]()
+    project = ManifestProject(file, target(tmp_path), ["dwd_orders"], warn=warned.append)
+    before, text = project.list_followed(), file.read_text()
+    file.write_text(text[:100])
+    assert project.has_changed()
+    assert project.load_models() is None
+    assert not project.has_changed()
+    assert [project.list_followed(), len(warned)] == [before, 1]
+    file.write_text(text)
+    assert project.has_changed()
+    assert project.load_models() == before
 
 
 def test_what_is_left_to_dbt_is_named(tmp_path: Path) -> None:

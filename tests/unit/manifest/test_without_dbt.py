@@ -41,3 +41,5 @@ def test_commands_on_a_manifest_work_where_dbt_can_not_be_imported(tmp_path: Pat
     run = run_without_dbt(tmp_path, "run", "--manifest", "target/manifest.json", "--select", "dwd_orderz")
     assert run.returncode == 2
     assert "'dwd_orderz' selects no node" in run.stderr
+    both = run_without_dbt(tmp_path, "status", "--manifest", "target/manifest.json", "--target", "prod")
+    assert (both.returncode, "--target means nothing" in both.stderr) == (2, True)

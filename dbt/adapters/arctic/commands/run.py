@@ -10,14 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.manifest.profile_file import read_profile_file
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.operations.refreshing import format_upkeep_warning
 from arctic_runtime.operations.run_response import describe_response, format_response
-from arctic_runtime.service.project import ServedProject
+from arctic_runtime.service.project import FollowedProject
 from arctic_runtime.service.refreshing.follower import Follower
 from arctic_runtime.service.refreshing.refresh_task import RefreshListeners, RefreshWorkers, Report
 from arctic_runtime.service.refreshing.run_results import Results
@@ -32,13 +31,6 @@ if TYPE_CHECKING:
     from arctic_runtime.manifest.data_tests import TestResult
 
 NAME = "run"
-
-
-class FollowedProject(ServedProject, Protocol):
-    """A project with the catalog of its models."""
-
-    @property
-    def reader(self) -> CatalogReader: ...
 
 
 @dataclass(frozen=True)
@@ -144,7 +136,7 @@ def _prepare_manifest(options: argparse.Namespace) -> Prepared:
     from arctic_runtime.spark.engine.session_pool import get_pool
 
     target = read_profile_file(options.profile)
-    project = ManifestProject(options.manifest, target, options.select, options.exclude)
+    project = ManifestProject(options.manifest, target, options.select, options.exclude, _print_warning)
     for note in project.list_notes():
         _print_warning(note)
     settings = read_telemetry(target.telemetry, options.profile.absolute().parent, os.environ)
