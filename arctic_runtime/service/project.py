@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal, Protocol
 
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
@@ -94,11 +95,15 @@ class ProjectSource:
     dead_letters: TableName | None = None
 
 
-class ServedProject(Protocol):
-    """The project that a service keeps fresh; its models may change while the service runs."""
+class FollowedProject(Protocol):
+    """A project whose models a follower refreshes; they may change while it runs."""
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def reader(self) -> CatalogReader:
+        """The catalog of the models."""
 
     @property
     def threads(self) -> int:
@@ -107,8 +112,6 @@ class ServedProject(Protocol):
     def prepare_thread(self) -> None:
         """Prepares the calling thread for refreshing models, and for running or testing them with dbt."""
 
-    # Models that are refreshed
-
     def has_changed(self) -> bool:
         """Whether files of the project have changed since it was last loaded; cheap to call."""
 
@@ -116,10 +119,14 @@ class ServedProject(Protocol):
         """Loads the project again and returns its models; if it can't be used, warns the user and returns None."""
 
     def list_followed(self) -> Sequence[FollowedModel]:
-        """Returns the arctic models that the service refreshes when their upstreams change."""
+        """Returns the arctic models that are refreshed when their upstreams change."""
 
     def refresh_model(self, task: Task) -> RefreshResult:
         """Refreshes a model in the calling thread; raises the errors of `RefreshModel`."""
+
+
+class ServedProject(FollowedProject, Protocol):
+    """The project that a service keeps fresh: also the work that dbt does for it, its tables and its sources."""
 
     # Models that dbt runs, and tests
 

@@ -21,7 +21,7 @@ from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError, CatalogError, ConfigError, SparkEnded
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.project import ServedProject
+from arctic_runtime.service.project import FollowedProject
 from arctic_runtime.service.refreshing.model_graph import NOTHING, ModelGraph
 from arctic_runtime.service.refreshing.model_records import (
     FollowedTables,
@@ -225,7 +225,7 @@ class Follower:
                 return
             heads = self._models.observe_heads()
 
-    def run_until_stopped(self, project: ServedProject | None = None, use_models: UseModels = lambda _: None) -> None:
+    def run_until_stopped(self, project: FollowedProject | None = None, use_models: UseModels = lambda _: None) -> None:
         """Follows the models until `stop_following` is called, and reloads `project`, if given, when its files change.
 
         `use_models` is called with the models of each reload. Raises SparkEnded if Spark has ended.
@@ -295,7 +295,7 @@ class Follower:
             if group not in self._passes:
                 self._begin_pass(group, heads, self._lags)
 
-    def _reload_project(self, project: ServedProject, use_models: UseModels) -> None:
+    def _reload_project(self, project: FollowedProject, use_models: UseModels) -> None:
         if not project.has_changed():
             return
         self._cut_short()

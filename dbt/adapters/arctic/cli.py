@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
-from arctic_runtime.operations.operation import Answer, Argument, Operation
+from arctic_runtime.manifest.profile_file import DEFAULT_FILE
+from arctic_runtime.operations.operation import Answer, Argument, FindCounterparts, Operation
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.spark_loss import is_of_spark, to_spark_ended
 from dbt.adapters.arctic.command_line import COMMANDS, create_parser
@@ -24,6 +25,9 @@ from dbt.adapters.arctic.commands import exported_rows
 
 if TYPE_CHECKING:
     from dbt.adapters.arctic.project.project_tables import CompiledProject
+
+WITH_MANIFEST = ("run",)
+"""Commands of `OTHERS` that also work on a manifest without dbt, as all operations do."""
 
 OTHERS = ("sql", "audit", "adopt", "ingest", "run", "serve", "mcp", "apply", "schema", "spark")
 """Commands that are not operations on tables: each is a module of `commands`, imported when it is called."""
@@ -55,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _perform_command(options: argparse.Namespace) -> Answer:
+    if getattr(options, "manifest", None) is not None and options.target is not None:
+        raise ConfigError("--target means nothing with --manifest, which dbt has compiled for one.", fix="leave it out")
     if options.command in OTHERS:
         answer: Answer = _import_command(options.command).perform_command(options)
         return answer
@@ -73,19 +79,16 @@ def _get_operation(name: str) -> Operation:
 
 
 def _perform_operation(operation: Operation, options: argparse.Namespace) -> Answer:
-    from dbt.adapters.arctic.project.operation_project import find_counterparts, open_operation, open_session
+    from dbt.adapters.arctic.project.operation_project import open_operation, open_session
 
     row_format = exported_rows.choose_format(options)
     values = operation.read_values(
         {argument.name: getattr(options, argument.name) for argument in operation.arguments}, flags=True
     )
     is_quiet = options.json or row_format is not None
-    location = options.project_dir, options.profiles_dir
     loaded = _load_project(operation, options)
     session = functools.cache(functools.partial(open_session, loaded.profile))
-    project, context = open_operation(
-        operation, loaded, session, functools.partial(find_counterparts, loaded, *location)
-    )
+    project, context = open_operation(operation, loaded, session, _build_counterparts(loaded, options))
     context = replace(context, progress=_ignore_progress if is_quiet else _print_line)
     models = [project.get_model(options.model)] if operation.tables == "one" else project.select_models(options.models)
     if row_format is not None and operation.export is not None:
@@ -96,6 +99,10 @@ def _perform_operation(operation: Operation, options: argparse.Namespace) -> Ans
 
 
 def _load_project(operation: Operation, options: argparse.Namespace) -> CompiledProject:
+    if options.manifest is not None:
+        from dbt.adapters.arctic.project.manifest_tables import load_manifest_tables
+
+        return load_manifest_tables(options.manifest, options.profile)
     location = options.project_dir, options.profiles_dir, options.target
     if operation.is_read_without_spark:
         from dbt.adapters.arctic.project.cache.known_project import load_known_project
@@ -104,6 +111,17 @@ def _load_project(operation: Operation, options: argparse.Namespace) -> Compiled
     from dbt.adapters.arctic.project.compiled_project import load_project
 
     return load_project(*location)
+
+
+def _build_counterparts(project: CompiledProject, options: argparse.Namespace) -> FindCounterparts:
+    """Builds the function that finds the tables of the same models in another environment."""
+    if options.manifest is not None:
+        from dbt.adapters.arctic.project.manifest_tables import find_manifest_counterparts
+
+        return functools.partial(find_manifest_counterparts, project, options.profile)
+    from dbt.adapters.arctic.project.operation_project import find_counterparts
+
+    return functools.partial(find_counterparts, project, options.project_dir, options.profiles_dir)
 
 
 def _is_planned(operation: Operation, options: argparse.Namespace) -> bool:
@@ -132,11 +150,26 @@ def build_parser(names: Collection[str] | None = None) -> argparse.ArgumentParse
     for name, text in COMMANDS.items():
         if names is None or name in names:
             command = commands.add_parser(name, help=text, description=text, parents=[shared])
+            if name in WITH_MANIFEST or name not in OTHERS:
+                _add_manifest_arguments(command)
             if name in OTHERS:
                 _import_command(name).add_arguments(command)
             else:
                 _add_arguments(command, _get_operation(name))
     return parser
+
+
+def _add_manifest_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--manifest", type=Path, metavar="FILE", help="work on this manifest.json of any adapter, without dbt"
+    )
+    command.add_argument(
+        "--profile",
+        type=Path,
+        default=DEFAULT_FILE,
+        metavar="FILE",
+        help=f"with --manifest: the file with the keys of a target (default: {DEFAULT_FILE})",
+    )
 
 
 def list_command_names() -> tuple[str, ...]:

@@ -15,10 +15,10 @@ from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.profile import KEPT, Profile, mask_secrets
 from arctic_runtime.service.settings import read_settings
 from arctic_runtime.service.telemetry.configured import check_telemetry
+from arctic_runtime.target_settings import ALIASES, TargetSettings
 from arctic_runtime.thresholds import Thresholds
 from dbt.adapters.arctic.connections.target_type import check_target_type, show_target_type
 from dbt.adapters.arctic.profile_keys import PROFILE_KEYS, PUBLISH
-from dbt.adapters.arctic.target_settings import ALIASES, TargetSettings
 
 _OTHER_ADAPTERS_KEYS = {
     "host": "there is no host: give `warehouse`, or `method: connect` with `url`",

@@ -17,6 +17,7 @@ from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from arctic_runtime.catalog.change_rows.log_files import LogReader
 from arctic_runtime.errors import CommitConflict, ConfigError, CorruptState
+from arctic_runtime.manifest.project_graph import ProjectGraph
 from arctic_runtime.model.files.compaction import CompactionPlan, MergeUnmerged
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig, Retention
@@ -28,7 +29,6 @@ from arctic_runtime.spark.maintenance import compaction
 from arctic_runtime.spark.maintenance.compaction import Compacted
 from dbt.adapters.arctic import cli
 from dbt.adapters.arctic.commands import audit
-from dbt.adapters.arctic.project.environments import ProjectGraph
 
 Arctic = Callable[..., tuple[int, str, str]]
 PROJECT = "dbt.adapters.arctic.project.compiled_project"

@@ -9,11 +9,12 @@ import pytest
 from dbt_common.exceptions import CompilationError
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.manifest.node_model import select_written_keys
 from arctic_runtime.plan.config.foreign_settings import FOREIGN_SETTINGS
 from arctic_runtime.plan.config.foreign_treatments import Refused
 from dbt.adapters.arctic.materialize import foreign_config
-from dbt.adapters.arctic.materialize.foreign_config import list_known_keys, take_node_config
-from dbt.adapters.arctic.materialize.maintain import check_manifest, select_written_keys
+from dbt.adapters.arctic.materialize.foreign_config import list_known_keys
+from dbt.adapters.arctic.materialize.maintain import check_manifest
 
 MERGE_SETTINGS = [
     setting.name
@@ -180,6 +181,6 @@ def test_meta_is_left_as_it_is(messages: list[str]) -> None:
 
 def test_the_configuration_that_is_left_has_only_known_keys() -> None:
     foreign = {"cluster_by": "day", "transient": True, "on_foreign_config": "warn", "tags": ["a"]}
-    keys = take_node_config({"unique_id": "m", "config": {"materialized": "arctic", "primary_key": "id", **foreign}})
+    keys = select_written_keys({"unique_id": "m", "config": {"materialized": "arctic", "primary_key": "id", **foreign}})
     assert keys == {"materialized": "arctic", "primary_key": "id", "sort_key": ["day"], "tags": ["a"]}
     assert set(keys) - {"primary_key", "sort_key"} <= list_known_keys()

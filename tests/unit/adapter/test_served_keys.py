@@ -67,3 +67,10 @@ def test_what_can_not_be_meant_is_refused_with_the_file(value: Any, message: str
         read_served_keys(value)
     with pytest.raises(CompilationError, match=r"models/m\.sql"):
         check_served([value])
+
+
+def test_keys_of_arctic_models_may_be_in_meta_but_not_those_of_other_models() -> None:
+    keys = {"arctic": {"primary_key": "id", "test_after_refresh": True}}
+    assert read_served_keys(node("arctic", keys)) == ServedKeys(None, True)
+    with pytest.raises(ConfigError, match=r"`primary_key` is a key of arctic models.*\n.*table\n.*--manifest"):
+        read_served_keys(node("table", keys))

@@ -154,6 +154,7 @@ def rendered(block: Block) -> str:
     names: dict[str, Any] = {"config": lambda **_: "", "run_query": named}
     names |= dict.fromkeys(("ref", "source", "changes", "quarantine"), named)
     names |= {
+        "arctic": {"changes": named},
         "arctic_as_of": history.write_as_of,
         "arctic_valid_at": history.write_valid_at,
         "arctic_current": history.write_current,

@@ -14,16 +14,12 @@ from dbt.adapters.contracts.connection import AdapterResponse
 from dbt_common.invocation import get_invocation_id
 
 from arctic_runtime.catalog.observation.clones import observe_computed
+from arctic_runtime.manifest.project_graph import ProjectGraph, ProjectNode
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import APPENDED_KIND, KIND
 from arctic_runtime.plan.cloning.clone_plan import CloneRequest
 from dbt.adapters.arctic.materialize import maintain
-from dbt.adapters.arctic.project.environments import (
-    ProjectGraph,
-    ProjectNode,
-    list_manifest_nodes,
-    read_state_nodes,
-)
+from dbt.adapters.arctic.project.environments import list_manifest_nodes, read_state_nodes
 
 if TYPE_CHECKING:
     from dbt.adapters.base import BaseRelation

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import posixpath
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -63,21 +63,6 @@ class _NodeConfig:
 def list_known_keys() -> frozenset[str]:
     """Returns the names of keys that dbt or other adapters define, in addition to the keys of arctic models."""
     return list_dbt_keys() | {ON_FOREIGN_CONFIG, *SETTINGS_BY_NAME}
-
-
-def take_node_config(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the configuration of an arctic model without settings of other adapters.
-
-    Raises ConfigError if one of these settings can't be honoured.
-    """
-    taken = take_foreign_settings(node["config"])
-    for refusal in taken.refusals:
-        raise ConfigError(
-            f"{node['unique_id']}: `{refusal.setting}` {refusal.because}.",
-            actual=f"{refusal.setting}: {refusal.value!r}",
-            fix=refusal.fix,
-        )
-    return dict(taken.keys)
 
 
 def check_foreign_config(nodes: Iterable[Any]) -> None:

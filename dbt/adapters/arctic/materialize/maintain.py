@@ -19,17 +19,20 @@ from dbt_common.invocation import get_invocation_id
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.required_capabilities import check_declared_needs
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.columns import Column
+from arctic_runtime.manifest.node_model import (
+    build_model,
+    list_declared_constraints,
+    list_not_null_columns,
+    select_written_keys,
+)
 from arctic_runtime.model.names import TableName, format_changes_view
-from arctic_runtime.model.run_summary import describe_frozen
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.config.configure import lacks_key, read_configuration, select_user_keys
+from arctic_runtime.plan.config.configure import lacks_key, read_configuration
 from arctic_runtime.plan.refresh.adoption import is_being_adopted
 from arctic_runtime.plan.refresh.request import Request
 from arctic_runtime.plan.row_conditions import split_model
-from dbt.adapters.arctic.materialize.foreign_config import check_foreign_config, list_known_keys, take_node_config
+from dbt.adapters.arctic.materialize.foreign_config import check_foreign_config, list_known_keys
 from dbt.adapters.arctic.materialize.manifest_checks import check_merge_keys, check_names
-from dbt.adapters.arctic.materialize.masks import read_masks
 from dbt.adapters.arctic.materialize.row_conditions import RowConditions
 from dbt.adapters.arctic.project.sources import group_tables_by_source
 from dbt.adapters.arctic.relations.constraints import warn_of_unenforced
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from arctic_runtime.model.clone import ObservedClone
     from arctic_runtime.operations.refreshing import Refreshed
     from arctic_runtime.profile import Profile
-    from arctic_runtime.refresh_planner import Outcome, PlannedRefresh, RefreshPlanner
+    from arctic_runtime.refresh_planner import PlannedRefresh, RefreshPlanner
 
 logger = AdapterLogger("Arctic")
 
@@ -100,43 +103,11 @@ class ArcticResponse(AdapterResponse):
     """Error messages of the work that failed after the rows were committed, by its name: `compaction` or `expiry`."""
 
 
-def build_response(outcome: Outcome, failures: Mapping[str, str] | None = None, quarantined: int = 0) -> ArcticResponse:
-    """Converts the outcome of a run to dbt's response; snapshot ids become text, as JSON numbers would lose digits.
+def build_response(refreshed: Refreshed) -> ArcticResponse:
+    """Converts the result of a run to dbt's response."""
+    from arctic_runtime.operations.run_response import describe_response, format_response
 
-    `quarantined` is the number of rows in the model's quarantine.
-    """
-    rows, failed = outcome.rows, dict(failures or {})
-    notes = [*filter(None, [describe_frozen(outcome.frozen)])]
-    notes += [*([f"{quarantined:,} in quarantine"] if quarantined else []), *(f"{part} failed" for part in failed)]
-    return ArcticResponse(
-        _message="; ".join([_format_message(outcome), *notes]),
-        code="OK",
-        rows_affected=sum(rows.values()),
-        mode=outcome.mode,
-        reason=outcome.reason,
-        because=outcome.because,
-        inserted=rows["insert"],
-        updated=rows["update"],
-        deleted=rows["delete"],
-        frozen=outcome.frozen,
-        quarantined=quarantined,
-        upserted=rows["upsert"],
-        version="" if outcome.version is None else str(outcome.version),
-        consumed={upstream: str(snapshot) for upstream, snapshot in outcome.consumed.items()},
-        timings=dict(outcome.timings),
-        estimates=dict(outcome.estimates),
-        failures=failed,
-    )
-
-
-def _format_message(outcome: Outcome) -> str:
-    rows = outcome.rows
-    if outcome.reason == "WAITS_FOR_RESTORED_QUERY":
-        return f"unchanged: {outcome.because}"
-    if outcome.mode == "unchanged":
-        return "unchanged"
-    upserts = f" ^{rows['upsert']}" if rows["upsert"] else ""
-    return f"{outcome.mode} +{rows['insert']} ~{rows['update']} -{rows['delete']}{upserts}"
+    return ArcticResponse(_message=format_response(refreshed), **describe_response(refreshed))
 
 
 ObserveRefresh = Callable[["Model", "Callable[[], Refreshed]"], "Refreshed"]
@@ -183,7 +154,7 @@ def run_model(
         )
 
     done = observe(model, refresh)
-    return build_response(done.outcome, done.failures, done.quarantined)
+    return build_response(done)
 
 
 def _run_part(
@@ -316,19 +287,7 @@ def to_model(
     which rows are in its quarantine, needed if the queries of the model are used.
     """
     config = read_configuration(select_written_keys(node), str(node["unique_id"]), list_known_keys())
-    model = Model(
-        table=get_table_name(relation),
-        sql=sql.strip().rstrip(";"),
-        config=config,
-        not_null=_list_not_null_columns(node, config.primary_key),
-        masks=read_masks(node),
-        checks=_list_checks(node),
-        contract=_build_contract(node),
-        comment=_get_comment(node),
-        column_comments=_list_column_comments(node),
-        may_replace=sources is not None and get_table_name(relation) not in sources,
-        foreign_tables=frozenset(table for table, is_ingested in (sources or {}).items() if not is_ingested),
-    )
+    model = build_model(node, get_table_name(relation), sql, config, sources)
     if config.on_failed_row != "quarantine" or tests is None:
         return split_model(model, ())
     return split_model(model, tests.list_conditions(str(node["unique_id"])))
@@ -429,10 +388,10 @@ def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = (), profile: P
                 checked = node.to_dict(omit_none=True)
                 models[node.unique_id] = model = read_declared_model(node)
                 if not lacks_key(select_written_keys(checked)):
-                    _list_not_null_columns(checked, model.config.primary_key)
+                    list_not_null_columns(checked, model.config.primary_key)
                 if profile is not None and node.config.enabled:
                     check_declared_needs(profile, model)
-                warn_of_unenforced([constraint for constraint, _ in _list_declared_constraints(checked)])
+                warn_of_unenforced([constraint for constraint, _ in list_declared_constraints(checked)])
             except ConfigError as error:
                 raise CompilationError(f"{node.original_file_path}: {error}") from error
     check_merge_keys(nodes)
@@ -453,73 +412,3 @@ def read_declared_model(node: Any) -> Model:
             fix="put it on a SQL model that reads this one, or leave it out",
         )
     return split_model(Model(get_node_table(node), "", config), ())
-
-
-def select_written_keys(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the configuration that users wrote for a node, without dbt's defaults and settings of other adapters.
-
-    Raises ConfigError for unusable keys.
-    """
-    written = {*node.get("unrendered_config", {}), *node.get("config_call_dict", {})}
-    if isinstance(node.get("unrendered_config", {}).get("freshness"), str):
-        raise ConfigError(
-            f"{node['unique_id']}: `freshness` of a model is a key of dbt, not a duration; use `target_lag`"
-        )
-    return select_user_keys(take_node_config(node), written)
-
-
-def _list_constraints(node: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
-    """Lists the type, the columns and the expression ("" for none) of each constraint of an enforced contract."""
-    declared = _list_declared_constraints(node)
-    return [
-        (str(getattr(c["type"], "value", c["type"])), columns, c.get("expression") or "") for c, columns in declared
-    ]
-
-
-def _list_declared_constraints(node: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[str]]]:
-    """Lists each constraint of an enforced contract, as written, with its columns; empty if none is enforced."""
-    if not node["config"].get("contract", {}).get("enforced"):
-        return []
-    constraints = [(c, list(c.get("columns", []))) for c in node.get("constraints", [])]
-    for name, column in node.get("columns", {}).items():
-        constraints += [(c, [name]) for c in column.get("constraints", [])]
-    return constraints
-
-
-def _list_not_null_columns(node: Mapping[str, Any], key: Sequence[str]) -> tuple[str, ...]:
-    names: list[str] = []
-    for kind, columns, _ in _list_constraints(node):
-        if kind == "primary_key" and set(columns) - set(key):
-            raise ConfigError(
-                f"{node['unique_id']}: the primary key of the contract, {columns}, differs from the configured "
-                f"`primary_key`, {list(key)}; make them equal"
-            )
-        if kind == "custom":
-            raise ConfigError(
-                f"{node['unique_id']}: a `custom` constraint is not supported for materialized='arctic'; "
-                "write it as a `check` constraint, or write a dbt test"
-            )
-        names += columns if kind == "not_null" else []
-    return tuple(dict.fromkeys(names))
-
-
-def _list_checks(node: Mapping[str, Any]) -> tuple[str, ...]:
-    expressions = (expression for kind, _, expression in _list_constraints(node) if kind == "check")
-    return tuple(dict.fromkeys(filter(None, expressions)))
-
-
-def _build_contract(node: Mapping[str, Any]) -> tuple[Column, ...]:
-    if not node["config"].get("contract", {}).get("enforced"):
-        return ()
-    return tuple(Column(name, column.get("data_type") or "") for name, column in node.get("columns", {}).items())
-
-
-def _get_comment(node: Mapping[str, Any]) -> str | None:
-    return (node.get("description") or None) if node["config"].get("persist_docs", {}).get("relation") else None
-
-
-def _list_column_comments(node: Mapping[str, Any]) -> dict[str, str]:
-    if not node["config"].get("persist_docs", {}).get("columns"):
-        return {}
-    described = {name: column.get("description") for name, column in node.get("columns", {}).items()}
-    return {name: text for name, text in described.items() if text}

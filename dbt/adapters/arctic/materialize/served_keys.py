@@ -9,9 +9,10 @@ from typing import Any
 from dbt_common.exceptions import CompilationError
 
 from arctic_runtime.errors import ConfigError, suggest_nearest
+from arctic_runtime.manifest.served_settings import SERVED_SETTINGS
+from arctic_runtime.plan.config.configuration import KEYS as MODEL_KEYS
 from arctic_runtime.service.cron_schedules import read_cron
 from dbt.adapters.arctic.materialize.maintain import is_arctic
-from dbt.adapters.arctic.materialize.served_settings import SERVED_SETTINGS
 
 KEYS = tuple(setting.name for setting in SERVED_SETTINGS)
 
@@ -35,9 +36,16 @@ def read_served_keys(node: Any) -> ServedKeys:
     if not isinstance(written, Mapping):
         raise ConfigError(f"{where} must be a mapping; found {written!r}")
     for key in written:
-        if key not in KEYS:
+        if key in MODEL_KEYS and not is_arctic(node):
             raise ConfigError(
-                f"{where} has no key `{key}`{suggest_nearest(str(key), KEYS)}; models take {', '.join(KEYS)}"
+                f"{where}: `{key}` is a key of arctic models.",
+                actual=f"materialized: {node.config.materialized}",
+                fix="set `materialized: arctic`, or refresh the model by `arctic run --manifest`",
+            )
+        if key not in (*KEYS, *MODEL_KEYS):
+            raise ConfigError(
+                f"{where} has no key `{key}`{suggest_nearest(str(key), (*KEYS, *MODEL_KEYS))}; models take "
+                f"{', '.join(KEYS)}, and arctic models their own keys"
             )
     keys = ServedKeys(
         None if written.get("schedule") is None else read_cron(f"{node.unique_id}: schedule", written["schedule"]),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.manifest.project_graph import ProjectGraph
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.row_conditions import list_parts
@@ -20,7 +21,7 @@ from arctic_runtime.service.telemetry.configured import read_telemetry
 from dbt.adapters.arctic.materialize import maintain, python_models
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.materialize.row_conditions import RowConditions
-from dbt.adapters.arctic.project.environments import ProjectGraph, list_manifest_nodes
+from dbt.adapters.arctic.project.environments import list_manifest_nodes
 from dbt.adapters.arctic.project.keys.missing_keys import check_keys, find_key_origins
 from dbt.adapters.arctic.project.project_tables import CompiledProject, get_target_folder
 from dbt.adapters.arctic.project.sources import ingest_sources, list_landing_tables, map_source_tables

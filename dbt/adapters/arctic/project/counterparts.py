@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.manifest.project_graph import ProjectNode
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.project.compiled_project import load_profile, parse_manifest
-from dbt.adapters.arctic.project.environments import ProjectNode, list_manifest_nodes, read_state_nodes
+from dbt.adapters.arctic.project.environments import list_manifest_nodes, read_state_nodes
 from dbt.adapters.arctic.project.project_tables import CompiledProject
 
 

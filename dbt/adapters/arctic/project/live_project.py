@@ -14,6 +14,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.connectors import describe_connection
 from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.manifest.project_graph import ProjectGraph
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
@@ -26,7 +27,7 @@ from arctic_runtime.spark.engine.thread_imports import preload_modules
 from dbt.adapters.arctic.connections.manager import ROOMS
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.project.dbt_work import DbtWork, list_parts_run_by_dbt
-from dbt.adapters.arctic.project.environments import ProjectGraph, list_manifest_nodes
+from dbt.adapters.arctic.project.environments import list_manifest_nodes
 from dbt.adapters.arctic.project.loaded_project import LoadedProject, Location, load_project
 from dbt.adapters.arctic.project.model_refresh import DbtRefresher
 from dbt.adapters.arctic.project.sources import ingest_sources, list_ingested_models, list_landing_tables

@@ -13,11 +13,11 @@ import yaml
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.manifest.project_graph import ProjectGraph
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile
 from arctic_runtime.service.telemetry.configured import TelemetrySettings
-from dbt.adapters.arctic.project.environments import ProjectGraph
 from dbt.adapters.arctic.project.sources import list_ingested_models
 
 

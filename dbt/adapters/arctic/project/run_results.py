@@ -7,35 +7,11 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from arctic_runtime.service.refreshing.refresh_task import Report, Status
-from dbt.adapters.arctic.materialize.maintain import ArcticResponse, build_response
+from arctic_runtime.service.refreshing.run_results import Results
+from dbt.adapters.arctic.materialize.maintain import build_response
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.project.loaded_project import LoadedProject
 from dbt.adapters.arctic.project.project_tables import get_target_folder
-
-
-class Results:
-    """The last result of each model, except that `unchanged` does not replace `refreshed`."""
-
-    def __init__(self) -> None:
-        self._reports: dict[str, Report] = {}
-
-    def add_report(self, report: Report) -> None:
-        before = self._reports.get(report.followed.name)
-        if before is None or before.status != "refreshed" or report.status != "unchanged":
-            self._reports[report.followed.name] = report
-
-    @property
-    def reports(self) -> list[Report]:
-        return [report for _, report in sorted(self._reports.items())]
-
-    @property
-    def have_failed(self) -> bool:
-        return any(report.status in ("failed", "conflict") for report in self.reports)
-
-    def describe_failures(self) -> str:
-        """Describes for people which models failed; without any, that some were not run."""
-        failed = [report.followed.table.name for report in self.reports if report.status in ("failed", "conflict")]
-        return f"failed: {', '.join(failed)}" if failed else "some models were not run"
 
 
 def publish_results(results: Results, project: LoadedProject) -> Mapping[str, str]:
@@ -55,14 +31,6 @@ def publish_results(results: Results, project: LoadedProject) -> Mapping[str, st
     project.adapter.end_build(project.nodes)
     unpublished: Mapping[str, str] = build.unpublished
     return unpublished
-
-
-def to_response(report: Report) -> ArcticResponse | None:
-    """Returns the response that dbt would have for this refresh; None if the refresh did not succeed."""
-    if report.done is None:
-        return None
-    refreshed = report.done.refreshed
-    return build_response(refreshed.outcome, refreshed.failures, refreshed.quarantined)
 
 
 def write_results(results: Results, project: LoadedProject, nodes: Mapping[str, Any], began: datetime) -> None:
@@ -98,7 +66,7 @@ def _build_result(report: Report, node: Any) -> Any:
     from dbt.artifacts.schemas.results import RunStatus
     from dbt.artifacts.schemas.run import RunResult
 
-    adapter_response = to_response(report)
+    adapter_response = None if report.done is None else build_response(report.done.refreshed)
     return RunResult(
         status=RunStatus(_STATUS[report.status]),
         timing=list(_list_timings(report)),

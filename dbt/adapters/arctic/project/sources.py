@@ -19,11 +19,11 @@ from arctic_runtime.ingest.source import (
     read_source,
     read_table_schema,
 )
+from arctic_runtime.manifest.masks import read_masks
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.ingestion import ChangeSource, Progress
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.plan.config.maintenance_settings import read_retention
-from dbt.adapters.arctic.materialize.masks import read_masks
 
 
 def ingest_sources(manifest: Any) -> tuple[IngestSource, ...]:

@@ -9,11 +9,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, get_args
 
+from arctic_runtime.manifest.masks import read_masks
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.cron_schedules import DataTestStatus
 from arctic_runtime.service.project import LastDataTest, TableDocs
 from dbt.adapters.arctic.materialize.maintain import get_node_table
-from dbt.adapters.arctic.materialize.masks import read_masks
 from dbt.adapters.arctic.project.project_tables import get_target_folder
 
 _RESULTS_FILE = "run_results.json"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from arctic_runtime.manifest.served_settings import SERVED_SETTINGS
 from arctic_runtime.plan.config.configuration import CONFIGURATION
 from arctic_runtime.plan.config.foreign_config import ON_FOREIGN_CONFIG, READ_ON_FOREIGN_CONFIG
 from arctic_runtime.plan.config.foreign_settings import FOREIGN_SETTINGS, SETTINGS_BY_NAME, format_treatment
 from arctic_runtime.plan.config.foreign_treatments import ARCTIC, ForeignSetting, Translated
 from arctic_runtime.plan.config.value_reader import Schema
-from dbt.adapters.arctic.materialize.served_settings import SERVED_SETTINGS
 from dbt.adapters.arctic.schemas.parts import build_document, close_keys, describe_key, describe_keys
 
 DBT_KEYS: Final = (
@@ -37,12 +37,13 @@ def build_schema() -> dict[str, Any]:
         },
     }
     models = {"if": {"type": "array"}, "then": {"items": {"$ref": "#/$defs/model"}}, "else": {"$ref": "#/$defs/folder"}}
+    in_meta: dict[str, Schema] = {key.name: {"$ref": f"#/$defs/key_{key.name}"} for key in CONFIGURATION}
     definitions = {
         **{f"key_{name}": schema for name, schema in keys.items()},
         "meta": {
-            "description": "your own data about the model, and the keys of the service in `arctic`",
+            "description": "your own data about the model; in `arctic` keys of the service and of arctic models",
             "type": ["object", "null"],
-            "properties": {"arctic": close_keys(describe_keys(SERVED_SETTINGS))},
+            "properties": {"arctic": close_keys({**describe_keys(SERVED_SETTINGS), **in_meta})},
         },
         "model": model,
         "config": _build_config(keys),

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import DecimalType, LongType, NestedField, StringType
 
+from arctic_runtime.manifest.project_graph import ProjectGraph, ProjectNode
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from dbt.adapters.arctic import cli
 from dbt.adapters.arctic.project.cache import known_project
-from dbt.adapters.arctic.project.environments import ProjectGraph, ProjectNode
 from dbt.adapters.arctic.project.project_tables import CompiledProject
 
 FIELDS = (

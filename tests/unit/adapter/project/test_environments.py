@@ -12,17 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.manifest.masks import read_masks
+from arctic_runtime.manifest.project_graph import ProjectGraph, ProjectNode
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.profile import Profile
-from dbt.adapters.arctic.materialize.masks import read_masks
 from dbt.adapters.arctic.project import counterparts
-from dbt.adapters.arctic.project.environments import (
-    ProjectGraph,
-    ProjectNode,
-    list_manifest_nodes,
-    read_state_nodes,
-)
+from dbt.adapters.arctic.project.environments import list_manifest_nodes, read_state_nodes
 from dbt.adapters.arctic.project.project_tables import CompiledProject
 
 

@@ -7,10 +7,10 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
+from arctic_runtime.manifest.project_graph import ProjectNode
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Compaction, Model, ModelConfig, Retention, Transform
-from dbt.adapters.arctic.project.environments import ProjectNode
 
 KEPT_CLASSES: Mapping[str, type[Any]] = {
     known.__name__: known

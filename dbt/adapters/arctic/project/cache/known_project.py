@@ -19,9 +19,11 @@ from typing import Any
 
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.manifest.project_graph import ProjectGraph
 from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile, is_secret
 from arctic_runtime.spark.engine.java.state_directory import get_state_directory
+from arctic_runtime.target_settings import UnreadableSettings
 from arctic_runtime.thresholds import Thresholds
 from dbt.adapters.arctic.project.cache.encoding import decode_value, encode_value
 from dbt.adapters.arctic.project.cache.inputs import (
@@ -35,8 +37,7 @@ from dbt.adapters.arctic.project.cache.inputs import (
     select_environment,
     walk_files,
 )
-from dbt.adapters.arctic.project.cache.target_profile import UnreadableProfile, read_target_profile
-from dbt.adapters.arctic.project.environments import ProjectGraph
+from dbt.adapters.arctic.project.cache.target_profile import read_target_profile
 from dbt.adapters.arctic.project.project_tables import CompiledProject, get_target_folder
 
 _FILE = "project-key"
@@ -126,7 +127,7 @@ def read_project(request: ProjectRequest, file: Path) -> CompiledProject | None:
             return None
         models, sources, landing, nodes = (decode_value(content[name]) for name in _PARTS)
         profile = _read_profile(request, inputs)
-    except (*_DAMAGE, UnreadableProfile, ArcticError):
+    except (*_DAMAGE, UnreadableSettings, ArcticError):
         return None
     return CompiledProject(profile, models, sources, landing, graph=ProjectGraph(nodes))
 
@@ -204,7 +205,7 @@ def keep_project(
             return
         digest = _sign_content(create_private_key(), request, inputs, files, content)
         write_atomically(file, json.dumps({"digest": digest, "content": content}).encode())
-    except (*_DAMAGE, UnreadableProfile, ArcticError):
+    except (*_DAMAGE, UnreadableSettings, ArcticError):
         return
 
 

@@ -16,8 +16,9 @@ from dbt.adapters.events.logging import AdapterLogger
 from dbt_common.exceptions import CompilationError
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.manifest.node_model import select_written_keys
 from arctic_runtime.plan.config.configure import lacks_key
-from dbt.adapters.arctic.materialize.maintain import is_arctic, select_written_keys
+from dbt.adapters.arctic.materialize.maintain import is_arctic
 from dbt.adapters.arctic.materialize.readers import list_words
 from dbt.adapters.arctic.project.keys.model_keys import (
     Declaration,

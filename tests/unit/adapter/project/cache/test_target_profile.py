@@ -8,8 +8,9 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import Profile
+from arctic_runtime.target_settings import UnreadableSettings
 from arctic_runtime.thresholds import Thresholds
-from dbt.adapters.arctic.project.cache.target_profile import UnreadableProfile, read_target_profile
+from dbt.adapters.arctic.project.cache.target_profile import read_target_profile
 
 VARIABLES = {"PLACE": "here", "EMPTY": "", "ODD": "{{ env_var('PLACE') }}"}
 
@@ -51,14 +52,14 @@ def test_a_variable_is_replaced_by_its_value(tmp_path: Path, written: str, value
 )
 def test_other_jinja_is_left_to_dbt(tmp_path: Path, warehouse: str) -> None:
     quoted = warehouse.replace("'", "''")
-    with pytest.raises(UnreadableProfile):
+    with pytest.raises(UnreadableSettings):
         read_profile(tmp_path, f"warehouse: '{quoted}'")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{shop: 1}", "{shop: {outputs: {prod: {}}}}", "{", "\x00"])
 def test_a_file_without_the_target_is_left_to_dbt(tmp_path: Path, text: str) -> None:
     (tmp_path / "profiles.yml").write_text(text)
-    with pytest.raises(UnreadableProfile):
+    with pytest.raises(UnreadableSettings):
         read_target_profile(tmp_path / "profiles.yml", "shop", "dev", tmp_path, {}, Thresholds())
 
 

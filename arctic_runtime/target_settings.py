@@ -1,7 +1,8 @@
-"""The settings of a target from which the runtime's profile is built; loads nothing of dbt."""
+"""The settings of a target from which the runtime's profile is built, with the environment variables in them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -86,3 +87,37 @@ class TargetSettings:
             master=master,
             thresholds=thresholds,
         )
+
+
+_VARIABLE = re.compile(
+    r"""\{\{\s*env_var\(\s*(['"])(?P<name>\w+)\1\s*(?:,\s*(['"])(?P<default>[^'"\\]*)\3\s*)?\)\s*\}\}"""
+)
+
+
+class UnreadableSettings(Exception):
+    """Raised if only dbt can read a setting: it has other Jinja than `env_var`, or a variable that is not set."""
+
+
+def render_settings(value: Any, environment: Mapping[str, str]) -> Any:
+    """Replaces `{{ env_var('NAME', 'default') }}` in all texts of settings.
+
+    Raises UnreadableSettings for other Jinja, and for a variable that is not set and has no default.
+    """
+    if isinstance(value, dict):
+        return {key: render_settings(part, environment) for key, part in value.items()}
+    if isinstance(value, list):
+        return [render_settings(part, environment) for part in value]
+    return _render_text(value, environment) if isinstance(value, str) else value
+
+
+def _render_text(text: str, environment: Mapping[str, str]) -> str:
+    if any(mark in _VARIABLE.sub("", text) for mark in ("{{", "{%", "{#")):
+        raise UnreadableSettings("a setting has other Jinja than env_var")
+    return _VARIABLE.sub(lambda match: _get_variable(match, environment), text)
+
+
+def _get_variable(match: re.Match[str], environment: Mapping[str, str]) -> str:
+    value = environment.get(match["name"], match["default"])
+    if value is None:
+        raise UnreadableSettings(match["name"])
+    return value

@@ -1,0 +1,2 @@
+{{ config(materialized='ephemeral') }}
+select customer_id, name from {{ source('ods', 'customers') }}

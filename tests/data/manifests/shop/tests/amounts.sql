@@ -1,0 +1,1 @@
+select * from {{ ref('dwd_orders') }} where amount < 0
