@@ -22,6 +22,10 @@ class ForwardEdit:
     rows: int
     """Number of rows that the table had then, at most; as many may be those of earlier queries."""
 
+    def describe_plan(self) -> tuple[str, ...]:
+        """Describes for users in a few lines what the run of the edit does."""
+        return ("leaves the rows of the table as they are", "then follows the changes of what the query reads")
+
     def encode(self) -> str:
         """Encodes the edit as one line of JSON, for the summary of a snapshot."""
         return json.dumps(asdict(self), separators=(",", ":"))

@@ -24,7 +24,6 @@ from arctic_runtime.operations.operation import Answer, Argument, Operation, Ope
 from arctic_runtime.operations.row_formats import convert_row
 from arctic_runtime.plan.maintenance.hash_trees import CompactionUnit, list_units
 from arctic_runtime.plan.maintenance.split import SIDE_BY_SIDE
-from arctic_runtime.plan.refresh.forward import FORWARD_STEPS
 from arctic_runtime.spark.tables.versions import find_window
 from arctic_runtime.thresholds import ReportThresholds
 
@@ -52,7 +51,7 @@ def describe_next_run(model: Model, plan: Plan) -> list[str]:
         *(f"  {way.explain_cost()}" for way in decision.ways),
         *(f"  {line}" for line in (decision.increment.describe_plan() if decision.increment else ())),
         *(f"  {line}" for line in (decision.edit.describe_plan() if decision.edit else ())),
-        *(f"  {line}" for line in (FORWARD_STEPS if decision.forward else ())),
+        *(f"  {line}" for line in (decision.forward.describe_plan() if decision.forward else ())),
         *(f"  {line}" for line in (decision.revert.describe_plan() if decision.revert else ())),
         *(f"  {line}" for line in (decision.promotion.describe_plan() if decision.promotion else ())),
         *(f"  in full: {line}" for line in plan.joins),

@@ -28,9 +28,6 @@ from arctic_runtime.plan.refresh.fingerprint import (
 from arctic_runtime.plan.refresh.increment import Upstreams, check_maintained, drop_aggregate_state, plan_increment
 from arctic_runtime.thresholds import Thresholds
 
-FORWARD_STEPS = ("leaves the rows of the table as they are", "then follows the changes of what the query reads")
-"""Lines for users about a run that goes forward after an edit."""
-
 
 @dataclass(frozen=True)
 class ForwardPlan:
