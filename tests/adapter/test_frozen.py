@@ -10,6 +10,8 @@ from dbt.tests.util import run_dbt
 
 from dbt.adapters.arctic.cli import main
 
+pytestmark = pytest.mark.in_turn
+
 SOURCE = """
 {{ config(materialized='arctic', primary_key='id') }}
 select id, date_add(date '2026-01-01', id) as day, id * {{ var('price', 1) }} as amount

@@ -449,6 +449,7 @@ def test_broken_messages_before_the_first_record_are_kept(
     assert dead(lake)["0:2"] == "no value"
 
 
+@pytest.mark.in_turn
 def test_threads_plan_the_same_kept_messages_at_once(lake: Warehouse, registry: Registry) -> None:
     limits = TransportThresholds()
     reader = SchemaRegistry(RegistryConnection(registry.url, user="me", password="s3cret-word"), limits)

@@ -12,6 +12,8 @@ import yaml
 from dbt.adapters.arctic import cli
 from tests.manifest_project import write_manifest, write_project
 
+pytestmark = pytest.mark.in_turn
+
 if TYPE_CHECKING:
     from tests.spark.warehouse import Warehouse
 

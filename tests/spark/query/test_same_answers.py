@@ -19,6 +19,8 @@ from tests.spark.query.answering import answer
 from tests.spark.query.expressions import AGGREGATES, EXPRESSIONS, RandomExpressions
 from tests.spark.warehouse import Warehouse
 
+pytestmark = pytest.mark.in_turn
+
 UTC = datetime.timezone.utc
 COLUMNS = (
     "id int, i int, j int, l bigint, d decimal(10,2), e decimal(18,4), x double, f float, s string, t string, "

@@ -190,6 +190,7 @@ def test_a_table_says_how_many_rows_are_of_earlier_queries_until_all_are_restate
     assert lake.run(model, refuse).mode == "unchanged"
 
 
+@pytest.mark.in_turn
 def test_groups_go_forward_without_their_aggregate_state(lake: Warehouse) -> None:
     START.load(lake, False)
     sql = "select customer, sum(amount{more}) as total from {{orders}} group by customer"
@@ -211,6 +212,7 @@ def test_groups_go_forward_without_their_aggregate_state(lake: Warehouse) -> Non
     assert lake.broken(model)[0].startswith("the query gives the rows that were written since its edit: ")
 
 
+@pytest.mark.in_turn
 def test_an_edit_that_can_not_be_followed_is_refused_and_changes_nothing(lake: Warehouse) -> None:
     START.load(lake, False)
     model = forward(lake, PLAIN.sql)
@@ -225,6 +227,7 @@ def test_an_edit_that_can_not_be_followed_is_refused_and_changes_nothing(lake: W
     assert lake.broken(ranked) == []
 
 
+@pytest.mark.in_turn
 def test_a_table_that_went_forward_is_recomputed_only_by_the_key_or_a_request(lake: Warehouse) -> None:
     START.load(lake, False)
     lake.run(forward(lake, PLAIN.sql))
@@ -238,6 +241,7 @@ def test_a_table_that_went_forward_is_recomputed_only_by_the_key_or_a_request(la
     assert status_lines(lake, model) == []
 
 
+@pytest.mark.in_turn
 def test_a_restored_row_of_an_earlier_query_is_no_difference(lake: Warehouse) -> None:
     START.load(lake, False)
     lake.run(forward(lake, PLAIN.sql))
@@ -254,6 +258,7 @@ def test_a_restored_row_of_an_earlier_query_is_no_difference(lake: Warehouse) ->
     assert lake.broken(model) == []
 
 
+@pytest.mark.in_turn
 def test_the_versions_of_rows_that_stay_stay_open(lake: Warehouse) -> None:
     START.load(lake, False)
     lake.run(forward(lake, PLAIN.sql, history="scd2"))
@@ -269,6 +274,7 @@ def test_the_versions_of_rows_that_stay_stay_open(lake: Warehouse) -> None:
     assert lake.broken(model) == []
 
 
+@pytest.mark.in_turn
 def test_rows_that_enter_a_window_of_time_are_of_the_new_query(lake: Warehouse) -> None:
     lake.load("source", rows_back({1: 0, 2: 1, 3: -1, 4: -2}), COLUMNS)
     sql = "select id, {column} as shown from {{source}} where day <= current_date"

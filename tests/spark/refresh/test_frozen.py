@@ -108,6 +108,7 @@ def test_changes_of_frozen_rows_are_counted_and_not_applied(lake: Warehouse) -> 
     assert "frozen: 5 changes not applied since frozen rows were last computed, 2 of them by the last run" in status
 
 
+@pytest.mark.in_turn
 def test_time_alone_freezes_and_a_run_with_nothing_to_publish_keeps_the_count(lake: Warehouse) -> None:
     load(lake, ROWS)
     model = a_model(lake)
@@ -120,7 +121,8 @@ def test_time_alone_freezes_and_a_run_with_nothing_to_publish_keeps_the_count(la
     assert run_at(lake, model, NOW + 20).mode == "unchanged"
 
 
-@pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.in_turn)])
+@pytest.mark.in_turn
+@pytest.mark.parametrize("merge", ["on_write", "on_read"])
 def test_a_full_refresh_leaves_frozen_rows_unless_it_is_told_to(lake: Warehouse, merge: str) -> None:
     load(lake, ROWS)
     model = a_model(lake, merge=merge)
@@ -137,6 +139,7 @@ def test_a_full_refresh_leaves_frozen_rows_unless_it_is_told_to(lake: Warehouse,
     assert lake.broken(model) == []
 
 
+@pytest.mark.in_turn
 def test_a_restatement_computes_frozen_rows_only_if_it_is_told_to(lake: Warehouse) -> None:
     load(lake, ROWS)
     model = a_model(lake)
@@ -152,6 +155,7 @@ def test_a_restatement_computes_frozen_rows_only_if_it_is_told_to(lake: Warehous
     assert last_of(lake, model).frozen == "applied"
 
 
+@pytest.mark.in_turn
 def test_a_table_follows_its_query_again_once_nothing_is_frozen(lake: Warehouse) -> None:
     load(lake, ROWS)
     run_at(lake, a_model(lake))
@@ -168,6 +172,7 @@ def test_a_table_follows_its_query_again_once_nothing_is_frozen(lake: Warehouse)
     assert lake.broken(model) == []
 
 
+@pytest.mark.in_turn
 def test_events_of_frozen_rows_are_not_applied(lake: Warehouse) -> None:
     columns = "id bigint, day date, amount int, op string"
     lake.append("events", [(1, day(5), 10, "u"), (2, day(35), 20, "u")], columns)
@@ -249,6 +254,7 @@ def test_an_erasure_beats_freezing(lake: Warehouse) -> None:
     assert {row["id"] for row in lake.log(rows)} == {2, 3}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("where", "because"),
     [

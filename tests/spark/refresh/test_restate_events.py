@@ -17,6 +17,8 @@ from tests.spark.event_fold import EVENTS, KINDS, Event, draw_histories
 from tests.spark.models.test_splits_random import make_model, read_rows
 from tests.spark.warehouse import Rows, Warehouse, refuse
 
+pytestmark = pytest.mark.in_turn
+
 DAMAGES = (
     "update {t} set n = -1 where id % 5 = 1",
     "delete from {t} where id % 7 = 2",

@@ -145,7 +145,14 @@ def test_rows_that_come_while_others_are_deleted_stay_whichever_commit_is_first(
     assert lake.broken(model) == []
 
 
-@pytest.mark.parametrize(("replaced", "commits"), [(8, 2), (9, 1), (10, 1)], ids=["some", "most", "all"])
+@pytest.mark.parametrize(
+    ("replaced", "commits"),
+    [
+        pytest.param(8, 2, id="some", marks=pytest.mark.in_turn),
+        pytest.param(9, 1, id="most"),
+        pytest.param(10, 1, id="all", marks=pytest.mark.in_turn),
+    ],
+)
 def test_a_base_is_overwritten_in_one_commit_where_most_of_its_rows_are_replaced(
     lake: Warehouse, replaced: int, commits: int
 ) -> None:

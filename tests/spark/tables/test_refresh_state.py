@@ -12,6 +12,8 @@ from arctic_runtime.spark.maintenance.compaction import compact_table
 from arctic_runtime.spark.refresh.overwrite import restore_version
 from tests.spark.warehouse import Warehouse
 
+pytestmark = pytest.mark.in_turn
+
 if TYPE_CHECKING:
     from arctic_runtime.model.table import Model
 
