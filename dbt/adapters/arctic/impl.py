@@ -48,6 +48,7 @@ from dbt.adapters.arctic.materialize.row_conditions import RowConditions
 from dbt.adapters.arctic.materialize.served_keys import check_served
 from dbt.adapters.arctic.project import package_macros
 from dbt.adapters.arctic.project.keys import missing_keys
+from dbt.adapters.arctic.project.keys.meta_keys import take_meta_keys
 from dbt.adapters.arctic.project.sources import list_origins, map_source_tables
 from dbt.adapters.arctic.publication import build as publication
 from dbt.adapters.arctic.relations import catalogs, constraints, freshness
@@ -165,6 +166,7 @@ class ArcticAdapter(SparkAdapter):
             publication.check_flags(get_flags())
         self._nodes = tuple(getattr(macro_resolver, "nodes", {}).values())
         self._sources = tuple(getattr(macro_resolver, "sources", {}).values())
+        take_meta_keys(self._nodes)
         self._keyless_tables = missing_keys.complete_keys(self._nodes)
         self._readers = Readers(self._nodes, self._sources)
         self._row_conditions = RowConditions(macro_resolver)

@@ -57,26 +57,30 @@ def read_results(project: Path) -> dict[str, Any]:
     return {result["unique_id"].split(".")[2]: result for result in results}
 
 
-def read_mode(project: Path, name: str) -> tuple[str, str]:
-    response = read_results(project)[name]["adapter_response"]
-    return response["mode"], response["reason"]
+def read_response(project: Path, name: str, key: str) -> str:
+    return str(read_results(project)[name]["adapter_response"][key])
+
+
+FOLLOWED = ("CHANGES", "COST")
+"""Reasons of a run that follows changes, for which a slow machine may choose to compute so small a table in full."""
 
 
 def test_models_move_between_the_adapter_and_a_manifest_without_a_full_refresh(project: Path, lake: Warehouse) -> None:
     select = ("--select", "dwd_orders", "ods_events")
     assert run_manifest(project, *select) == 0
-    assert {read_mode(project, name)[0] for name in ("dwd_orders", "ods_events")} == {"create"}
+    assert {read_response(project, name, "mode") for name in ("dwd_orders", "ods_events")} == {"create"}
     assert read_results(project)["amounts"]["status"] == "pass"
 
     lake.append("orders", [(3, 1, 30)], ORDERS)
     lake.append("events", [(1, 7, 2)], EVENTS)
     assert run_adapter(project, *select) == 0
-    assert read_mode(project, "dwd_orders")[0] == read_mode(project, "ods_events")[0] == "incremental"
+    assert read_response(project, "dwd_orders", "reason") in FOLLOWED
+    assert read_response(project, "ods_events", "mode") == "incremental"
 
     lake.append("orders", [(4, 2, -1)], ORDERS)
     assert run_manifest(project, *select) == 1
-    assert read_mode(project, "dwd_orders")[0] == "incremental"
-    assert read_mode(project, "ods_events")[0] == "unchanged"
+    assert read_response(project, "dwd_orders", "reason") in FOLLOWED
+    assert read_response(project, "ods_events", "mode") == "unchanged"
     failed = read_results(project)["amounts"]
     assert (failed["status"], failed["failures"]) == ("fail", 1)
     assert sorted(map(tuple, lake.spark.table(lake.sql_name("dwd_orders")).collect())) == [
