@@ -96,7 +96,7 @@ def case(
 ) -> Case:
     spark.sql(f"create namespace {environment.profile.catalog}.corrupt")
     small = Warehouse(environment, reader, spark, "corrupt").under(
-        merge={"overwritten_base_rows": 0, "overwritten_base_values": 0}
+        merge={"overwritten_base_rows": 0, "overwritten_base_values": 0, "overwritten_share": 100.0}
     )
     prebuilt = Prebuilt.of(small, build, tmp_path_factory.mktemp("copies"))
     files, looked_up, before = list_files(small), read_without_spark(small), read_rows(small)

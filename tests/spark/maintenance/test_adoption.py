@@ -109,7 +109,7 @@ def test_the_layout_follows_with_compaction(lake: Warehouse) -> None:
     lake.load("source", rows, COLUMNS)
     make_table(lake, rows, "partitioned by (g)")
     model = model_of(lake, partition_by=["g"], nodes=4, sort_key=["v"])
-    small = lake.under(merge={"overwritten_base_rows": 0, "overwritten_base_values": 0})
+    small = lake.under(merge={"overwritten_base_rows": 0, "overwritten_base_values": 0, "overwritten_share": 100.0})
     adopt_table(small.session_of(model))
     small.run(model)
     lake.load("source", [(i, "ab"[i % 2], i + i % 2) for i in range(2100)], COLUMNS)

@@ -162,7 +162,7 @@ def test_an_interrupted_merge_continues_where_it_was_and_up_to_the_version_that_
 @pytest.mark.parametrize("sorts", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_rows_come_into_nodes_that_had_none_and_deletion_vectors_go(lake: Warehouse, sorts: bool) -> None:
     """Also where changes are more than the rows, so that these are what is held, or where they are too many to hold."""
-    lake = lake.under(merge={"overwritten_base_rows": 0, "overwritten_base_values": 0})
+    lake = lake.under(merge={"overwritten_base_rows": 0, "overwritten_base_values": 0, "overwritten_share": 100.0})
     if sorts:
         lake = lake.under(base_rewrite={"hashed_change_bytes": 0})
     store = Store(lake, keys=range(3), nodes=8)

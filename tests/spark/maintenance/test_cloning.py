@@ -154,7 +154,7 @@ def test_columns_and_layout_of_a_clone_are_its_own(lake: Warehouse, dev: Warehou
     sql = clone.sql.replace("id, g, v", "id, cast(v as bigint) as v, 'x' as h")
     changed = replace(clone, sql=sql, config=replace(clone.config, nodes=4, on_schema_change="sync_all_columns"))
     done = dev.run(changed)
-    assert (done.mode, dev.actions(done)) == ("full", (0, 4, 0))
+    assert (done.reason, dev.actions(done)) == ("EDITED", (0, 4, 0))
     assert dev.rows(changed) == [(row[0], row[2], "x") for row in MORE]
     assert dev.broken(changed) == []
     assert lake.rows(model) == MORE

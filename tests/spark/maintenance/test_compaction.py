@@ -171,7 +171,7 @@ def test_a_writer_that_comes_between_plan_and_commit_goes_first_and_no_row_is_lo
     lake: Warehouse, merge: str
 ) -> None:
     """Without partitions, where nodes are all that files are divided by."""
-    lake = lake.under(merge={"overwritten_base_rows": 0, "overwritten_base_values": 0})
+    lake = lake.under(merge={"overwritten_base_rows": 0, "overwritten_base_values": 0, "overwritten_share": 100.0})
     shop = Shop(lake, merge=merge, partition_by=None)
     shop.several()
     shop.compact("major")

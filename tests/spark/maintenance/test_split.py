@@ -28,7 +28,9 @@ class Shop:
     """A model with deleted rows, and what it must hold; its limit is given with what is asked of it."""
 
     def __init__(self, lake: Warehouse, nodes: int = 2, **config: Any) -> None:
-        self.lake = lake.under(merge={"overwritten_base_rows": 0, "overwritten_base_values": 0})
+        self.lake = lake.under(
+            merge={"overwritten_base_rows": 0, "overwritten_base_values": 0, "overwritten_share": 100.0}
+        )
         self.config = {"primary_key": "i.d", "nodes": nodes, "compaction": "off", **config}
         self.rows: dict[int, tuple[int, str | None, int]] = {}
         self.put(range(80), 0)
