@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
+from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.refresh.fingerprint import compute_fingerprint
 from arctic_runtime.plan.refresh.increment import Upstreams
@@ -96,7 +97,7 @@ def run_restate(reader: Reader, model: Model, where: str) -> RestatedPart:
 
 
 @contextmanager
-def compare_part(refresh: Refresh, state: Any, upstreams: Upstreams, where: str) -> Iterator[SimpleNamespace]:
+def compare_part(refresh: Refresh, state: Any, upstreams: Upstreams, where: str, _: bool) -> Iterator[SimpleNamespace]:
     """Compares all rows of the query, as of the last run, with those of the table; only a part may differ."""
     plan = plan_restatement(refresh.model, state, upstreams, where)
     context = refresh.table.build_context(state)
@@ -108,7 +109,7 @@ def compare_part(refresh: Refresh, state: Any, upstreams: Upstreams, where: str)
         if plan.pinned is None
         else ENGINE.compute_pinned(lake, plan.pinned.tree, plan.pinned.outputs, plan.pinned.windows)
     )
-    yield SimpleNamespace(context=context, plan=plan, shape=None, changes=diff_rows(old, rows))
+    yield SimpleNamespace(context=context, plan=plan, shape=None, changes=diff_rows(old, rows), entries=RunSummary())
 
 
 REPLACEMENTS: tuple[Replacement, ...] = (
