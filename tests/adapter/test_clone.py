@@ -119,7 +119,7 @@ class TestClone:
         more = ["--target", "dev", "--vars", json.dumps({"landed": prod, "least": 15, "more": True})]
         before = {name: self.read(project, prod, name) for name in MODELS}
         ran = messages(run_dbt(["run", *more]))
-        assert ran["orders"] == "full +0 ~2 -2"
+        assert ran["orders"] == "incremental +0 ~3 -2"
         assert ran["by_customer"] == "incremental +0 ~1 -1"
         assert ran["log"] == "incremental +0 ~0 -2"
         assert self.read(project, dev, "orders") == [(3, "a", 30, "x"), (4, "c", 40, "x")]
@@ -171,7 +171,7 @@ class TestClone:
         prod, dev = project.test_schema, f"{project.test_schema}_dev"
         ran = messages(run_dbt([*defer, *self.given(project, least=15), "-s", "orders+"]))
         assert {name: ran[name] for name in MODELS} == {
-            "orders": "full +0 ~0 -1",
+            "orders": "incremental +0 ~0 -1",
             "by_customer": "incremental +0 ~1 -0",
             "log": "incremental +0 ~0 -1",
             "versions": "incremental +0 ~1 -0",

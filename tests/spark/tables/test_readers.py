@@ -128,7 +128,8 @@ def shop(environment: SparkEnvironment, reader: CatalogReader, spark: SparkSessi
     # Compiling plans costs more than running them over a few rows.
     spark.conf.set("spark.sql.codegen.wholeStage", "false")
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    return Shop(Warehouse(environment, reader, spark, "dev"))
+    # Rows that are deleted one by one, although they are most rows of small tables.
+    return Shop(Warehouse(environment, reader, spark, "dev").under(merge={"overwritten_share": 100.0}))
 
 
 def comparable(rows: Iterator[Row] | list[Row]) -> list[Row]:
