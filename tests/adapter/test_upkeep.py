@@ -91,7 +91,10 @@ class TestUpkeep:
         name = f"`lake`.`{project.test_schema}`.`or``ders`.files"
         return sorted(project.run_sql(f"select `partition`.region, count(*) from {name} group by 1", fetch="all"))
 
-    def test_hooks_and_operations_look_after_a_table_and_readers_stay_incremental(self, project: Any) -> None:
+    def test_hooks_and_operations_look_after_a_table_and_readers_stay_incremental(
+        self, project: Any, under: Callable[..., None]
+    ) -> None:
+        under(merge={"overwritten_share": 100.0})
         for v in (1, 2):
             run_dbt(["run", "--vars", f"v: {v}"])
         assert [count for _, count in self.files(project)] == [3, 3]
