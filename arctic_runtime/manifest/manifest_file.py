@@ -43,8 +43,8 @@ class Manifest:
         written = str(node.get("generated_sql_file") or node.get("original_file_path"))
         folder = self.file.parent / "compiled"
         files = (folder / written, folder / str(node.get("package_name")) / written)
-        found = next((file for file in files if file.suffix == ".sql" and file.is_file()), None)
-        return None if found is None else found.read_text(encoding="utf-8")
+        compiled = next((file for file in files if file.suffix == ".sql" and file.is_file()), None)
+        return None if compiled is None else compiled.read_text(encoding="utf-8")
 
     def list_tests(self, name: str) -> list[str]:
         """Lists the ids of the data tests of a node."""
@@ -63,17 +63,17 @@ class Manifest:
 
     def list_unmanaged_parents(self, names: Collection[str]) -> list[str]:
         """Lists the ids of the other models, seeds and snapshots that the models `names` read, also through views."""
-        found: dict[str, None] = {}
+        others: set[str] = set()
         waiting = list(names)
         while waiting:
             for parent in list_parents(self.nodes[waiting.pop()]):
                 node = self.nodes.get(parent)
-                if node is None or is_managed(node) or node["resource_type"] == "source" or parent in found:
+                if node is None or is_managed(node) or node["resource_type"] == "source" or parent in others:
                     continue
-                found[parent] = None
+                others.add(parent)
                 if get_materialization(node) in _THROUGH:
                     waiting.append(parent)
-        return sorted(name for name in found if get_materialization(self.nodes[name]) != "ephemeral")
+        return sorted(name for name in others if get_materialization(self.nodes[name]) != "ephemeral")
 
 
 def read_manifest(file: Path) -> Manifest:

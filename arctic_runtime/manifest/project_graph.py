@@ -21,6 +21,25 @@ class ProjectNode:
     """Masks of its columns, as in `Model.masks`."""
 
 
+def invert_edges(parents: Mapping[str, Iterable[str]]) -> Mapping[str, list[str]]:
+    """Returns the children of each node that has any; `parents` has the parents of each node."""
+    children: dict[str, list[str]] = defaultdict(list)
+    for name, above in parents.items():
+        for parent in above:
+            children[parent].append(name)
+    return children
+
+
+def walk_edges(names: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
+    """Returns all nodes that can be reached from the nodes `names` by at least one edge."""
+    reached, waiting = set[str](), list(names)
+    while waiting:
+        new = set(edges.get(waiting.pop(), ())) - reached
+        reached |= new
+        waiting += new
+    return reached
+
+
 class ProjectGraph:
     """The nodes of a project by their tables, and what is below each of them in dbt's graph."""
 
@@ -33,16 +52,8 @@ class ProjectGraph:
 
     def list_descendants(self, tables: Collection[TableName]) -> tuple[TableName, ...]:
         """Returns the tables of all nodes that read one of `tables`, directly or through other nodes; sorted."""
-        children: dict[str, list[str]] = defaultdict(list)
-        for node in self._nodes.values():
-            for parent in node.parents:
-                children[parent].append(node.unique_id)
-        waiting = [node.unique_id for node in self._nodes.values() if node.table in tables]
-        below: set[str] = set()
-        while waiting:
-            new = set(children[waiting.pop()]) - below
-            below |= new
-            waiting += new
+        children = invert_edges({name: node.parents for name, node in self._nodes.items()})
+        below = walk_edges((name for name, node in self._nodes.items() if node.table in tables), children)
         return tuple(sorted({self._nodes[name].table for name in below}))
 
     def find_counterparts(self, others: Iterable[ProjectNode]) -> dict[TableName, Counterpart]:

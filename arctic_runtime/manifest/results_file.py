@@ -11,18 +11,11 @@ from typing import Any
 from arctic_runtime.manifest.data_tests import TestResult
 from arctic_runtime.manifest.manifest_project import ManifestModels
 from arctic_runtime.operations.run_response import describe_response, format_response
-from arctic_runtime.service.refreshing.refresh_task import Report, Status
+from arctic_runtime.service.refreshing.refresh_task import Report
+from arctic_runtime.service.refreshing.run_results import RUN_STATUS
 
 RESULTS_FILE = "run_results.json"
 _SCHEMA = "https://schemas.getdbt.com/dbt/run-results/v6.json"
-
-_STATUS: Mapping[Status, str] = {
-    "refreshed": "success",
-    "unchanged": "success",
-    "failed": "error",
-    "conflict": "error",
-    "skipped": "skipped",
-}
 
 
 def write_results(
@@ -60,7 +53,7 @@ def _describe_report(models: ManifestModels, report: Report) -> dict[str, Any]:
     response = {} if done is None else {"_message": format_response(done), **describe_response(done)}
     timing = [] if report.status == "skipped" else _list_timings(report.began, report.seconds)
     return {
-        "status": _STATUS[report.status],
+        "status": RUN_STATUS[report.status],
         "timing": timing,
         "thread_id": report.thread or "main",
         "execution_time": report.seconds,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.manifest.manifest_file import Manifest, Node, list_parents
+from arctic_runtime.manifest.project_graph import invert_edges, walk_edges
 
 _CRITERION = re.compile(r"(?P<above>\+?)(?:(?P<method>\w+):)?(?P<value>[^+:@]+?)(?P<below>\+?)")
 
@@ -46,26 +46,10 @@ def _select_criterion(manifest: Manifest, text: str) -> set[str]:
             fix="name the models",
         )
     selected = {name for name, node in manifest.nodes.items() if matches(node, parsed["value"])}
-    above = _walk(selected, {name: list_parents(node) for name, node in manifest.nodes.items()})
-    below = _walk(selected, _list_children(manifest))
-    return selected | (above if parsed["above"] else set()) | (below if parsed["below"] else set())
-
-
-def _walk(names: set[str], edges: Mapping[str, Sequence[str]]) -> set[str]:
-    reached, waiting = set[str](), list(names)
-    while waiting:
-        new = set(edges.get(waiting.pop(), ())) - reached
-        reached |= new
-        waiting += new
-    return reached
-
-
-def _list_children(manifest: Manifest) -> Mapping[str, list[str]]:
-    children: dict[str, list[str]] = defaultdict(list)
-    for name, node in manifest.nodes.items():
-        for parent in list_parents(node):
-            children[parent].append(name)
-    return children
+    parents = {name: list_parents(node) for name, node in manifest.nodes.items()}
+    above = walk_edges(selected, parents) if parsed["above"] else set[str]()
+    below = walk_edges(selected, invert_edges(parents)) if parsed["below"] else set[str]()
+    return selected | above | below
 
 
 def _matches_name(node: Node, value: str) -> bool:

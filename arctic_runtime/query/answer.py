@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ivm.algebra.clock import NOW, pin_clock
+from arctic_runtime.ivm.algebra.clock import pin_clock
 from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Node, Scan, list_scans
 from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse_query
 from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
+from arctic_runtime.model.run_summary import to_micros
 from arctic_runtime.query.engine import Limits, QueryEngine, iterate_batches, open_engine
 from arctic_runtime.query.refusal import NotAnswered
 from arctic_runtime.query.relations import RelationLookup, StoredRelation
@@ -55,10 +56,11 @@ def answer_query(
     NotAnswered if Spark might answer otherwise, and ConfigError if the text is no query or names no table.
     """
     with _refuse_unknown():
-        statement = parse_statement(pin_clock(text))
-        query = statement.ordered.query
-        replace_tables(query, lookup.resolve)
-        _pin_clock(query, now, is_utc)
+        pinned = pin_clock(text, to_micros(now))
+        statement = parse_statement(pinned)
+        replace_tables(statement.ordered.query, lookup.resolve)
+        if not is_utc and pinned != text:
+            raise NotAnswered("the current date or time in another time zone than UTC")
         analysed = _analyse(statement, lookup)
         tree = _name_scans(push_down_filters(analysed.tree))
         translator = TreeTranslator(_list_types(tree, lookup), is_utc)
@@ -105,16 +107,6 @@ def _refuse_unknown() -> Iterator[None]:
 def _analyse(statement: Statement, lookup: RelationLookup) -> Analysed:
     relations = {name: Relation(relation.columns) for name, relation in lookup.relations.items()}
     return analyse_query(statement.write_query(), relations, lookup.views, lookup.catalog, _NO_SCHEMA)
-
-
-def _pin_clock(query: exp.Query, now: datetime, is_utc: bool) -> None:
-    """Replaces the clock's function by the microseconds of `now` since 1970."""
-    micros = int(now.timestamp()) * 1_000_000 + now.microsecond
-    for call in list(query.find_all(exp.Anonymous)):
-        if call.name.upper() == NOW:
-            if not is_utc:
-                raise NotAnswered("the current date or time in another time zone than UTC")
-            call.replace(exp.Literal.number(micros))
 
 
 def _name_scans(tree: Node) -> Node:

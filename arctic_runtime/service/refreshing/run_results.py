@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from arctic_runtime.service.refreshing.refresh_task import Report
+from collections.abc import Mapping
+
+from arctic_runtime.service.refreshing.refresh_task import Report, Status
+
+RUN_STATUS: Mapping[Status, str] = {
+    "refreshed": "success",
+    "unchanged": "success",
+    "failed": "error",
+    "conflict": "error",
+    "skipped": "skipped",
+}
+"""What dbt's `run_results.json` calls the status of a refresh."""
 
 
 class Results:

@@ -44,7 +44,6 @@ from arctic_runtime.spark.tables.rows.frames import (
     Unmerged,
     as_key,
     conform_frame,
-    match_key,
     overlay_changes,
     read_own_changes,
     read_table,
@@ -120,22 +119,21 @@ def merge_base(step: MergeBase, context: Context) -> None:
         with override_settings(spark, _LEFT_OUT_IN_ONE_PART):
             overwrite_table(ordered, step.table, step.expected, build_base_summary(step.end, context.state.changes))
         return
+    own = _find_own_commit(step, context)
+    if own is not None and own.replaced_rows > context.thresholds.merge.overwritten_share * base.rows:
+        _overwrite_most(step, context, appended)
+        return
     # In a single commit an inserted key had no row before; with several it may have been deleted in between.
     gone = (
         appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and changes.keeps_version(step.start) else appended
     )
     newest = select_newest_changes(appended, model.config.primary_key, step.commits)
     alive = conform_frame(newest.where(F.col(ACTION) != DELETE), base.columns)
-    keys = gone.select(*as_key(model.config.primary_key))
-    own = _find_own_commit(step, context)
-    if own is not None and own.replaced_rows > context.thresholds.merge.overwritten_share * base.rows:
-        _overwrite_replaced(step, context, keys, alive)
-        return
     count = changes.count_rows_after(step.start) if own is None else own.replaced_rows
     known = None if own is None else own.replaced
     located, pruning = _locate_replaced_rows(appended, model), context.thresholds.pruning
     find_bounds = partial(compute_pruning_bounds, located, count, base.rows, pruning, known)
-    replaced_rows = _ReplacedRows(keys, count, find_bounds)
+    replaced_rows = _ReplacedRows(gone.select(*as_key(model.config.primary_key)), count, find_bounds)
 
     def merge_attempt(branch: Sequence[str]) -> None:
         _replace_rows(context, branch, replaced_rows, alive, build_base_summary(step.end, context.state.changes))
@@ -143,16 +141,15 @@ def merge_base(step: MergeBase, context: Context) -> None:
     swap_in(context.attempt, step.table, step.expected, merge_attempt)
 
 
-def _overwrite_replaced(step: MergeBase, context: Context, keys: DataFrame, alive: DataFrame) -> None:
-    """Overwrites the base table in one commit by its rows without those of `keys`, and the rows `alive`.
+def _overwrite_most(step: MergeBase, context: Context, appended: DataFrame) -> None:
+    """Overwrites the base table in one commit by its rows with the change rows `appended` applied.
 
     If most rows are replaced, to write the others anew takes less time than to delete most rows by deletion vectors.
     """
     base = context.state.base
     assert base is not None
     old = read_table(context.spark, step.table, step.expected, base.old_column_names)
-    others = old.join(keys.hint("shuffle_hash"), match_key(old, context.model.config.primary_key), "left_anti")
-    rows = conform_frame(others, base.columns).unionAll(alive)
+    rows = overlay_changes(old, Unmerged(appended, step.commits, False), context.model.config.primary_key, base.columns)
     options = build_summary_options(build_base_summary(step.end, context.state.changes))
     with override_settings(context.spark, {**build_join_settings(context.spark), **WITHOUT_DYNAMIC_PRUNING}):
         replace_rows("base.overwrite", rows, step.table, step.expected, f"overwrite {step.table}", options)

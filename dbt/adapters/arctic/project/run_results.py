@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from arctic_runtime.service.refreshing.refresh_task import Report, Status
-from arctic_runtime.service.refreshing.run_results import Results
+from arctic_runtime.service.refreshing.refresh_task import Report
+from arctic_runtime.service.refreshing.run_results import RUN_STATUS, Results
 from dbt.adapters.arctic.materialize.maintain import build_response
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.project.loaded_project import LoadedProject
@@ -53,22 +53,13 @@ def write_results(results: Results, project: LoadedProject, nodes: Mapping[str, 
     execution_result.write(str(folder / RUN_RESULTS_FILE_NAME))
 
 
-_STATUS: Mapping[Status, str] = {
-    "refreshed": "success",
-    "unchanged": "success",
-    "failed": "error",
-    "conflict": "error",
-    "skipped": "skipped",
-}
-
-
 def _build_result(report: Report, node: Any) -> Any:
     from dbt.artifacts.schemas.results import RunStatus
     from dbt.artifacts.schemas.run import RunResult
 
     adapter_response = None if report.done is None else build_response(report.done.refreshed)
     return RunResult(
-        status=RunStatus(_STATUS[report.status]),
+        status=RunStatus(RUN_STATUS[report.status]),
         timing=list(_list_timings(report)),
         thread_id=report.thread or "main",
         execution_time=report.seconds,
