@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast, get_args
 
 from arctic_runtime.model.step import Reason
@@ -59,7 +61,24 @@ def refuse_on_error() -> Iterator[None]:
     except (NotMaintained, MemoryError):
         raise
     except Exception as error:
-        raise NotMaintained("INCREMENT_FAILED", get_first_line(error)) from error
+        raise NotMaintained("INCREMENT_FAILED", locate_error(error)) from error
+
+
+def locate_error(error: BaseException) -> str:
+    """Returns the first line of an error's text; for one of Python's own types, with the line of code that raised it.
+
+    Such an error is a fault of this package, and a report of it needs the place: its text may be empty or a bare key.
+    """
+    text, frames = get_first_line(error), traceback.extract_tb(error.__traceback__)
+    if type(error).__module__ != "builtins" or not frames:
+        return text
+    place = f" ({_shorten_path(frames[-1].filename)}:{frames[-1].lineno})"
+    return text[: MOST_TEXT - len(place)] + place
+
+
+def _shorten_path(path: str) -> str:
+    """The file and the two folders above it: enough to find it, and nothing of the machine's folders."""
+    return "/".join(Path(path).parts[-3:])
 
 
 def get_first_line(error: BaseException) -> str:

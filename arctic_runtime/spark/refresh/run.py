@@ -27,7 +27,7 @@ from arctic_runtime.catalog.observation.tables import observe_source
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError, CommitConflict, SourceError
-from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal, get_first_line
+from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal, get_first_line, locate_error
 from arctic_runtime.ivm.algebra.tree import Join, SemiJoin, walk_tree
 from arctic_runtime.ivm.strategies.aggregate_state import AggregateState
 from arctic_runtime.model.columns import Column, strip_change_columns
@@ -466,7 +466,7 @@ def to_refusal(error: Exception) -> Refusal | None:
     if isinstance(error, _FOR_OTHERS) or (isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)):
         return None
     if not isinstance(error, SPARK_ERRORS):
-        return Refusal("INCREMENT_FAILED", get_first_line(error))
+        return Refusal("INCREMENT_FAILED", locate_error(error))
     if isinstance(error, PySparkException) and isinstance(error, _OF_DATA):
         return Refusal("INCREMENT_FAILED", get_first_line(error), lasts=error.getCondition() is not None)
     if any(sign in str(error) for sign in _OF_THE_MOMENT):

@@ -232,7 +232,7 @@ def _compare_with_query(
         ignored = build_frozen_condition(shape, frozen)
         finding_made = compare_rows(rows, table_rows, shape, check, thresholds.reports, ignored)
         count = 0 if table_rows is None else table_rows.where(write_expression(frozen.bind_names())).count()
-        return replace(finding_made, note=f"{count:,} rows are frozen, and were not compared")
+        return replace(finding_made, note=f"frozen rows are not compared: {count:,}")
     differing = versions.find_differences if is_of_query else bitemporal.find_differences
     differences = differing(rows, table_rows, shape, model.config)
     return build_finding(check, differences, thresholds.reports)

@@ -97,7 +97,7 @@ def test_changes_of_frozen_rows_are_counted_and_not_applied(lake: Warehouse) -> 
     assert (last_of(lake, model).frozen, last_of(lake, model).frozen_total) == ("3", "3")
     assert differing(refresh_at(lake, model)) == []
     notes = [finding.note for finding in verify_model(refresh_at(lake, model)) if finding.note]
-    assert notes == ["3 rows are frozen, and were not compared"]
+    assert notes == ["frozen rows are not compared: 3"]
     # 2 comes back under its key with a new day, 4 leaves the source, and nothing else happens.
     load(lake, [(2, day(39), 22, 1), (3, day(35), 31, 2), (5, day(39), 5, 0), (6, day(39), 6, 0)])
     outcome = run_at(lake, model)
