@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", nargs="?", metavar="ID", help="of the plan; without one, all proposed plans are listed")
+    parser.add_argument("id", nargs="?", metavar="ID", help="the plan to carry out (default: list all plans)")
 
 
 def perform_command(options: argparse.Namespace) -> Answer:

@@ -23,10 +23,15 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--allow", choices=ALLOWED, help="`plan`: agents may also propose changes, which `arctic apply` carries out"
+        "--allow",
+        choices=ALLOWED,
+        help="`plan`: agents may also propose changes, which `arctic apply` carries out (default: that of the target, "
+        "or `read`)",
     )
     parser.add_argument(
-        "--audit-file", help="file to which each call is appended (default: that of the service, or the standard error)"
+        "--audit-file",
+        metavar="FILE",
+        help="file to which each call is appended (default: that of the service, or the standard error)",
     )
 
 
