@@ -19,6 +19,7 @@ _PAGES = {
     "apply": "agents.md#proposals",
     "schema": "configuration.md#in-an-editor",
     "spark": "cluster.md",
+    "completion": "commands.md#completion-in-a-shell",
 }
 """Pages about the commands that are no operation on a table."""
 

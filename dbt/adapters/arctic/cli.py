@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 WITH_MANIFEST = ("run",)
 """Commands of `OTHERS` that also work on a manifest without dbt, as all operations do."""
 
-OTHERS = ("sql", "run", "ingest", "serve", "spark", "adopt", "audit", "mcp", "apply", "schema")
+OTHERS = ("sql", "run", "ingest", "serve", "spark", "adopt", "audit", "mcp", "apply", "schema", "completion")
 """Commands that are not operations on tables: each is a module of `commands`, imported when it is called."""
 
-WITHOUT_PROJECT = ("schema",)
+WITHOUT_PROJECT = ("schema", "completion")
 """Commands of `OTHERS` that read no project."""
 
 DONE, DIFFERENT, WRONG_USE = 0, 1, 2

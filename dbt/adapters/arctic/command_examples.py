@@ -46,5 +46,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "mcp": ("arctic mcp", "arctic mcp --allow plan"),
     "apply": ("arctic apply", "arctic apply 3f0c9a71d2be"),
     "schema": ("arctic schema models",),
+    "completion": ("arctic completion bash",),
 }
 """Lines to type, by the name of the command."""

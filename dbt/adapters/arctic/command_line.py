@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from dbt.adapters.arctic.__version__ import version
 
@@ -45,6 +46,7 @@ COMMANDS: Mapping[str, str] = {
     "mcp": "answer an agent over standard input and output: what tables show, how they came about, what runs would do",
     "apply": "carry out a plan that an agent has proposed, or list such plans",
     "schema": "print the JSON schema of a target, of models or of sources, by which editors check YAML",
+    "completion": "print the script by which a shell completes commands, options and names of models",
 }
 """The description of each command by its name, in the order of the help."""
 
@@ -57,6 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, description in COMMANDS.items():
             commands.add_parser(name, help=description)
         parser.parse_args(given)  # Ends the process: it shows the help, or names what is wrong.
+    if given[0] == "completion" and given[1:] in (["models"], ["sources"]):
+        # The script of a shell asks at each Tab.
+        from dbt.adapters.arctic.project.cache.known_names import list_known_names
+
+        print("".join(f"{name}\n" for name in list_known_names(Path(), given[1])), end="")
+        return 0
     try:
         from dbt.adapters.arctic import cli
 

@@ -28,7 +28,7 @@ from dbt.adapters.arctic.commands import selection
 from dbt.adapters.arctic.commands.ingest_progress import LineWriter, Say, format_line
 from dbt.adapters.arctic.commands.run import build_reporter
 from dbt.adapters.arctic.commands.termination import stop_on_signals, stop_with_spark
-from dbt.adapters.arctic.project.project_tables import get_target_folder
+from dbt.adapters.arctic.project.target_folder import get_target_folder
 
 if TYPE_CHECKING:
     from arctic_runtime.catalog.reader import CatalogReader
