@@ -103,7 +103,7 @@ def _list_readers(walk: PreviewWalk, tables: Collection[TableName]) -> set[Table
 
 PREVIEW = Operation(
     name="preview",
-    description="show what an edit touches, itself and below, and what that will cost, before anything is run",
+    description="show which models an edit touches, also below, and what they will cost, before anything is run",
     tables="any",
     perform=_preview_edits,
     needs_spark=False,

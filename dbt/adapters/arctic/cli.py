@@ -210,7 +210,7 @@ def _add_arguments(command: argparse.ArgumentParser, operation: Operation) -> No
     if operation.export is not None:
         exported_rows.add_arguments(command)
     if operation.needs_confirmation:
-        command.add_argument("--yes", action="store_true", help="do it; without it, only show what would be dropped")
+        command.add_argument("--yes", action="store_true", help="do it; without it, only show what would be lost")
     if operation.plan is not None:
         command.add_argument("--plan", action="store_true", help="only show what would be done, and why")
 
