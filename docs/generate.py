@@ -19,7 +19,7 @@ from arctic_runtime.service.telemetry.command_metrics import describe_command_me
 from arctic_runtime.service.telemetry.configured import describe_telemetry_settings
 from arctic_runtime.service.telemetry.declared_metrics import describe_metrics
 from dbt.adapters.arctic.profile_keys import describe_profile_keys
-from docs.generate_commands import describe_commands
+from docs.generate_commands import describe_commands, describe_examples
 from docs.generate_macros import MACROS, macros_text
 from docs.generate_packages import describe_layout, describe_parts
 from docs.generate_readers import describe_flink_reads, describe_trino_reads
@@ -41,6 +41,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "parts": describe_parts,
     "layout": describe_layout,
     "commands": describe_commands,
+    "command examples": describe_examples,
     "trino reads": describe_trino_reads,
     "flink reads": describe_flink_reads,
 }

@@ -1,10 +1,11 @@
-"""The table of commands in docs/commands.md, as the command line declares them."""
+"""The table of commands in docs/commands.md, as the command line declares them, and their examples."""
 
 from __future__ import annotations
 
 from arctic_runtime.operations.operation import Operation
 from arctic_runtime.operations.registry import OPERATIONS
 from dbt.adapters.arctic.cli import OTHERS
+from dbt.adapters.arctic.command_examples import EXAMPLES
 from dbt.adapters.arctic.command_line import COMMANDS
 
 _PAGES = {
@@ -18,6 +19,7 @@ _PAGES = {
     "apply": "agents.md#proposals",
     "schema": "configuration.md#in-an-editor",
     "spark": "cluster.md",
+    "completion": "commands.md#completion-in-a-shell",
 }
 """Pages about the commands that are no operation on a table."""
 
@@ -27,6 +29,11 @@ def describe_commands() -> str:
     lines = [_describe_operation(operation) for operation in sorted(OPERATIONS, key=_get_name)]
     lines += [f"| `arctic {name}` | {COMMANDS[name]} | see [its page]({_PAGES[name]}) | |" for name in OTHERS]
     return "\n".join(["| command | what it does | arguments | macro |", "|---|---|---|---|", *lines])
+
+
+def describe_examples() -> str:
+    """The lines that the help of each command shows, as a block of Markdown."""
+    return "\n".join(["```sh", *(line for name in COMMANDS for line in EXAMPLES[name]), "```"])
 
 
 def _get_name(operation: Operation) -> str:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from arctic_runtime.spark.forget.forgetting import Forgetting
 
 
-_KNOWN = "as `arctic history` shows it, or a savepoint's name"
+_KNOWN = "a number that `arctic history` shows, or the name of a savepoint"
 
 
 def _restore_tables(context: OperationContext, models: Sequence[Model], values: Values) -> Answer:
@@ -189,14 +189,19 @@ RESTORE = Operation(
     needs_spark=True,
     changes=True,
     arguments=(
-        Argument("version", f"of one table, {_KNOWN}", metavar="V", exclusive_group="version"),
-        Argument("cut", "of a build: each table that has it goes back to it", metavar="CUT", exclusive_group="version"),
+        Argument("version", f"the version of one table: {_KNOWN}", metavar="V", exclusive_group="version"),
+        Argument(
+            "cut",
+            "the cut of a build, to which each table goes back that has it",
+            metavar="CUT",
+            exclusive_group="version",
+        ),
     ),
     macro_arguments=("version",),
 )
 RESUME = Operation(
     name="resume",
-    description="run models again that wait for the query of a cut since a restore to it",
+    description="let models run again that wait for the query of a cut since a restore to it",
     tables="any",
     perform=_resume_models,
     needs_spark=True,
@@ -205,7 +210,7 @@ RESUME = Operation(
 OVERWRITE = Operation(
     name="overwrite",
     needs_admin=True,
-    description="say what all rows are as of a place in the order of events; later events still hold",
+    description="replace all rows by a full extract, as of a place in the order of events; later events still apply",
     tables="one",
     perform=on_one(_overwrite_table),
     needs_spark=True,
@@ -214,7 +219,7 @@ OVERWRITE = Operation(
     needs_query=True,
     arguments=(
         Argument(
-            "source", "a table or view with the rows", read_source, is_required=True, option="--from", metavar="TABLE"
+            "source", "the table or view with all rows", read_source, is_required=True, option="--from", metavar="TABLE"
         ),
         Argument(
             "partition",
@@ -223,7 +228,12 @@ OVERWRITE = Operation(
             "object",
             metavar="COLUMN=VALUE",
         ),
-        Argument("as_of", "a value of the model's `sequence_by`", is_required=True, metavar="P"),
+        Argument(
+            "as_of",
+            "the place in that order: a value of the model's `sequence_by`",
+            is_required=True,
+            metavar="P",
+        ),
     ),
     macro_arguments=("source", "as_of", "partition"),
 )
@@ -236,9 +246,11 @@ SAVEPOINT = Operation(
     changes=True,
     needs_key=True,
     arguments=(
-        Argument("name", "of the savepoint", is_required=True, is_positional=True, metavar="NAME"),
-        Argument("version", f"{_KNOWN} (default: the newest)", metavar="V", exclusive_group="version"),
-        Argument("drop", "take the name away", read_flag, "boolean", False, exclusive_group="version"),
+        Argument("name", "the name of the savepoint", is_required=True, is_positional=True, metavar="NAME"),
+        Argument(
+            "version", f"the version to name: {_KNOWN} (default: the newest)", metavar="V", exclusive_group="version"
+        ),
+        Argument("drop", "drop the savepoint", read_flag, "boolean", False, exclusive_group="version"),
     ),
     macro_arguments=("name", "version", "drop"),
 )

@@ -190,7 +190,7 @@ _OTHER = "other"
 
 DIFF = Operation(
     name="diff",
-    description="rows and columns that differ from those of another environment, or of an earlier version",
+    description="compare rows and columns with those of another environment, or of an earlier version",
     tables="any",
     perform=_compare_tables,
     needs_spark=True,

@@ -164,20 +164,20 @@ def _look_up(context: OperationContext, model: Model, values: Values) -> Answer:
 
 STATUS = Operation(
     name="status",
-    description="versions, changes not merged yet, files, consumers and their lag",
+    description="show versions, changes not merged yet, files, consumers and their lag",
     tables="any",
     perform=_show_status,
     needs_spark=False,
     changes=False,
     arguments=(
-        Argument("tree", "draw the nodes of the largest partition", read_flag, "boolean", False),
-        Argument("partition", "draw the nodes of this one, as `--plan` names partitions", metavar="P"),
+        Argument("tree", "draw the hash tree of the largest partition", read_flag, "boolean", False),
+        Argument("partition", "draw the hash tree of this partition, as `arctic compact --plan` names it", metavar="P"),
     ),
     macro_arguments=(),
 )
 EXPLAIN = Operation(
     name="explain",
-    description="what the next run will do, and why",
+    description="show what the next run will do, and why",
     tables="one",
     perform=on_one(_explain_table),
     needs_spark=False,
@@ -187,7 +187,7 @@ EXPLAIN = Operation(
 )
 HISTORY = Operation(
     name="history",
-    description="the versions of a table, and how its columns changed",
+    description="show the versions of a table, and how its columns changed",
     tables="one",
     perform=on_one(_show_history),
     needs_spark=False,
@@ -195,22 +195,34 @@ HISTORY = Operation(
 )
 CHANGES = Operation(
     name="changes",
-    description="change rows between two versions",
+    description="show the change rows between two versions",
     tables="one",
     perform=on_one(_show_changes),
     needs_spark=True,
     changes=False,
     needs_key=True,
     arguments=(
-        Argument("start", "after this version", is_required=True, option="--from", metavar="V"),
-        Argument("end", "up to this version", is_required=True, option="--to", metavar="V"),
-        Argument("limit", "at most so many rows (default: 1000; all in a format for programs)", read_count, "integer"),
+        Argument(
+            "start",
+            "after this version: a number that `arctic history` shows, or the name of a savepoint (default: all that "
+            "are kept)",
+            option="--from",
+            metavar="V",
+        ),
+        Argument("end", "up to this version (default: the newest)", option="--to", metavar="V"),
+        Argument(
+            "limit",
+            "at most so many rows (default: 1000; all in a format for programs)",
+            read_count,
+            "integer",
+            metavar="N",
+        ),
     ),
     export=_export_changes,
 )
 LOOKUP = Operation(
     name="lookup",
-    description="one row by its key",
+    description="find one row by its key, without a scan",
     tables="one",
     perform=on_one(_look_up),
     needs_spark=False,
@@ -218,7 +230,13 @@ LOOKUP = Operation(
     needs_key=True,
     arguments=(
         Argument(
-            "key", "a value per key column", read_texts, "array", is_required=True, is_positional=True, metavar="KEY"
+            "key",
+            "the value of each column of the primary key",
+            read_texts,
+            "array",
+            is_required=True,
+            is_positional=True,
+            metavar="KEY",
         ),
     ),
 )

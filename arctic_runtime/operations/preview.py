@@ -103,13 +103,13 @@ def _list_readers(walk: PreviewWalk, tables: Collection[TableName]) -> set[Table
 
 PREVIEW = Operation(
     name="preview",
-    description="what an edit touches and all below it, and what that will cost, before anything is run",
+    description="show which models an edit touches, also below, and what they will cost, before anything is run",
     tables="any",
     perform=_preview_edits,
     needs_spark=False,
     changes=False,
     needs_queries=True,
-    tables_help="these and all below them; all edited models, and all below them, where none is named",
+    tables_help="the models that are edited; all below them count too (default: all edited models)",
     arguments=(
         Argument(
             "state",

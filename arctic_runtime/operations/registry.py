@@ -15,28 +15,28 @@ from arctic_runtime.operations.restating import RESTATE
 from arctic_runtime.operations.why import WHY
 
 OPERATIONS: tuple[Operation, ...] = (
-    VERIFY,
     STATUS,
     EXPLAIN,
     HISTORY,
-    CHANGES,
     LOOKUP,
+    CHANGES,
     WHY,
-    CLONES,
+    VERIFY,
     DIFF,
     PREVIEW,
-    PROMOTE,
+    COMPACT,
     SPLIT,
     EXPIRE,
+    SAVEPOINT,
     RESTORE,
     RESUME,
     RESTATE,
-    SAVEPOINT,
-    RESET,
     RESYNC,
     OVERWRITE,
+    CLONES,
+    PROMOTE,
+    RESET,
     FORGET,
-    COMPACT,
 )
 """All operations, in the order in which the help shows them."""
 

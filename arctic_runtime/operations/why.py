@@ -181,7 +181,7 @@ def _cut_value(value: Any, longest: int) -> str:
 
 WHY = Operation(
     name="why",
-    description="the changes of one row, and the changes of upstream rows that made them, back to the source",
+    description="show the changes of one row, and those of upstream rows that made them, back to the source",
     tables="one",
     perform=on_one(_explain_row),
     needs_spark=True,
@@ -190,7 +190,14 @@ WHY = Operation(
     needs_query=True,
     needs_queries=True,
     arguments=(
-        Argument("key", "a value per key column", read_texts, "array", is_required=True, metavar="VALUE"),
+        Argument(
+            "key",
+            "the value of each column of the primary key",
+            read_texts,
+            "array",
+            is_required=True,
+            metavar="VALUE",
+        ),
         Argument("version", "only the changes of this version", metavar="V"),
         Argument("depth", "layers of upstreams that are followed (default: all)", read_count, "integer", metavar="N"),
     ),

@@ -76,11 +76,12 @@ def measure_windows(windows: Sequence[VersionWindow]) -> DiffCost:
     return DiffCost(0, *(sum(getattr(commit, part) for one in known for commit in one) for part in ("rows", "bytes")))
 
 
-def read_changes_between(session: TableSession, start: int | str, end: int | str, limit: int) -> list[dict[str, Any]]:
-    """Reads the change rows after version `start` and up to `end`, as one dictionary per row, in commit order.
+def read_changes_between(
+    session: TableSession, start: int | str | None, end: int | str | None, limit: int
+) -> list[dict[str, Any]]:
+    """Reads the change rows of `frame_changes_between`, at most `limit`, as one dictionary per row.
 
-    A version is given by its snapshot id or by a savepoint's name. Reads at most `limit` rows. Timestamps with a zone
-    have one, unlike those that Spark collects. Raises the same errors as `frame_changes_between`.
+    Timestamps with a zone have one, unlike those that Spark collects.
     """
     rows = frame_changes_between(session, start, end).limit(limit).toArrow()
     read: list[dict[str, Any]] = rows.to_pylist(maps_as_pydicts="strict")

@@ -20,6 +20,7 @@ from arctic_runtime.manifest.profile_file import DEFAULT_FILE
 from arctic_runtime.operations.operation import Answer, Argument, FindCounterparts, Operation
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.spark_loss import is_of_spark, to_spark_ended
+from dbt.adapters.arctic.command_examples import EXAMPLES
 from dbt.adapters.arctic.command_line import COMMANDS, create_parser
 from dbt.adapters.arctic.commands import exported_rows
 
@@ -29,8 +30,11 @@ if TYPE_CHECKING:
 WITH_MANIFEST = ("run",)
 """Commands of `OTHERS` that also work on a manifest without dbt, as all operations do."""
 
-OTHERS = ("sql", "audit", "adopt", "ingest", "run", "serve", "mcp", "apply", "schema", "spark")
+OTHERS = ("sql", "run", "ingest", "serve", "spark", "adopt", "audit", "mcp", "apply", "schema", "completion")
 """Commands that are not operations on tables: each is a module of `commands`, imported when it is called."""
+
+WITHOUT_PROJECT = ("schema", "completion")
+"""Commands of `OTHERS` that read no project."""
 
 DONE, DIFFERENT, WRONG_USE = 0, 1, 2
 
@@ -141,29 +145,39 @@ def _ignore_progress(_: str) -> None:
 
 def build_parser(names: Collection[str] | None = None) -> argparse.ArgumentParser:
     """Builds the parser of the commands `names`, by default of all: one per operation, and one for each of `OTHERS`."""
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--project-dir", type=Path, default=Path(), help="where dbt_project.yml is (default: here)")
-    shared.add_argument("--profiles-dir", type=Path, default=None, help="where profiles.yml is, as for dbt")
-    shared.add_argument("--target", default=None, help="the profile's target, as for dbt")
-    shared.add_argument("--json", action="store_true", help="answer in JSON")
     parser, commands = create_parser()
     for name, text in COMMANDS.items():
         if names is None or name in names:
-            command = commands.add_parser(name, help=text, description=text, parents=[shared])
-            if name in WITH_MANIFEST or name not in OTHERS:
-                _add_manifest_arguments(command)
+            command = commands.add_parser(name, help=text, description=text)
+            command.examples = EXAMPLES[name]
             if name in OTHERS:
                 _import_command(name).add_arguments(command)
             else:
                 _add_arguments(command, _get_operation(name))
+            command.add_argument("--json", action="store_true", help="answer in JSON")
+            if name not in WITHOUT_PROJECT:
+                _add_project_arguments(command, takes_manifest=name in WITH_MANIFEST or name not in OTHERS)
     return parser
 
 
-def _add_manifest_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
+def _add_project_arguments(command: argparse.ArgumentParser, takes_manifest: bool) -> None:
+    project = command.add_argument_group("project")
+    project.add_argument(
+        "--project-dir", type=Path, default=Path(), metavar="DIR", help="where dbt_project.yml is (default: here)"
+    )
+    project.add_argument(
+        "--profiles-dir", type=Path, metavar="DIR", help="where profiles.yml is (default: where dbt looks for it)"
+    )
+    project.add_argument("--target", metavar="TARGET", help="the target of the profile (default: the profile's own)")
+    if takes_manifest:
+        _add_manifest_arguments(project)
+
+
+def _add_manifest_arguments(project: argparse._ArgumentGroup) -> None:
+    project.add_argument(
         "--manifest", type=Path, metavar="FILE", help="work on this manifest.json of any adapter, without dbt"
     )
-    command.add_argument(
+    project.add_argument(
         "--profile",
         type=Path,
         default=DEFAULT_FILE,
@@ -180,10 +194,10 @@ def list_command_names() -> tuple[str, ...]:
 def _add_arguments(command: argparse.ArgumentParser, operation: Operation) -> None:
     groups: dict[str, Any] = {}
     if operation.tables == "one":
-        command.add_argument("model", metavar="MODEL")
+        command.add_argument("model", metavar="MODEL", help="the model, by the name of its table")
     elif operation.tables == "any":
         command.add_argument(
-            "models", nargs="*", metavar="MODEL", help=operation.tables_help or "all where none is named"
+            "models", nargs="*", metavar="MODEL", help=operation.tables_help or "the models (default: all)"
         )
     else:
         groups["models"] = command.add_mutually_exclusive_group(required=True)
@@ -196,7 +210,7 @@ def _add_arguments(command: argparse.ArgumentParser, operation: Operation) -> No
     if operation.export is not None:
         exported_rows.add_arguments(command)
     if operation.needs_confirmation:
-        command.add_argument("--yes", action="store_true", help="do it; without, say what would go")
+        command.add_argument("--yes", action="store_true", help="do it; without it, only show what would be lost")
     if operation.plan is not None:
         command.add_argument("--plan", action="store_true", help="only show what would be done, and why")
 

@@ -99,8 +99,8 @@ def arctic(loaded, capsys: pytest.CaptureFixture[str]) -> Arctic:
         ["explain"],
         ["history"],
         ["lookup", "ods"],
-        ["changes", "ods"],
-        ["changes", "ods", "--from", "1"],
+        ["changes"],
+        ["why", "ods"],
         ["changes", "ods", "--from", "x", "--to", "2", "--limit", "few"],
         ["status", "--nonsense"],
         ["explain", "ods", "dwd"],
@@ -148,9 +148,8 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as raised:
         cli.main([command, "--help"])
     assert raised.value.code == 0
-    assert {"--json", "--project-dir", "--profiles-dir", "--target"} <= set(
-        capsys.readouterr().out.replace("]", " ").split()
-    )
+    shared = {"--json"} if command in cli.WITHOUT_PROJECT else {"--json", "--project-dir", "--profiles-dir", "--target"}
+    assert shared <= set(capsys.readouterr().out.replace("]", " ").split())
 
 
 @pytest.mark.parametrize(
@@ -242,6 +241,15 @@ def test_changes_are_exported_without_spark_in_a_format_for_programs(arctic: Arc
     with pa.ipc.open_stream(file) as stream:
         assert stream.read_all().to_pylist() == rows
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_changes_without_bounds_are_all_that_are_kept_up_to_the_newest(arctic: Arctic, shop) -> None:
+    first, last = (str(shop[1]["dwd"][place].snapshot) for place in (0, -1))
+    _, every, err = arctic("changes", "dwd", "--format", "json")
+    _, later, _ = arctic("changes", "dwd", "--from", first, "--format", "json")
+    _, until, _ = arctic("changes", "dwd", "--to", first, "--format", "json")
+    assert (every, err) == (until + later, "")
+    assert later == arctic("changes", "dwd", "--from", first, "--to", last, "--format", "json")[1] != ""
 
 
 @pytest.mark.parametrize(

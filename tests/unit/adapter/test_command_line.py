@@ -21,12 +21,13 @@ except SystemExit:
 """
 
 
-@pytest.mark.parametrize("arguments", [["--help"], [], ["shows"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], [], ["shows"]])
 def test_help_and_a_mistyped_command_load_neither_dbt_nor_the_runtime(arguments: list[str]) -> None:
     command = [sys.executable, "-c", PRINT_LOADED, *arguments]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stderr.splitlines()[-1].split()
-    ours = {name for name in loaded if name.startswith(("arctic_runtime", "dbt."))}
-    assert ours == {"dbt.adapters", "dbt.adapters.arctic", "dbt.adapters.arctic.command_line"}
+    ours = {name.removeprefix("dbt.adapters") for name in loaded if name.startswith(("arctic_runtime", "dbt."))}
+    assert ours == {"", ".arctic", ".arctic.__version__", ".arctic.command_line"}
+    assert not {"shtab", "yaml", "json"} & set(loaded)
 
 
 def test_the_help_is_that_of_the_parser_of_all_commands(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,8 +28,10 @@ HEAVY = {
     "pyiceberg",
     "pyspark",
     "requests",
+    "shtab",
     "sqlalchemy",
     "sqlglot",
+    "yaml",
 }
 """Libraries that take long to load: a command that shows its help loads none of them."""
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("models", nargs="*", metavar="MODEL", help="all where none is named")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="the models (default: all)")
     doing = parser.add_mutually_exclusive_group()
-    doing.add_argument("--yes", action="store_true", help="do it; without, only say what would be done")
+    doing.add_argument("--yes", action="store_true", help="do it; without it, only show what would be done")
     doing.add_argument("--patch", action="store_true", help="only print the patch of model files, for `git apply`")
     doing.add_argument("--undo", action="store_true", help="give the tables of the named models back, as they were")
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.operations.registry import get_operation
+from dbt.adapters.arctic.project.target_folder import get_target_folder
 
 if TYPE_CHECKING:
     from arctic_runtime.service.agents.proposals import Proposal, ProposalStore
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", nargs="?", metavar="ID", help="of the plan; without one, all proposed plans are listed")
+    parser.add_argument("id", nargs="?", metavar="ID", help="the plan to carry out (default: list all plans)")
 
 
 def perform_command(options: argparse.Namespace) -> Answer:
@@ -24,7 +25,6 @@ def perform_command(options: argparse.Namespace) -> Answer:
     Raises ConfigError for an unknown plan or one that is too old, and PlanError if the tables have moved on.
     """
     from arctic_runtime.service.agents.proposals import FOLDER, ProposalStore, get_time
-    from dbt.adapters.arctic.project.project_tables import get_target_folder
 
     proposals = ProposalStore(get_target_folder(options.project_dir) / FOLDER)
     if options.id is None:

@@ -15,6 +15,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import watch_effects
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.operation import Answer
+from dbt.adapters.arctic.commands import selection
 
 if TYPE_CHECKING:
     from arctic_runtime.audit.audited_model import AuditedProject
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-s", "--select", nargs="+", action="extend", default=[], metavar="MODEL", help="as for dbt")
-    parser.add_argument("--exclude", nargs="+", action="extend", default=[], metavar="MODEL", help="as for dbt")
+    selection.add_arguments(parser, "all incremental models")
     parser.add_argument(
         "--exclude-column",
         action="append",

@@ -24,7 +24,9 @@ def add_arguments(command: ArgumentParser) -> None:
         default=TEXT,
         help="text for people (default), or all rows without Spark: an Arrow IPC stream, CSV, or a JSON object a line",
     )
-    command.add_argument("--output", type=Path, default=None, metavar="FILE", help="write to this file")
+    command.add_argument(
+        "--output", type=Path, default=None, metavar="FILE", help="write to this file (default: the standard output)"
+    )
 
 
 def choose_format(

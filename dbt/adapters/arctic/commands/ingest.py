@@ -35,7 +35,9 @@ NAME = "ingest"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sources", nargs="*", metavar="SOURCE", help="all where none is named")
+    parser.add_argument(
+        "sources", nargs="*", metavar="SOURCE", help="the sources of the project to ingest (default: all)"
+    )
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument(
         "--resync",
@@ -43,20 +45,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="TABLE",
-        help="begin with another snapshot of a table, SOURCE.TABLE or TABLE where only one source has it, and publish "
-        "what differs; of all tables of the sources where no table is named, so after SOURCE",
+        help="first load a table anew, and publish what differs: SOURCE.TABLE, or TABLE if only one source has it; "
+        "without a table all tables of the sources, so after SOURCE; can be repeated",
     )
-    ways.add_argument("--replay-dead", action="store_true", help="apply dead letters that fit now, and end")
+    ways.add_argument("--replay-dead", action="store_true", help="apply the dead letters that fit now, and end")
     ways.add_argument(
         "--discover",
         nargs="?",
         const="",
         metavar="SOURCE",
-        help="print the YAML of a source with the tables of its database, and ingest nothing; of a source of the "
+        help="ingest nothing, and print the YAML of a source with the tables of its database: of a source of the "
         "project, or of postgresql://user@host:port/database",
     )
     parser.add_argument(
-        "--password-env", metavar="NAME", help="the environment variable with the password of --discover"
+        "--password-env",
+        metavar="NAME",
+        help="with --discover and an address: the environment variable that has the password",
     )
     parser.add_argument("--once", action="store_true", help="stop when everything that is there now is ingested")
 

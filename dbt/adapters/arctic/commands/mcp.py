@@ -16,6 +16,7 @@ from arctic_runtime.service.agents.settings import ALLOWED
 from arctic_runtime.service.audit_log import LOG, AuditLog
 from dbt.adapters.arctic.__version__ import version
 from dbt.adapters.arctic.project.cache.inputs import ProjectRequest
+from dbt.adapters.arctic.project.target_folder import get_target_folder
 
 if TYPE_CHECKING:
     from arctic_runtime.service.agents.desk import AgentDesk, Caller
@@ -23,10 +24,15 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--allow", choices=ALLOWED, help="`plan`: agents may also propose changes, which `arctic apply` carries out"
+        "--allow",
+        choices=ALLOWED,
+        help="`plan`: agents may also propose changes, which `arctic apply` carries out (default: that of the target, "
+        "or `read`)",
     )
     parser.add_argument(
-        "--audit-file", help="file to which each call is appended (default: that of the service, or the standard error)"
+        "--audit-file",
+        metavar="FILE",
+        help="file to which each call is appended (default: that of the service, or the standard error)",
     )
 
 
@@ -54,7 +60,6 @@ def _open_desk(options: argparse.Namespace) -> tuple[AgentDesk, Caller]:
     from arctic_runtime.service.agents.proposals import FOLDER, ProposalStore
     from dbt.adapters.arctic.project.agent_project import AgentProject
     from dbt.adapters.arctic.project.compiled_project import load_serve_settings
-    from dbt.adapters.arctic.project.project_tables import get_target_folder
 
     serve = load_serve_settings(options.project_dir, options.profiles_dir, options.target)
     agents = serve.agents if options.allow is None else replace(serve.agents, allow=options.allow)

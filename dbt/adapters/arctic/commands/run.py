@@ -25,6 +25,7 @@ from arctic_runtime.service.telemetry.command_metrics import Command
 from arctic_runtime.service.telemetry.configured import TelemetrySettings, read_telemetry
 from arctic_runtime.service.telemetry.observation import Telemetry, open_telemetry
 from arctic_runtime.spark.engine.java.process import PROCESS
+from dbt.adapters.arctic.commands import selection
 from dbt.adapters.arctic.commands.termination import stop_on_signals, stop_with_spark
 
 if TYPE_CHECKING:
@@ -47,8 +48,7 @@ class Prepared:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-s", "--select", nargs="+", action="extend", default=[], metavar="MODEL", help="as for dbt")
-    parser.add_argument("--exclude", nargs="+", action="extend", default=[], metavar="MODEL", help="as for dbt")
+    selection.add_arguments(parser, "all arctic models")
     parser.add_argument("--once", action="store_true", help="stop when every model is up to date, as `dbt run` does")
 
 

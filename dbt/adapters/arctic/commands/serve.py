@@ -24,10 +24,11 @@ from arctic_runtime.service.telemetry.logs import JsonOutput
 from arctic_runtime.service.telemetry.observation import open_service_telemetry
 from arctic_runtime.spark.engine.java.process import PROCESS
 from dbt.adapters.arctic.__version__ import version
+from dbt.adapters.arctic.commands import selection
 from dbt.adapters.arctic.commands.ingest_progress import LineWriter, Say, format_line
 from dbt.adapters.arctic.commands.run import build_reporter
 from dbt.adapters.arctic.commands.termination import stop_on_signals, stop_with_spark
-from dbt.adapters.arctic.project.project_tables import get_target_folder
+from dbt.adapters.arctic.project.target_folder import get_target_folder
 
 if TYPE_CHECKING:
     from arctic_runtime.catalog.reader import CatalogReader
@@ -44,17 +45,19 @@ PARTS = ("ingest", "upkeep", "http")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-s", "--select", nargs="+", action="extend", default=[], metavar="MODEL", help="as for dbt")
-    parser.add_argument("--exclude", nargs="+", action="extend", default=[], metavar="MODEL", help="as for dbt")
+    selection.add_arguments(parser, "all arctic models")
     parser.add_argument(
         "--without",
         action="append",
         default=[],
         choices=PARTS,
-        help="leave a part to somebody else: `arctic ingest`, or the upkeep after each `dbt run`",
+        help="leave a part to somebody else: `arctic ingest`, or the upkeep after each `dbt run`; can be repeated",
     )
     parser.add_argument(
-        "--log-format", choices=("text", "json"), default="text", help="lines for people, or JSON for programs"
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="lines for people (default), or JSON for programs",
     )
     parser.add_argument("--host", help="the address for HTTP (default: 127.0.0.1); others need a token in the profile")
     parser.add_argument("--port", type=int, help="the port for HTTP (default: 8470); 0 takes any that is free")

@@ -13,7 +13,7 @@ ACTIONS = ("start", "stop", "status")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=ACTIONS, help="what to do with it")
+    parser.add_argument("action", choices=ACTIONS, help="what to do with the Spark of the target")
 
 
 def perform_command(options: argparse.Namespace) -> Answer:

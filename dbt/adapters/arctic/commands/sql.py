@@ -37,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=_TABLE,
         help="a table for people (default), or an Arrow IPC stream, CSV, a JSON object a line, or Parquet",
     )
-    parser.add_argument("--output", type=Path, default=None, metavar="FILE", help="write to this file")
+    parser.add_argument(
+        "--output", type=Path, default=None, metavar="FILE", help="write to this file (default: the standard output)"
+    )
     parser.add_argument(
         "--limit",
         type=_read_limit,
@@ -46,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"at most so many rows (default: {_SHOWN_ROWS} in a table)",
     )
     parser.add_argument(
-        "--memory", default=None, metavar="SIZE", help="memory of DuckDB, as 2GB (default: 80%% of the machine's)"
+        "--memory", default=None, metavar="SIZE", help="memory of DuckDB, such as 2GB (default: 80%% of the machine's)"
     )
 
 

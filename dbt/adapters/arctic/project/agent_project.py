@@ -22,7 +22,8 @@ from arctic_runtime.service.view.table_details import TableDetails
 from dbt.adapters.arctic.project.cache.inputs import ProjectRequest
 from dbt.adapters.arctic.project.cache.known_project import compile_project, load_known_project, observe_inputs
 from dbt.adapters.arctic.project.operation_project import find_counterparts, open_operation, open_session
-from dbt.adapters.arctic.project.project_tables import CompiledProject, get_target_folder
+from dbt.adapters.arctic.project.project_tables import CompiledProject
+from dbt.adapters.arctic.project.target_folder import get_target_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

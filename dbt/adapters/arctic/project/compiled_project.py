@@ -23,8 +23,9 @@ from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.materialize.row_conditions import RowConditions
 from dbt.adapters.arctic.project.environments import list_manifest_nodes
 from dbt.adapters.arctic.project.keys.missing_keys import check_keys, find_key_origins
-from dbt.adapters.arctic.project.project_tables import CompiledProject, get_target_folder
+from dbt.adapters.arctic.project.project_tables import CompiledProject
 from dbt.adapters.arctic.project.sources import ingest_sources, list_landing_tables, map_source_tables
+from dbt.adapters.arctic.project.target_folder import get_target_folder
 from dbt.adapters.arctic.relations.relation import ArcticRelation
 
 

@@ -1,14 +1,9 @@
-"""A dbt project as commands use it: its arctic models, ingested sources, the profile of its target, and its folder."""
+"""A dbt project as commands use it: its arctic models, ingested sources, and the profile of its target."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
-
-import yaml
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
@@ -64,14 +59,3 @@ class CompiledProject:
                 return model
         known = ", ".join(model.table.name for model in self.models) or "none"
         raise ConfigError(f"no arctic model is named {name}.", actual=known)
-
-
-def get_target_folder(project_dir: Path) -> Path:
-    """Returns the folder to which dbt writes the results of its runs."""
-    return project_dir.absolute() / os.environ.get("DBT_TARGET_PATH", _read_target_path(project_dir))
-
-
-def _read_target_path(project_dir: Path) -> str:
-    file = project_dir / "dbt_project.yml"
-    written: Any = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
-    return str(written.get("target-path", "target")) if isinstance(written, dict) else "target"

@@ -11,7 +11,7 @@ from arctic_runtime.service.refreshing.run_results import RUN_STATUS, Results
 from dbt.adapters.arctic.materialize.maintain import build_response
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.project.loaded_project import LoadedProject
-from dbt.adapters.arctic.project.project_tables import get_target_folder
+from dbt.adapters.arctic.project.target_folder import get_target_folder
 
 
 def publish_results(results: Results, project: LoadedProject) -> Mapping[str, str]:

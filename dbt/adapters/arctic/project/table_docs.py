@@ -14,7 +14,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.service.cron_schedules import DataTestStatus
 from arctic_runtime.service.project import LastDataTest, TableDocs
 from dbt.adapters.arctic.materialize.maintain import get_node_table
-from dbt.adapters.arctic.project.project_tables import get_target_folder
+from dbt.adapters.arctic.project.target_folder import get_target_folder
 
 _RESULTS_FILE = "run_results.json"
 

@@ -37,8 +37,10 @@ from dbt.adapters.arctic.project.cache.inputs import (
     select_environment,
     walk_files,
 )
+from dbt.adapters.arctic.project.cache.known_names import FILE, MODELS, SOURCES
 from dbt.adapters.arctic.project.cache.target_profile import read_target_profile
-from dbt.adapters.arctic.project.project_tables import CompiledProject, get_target_folder
+from dbt.adapters.arctic.project.project_tables import CompiledProject
+from dbt.adapters.arctic.project.target_folder import get_target_folder
 
 _FILE = "project-key"
 _BYTES = 32
@@ -76,7 +78,6 @@ def write_atomically(file: Path, content: bytes) -> None:
         written.replace(file)
 
 
-FILE = "arctic_project.json"
 _SECRET_PREFIX = "DBT_ENV_SECRET"
 _DAMAGE = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 """Errors of Python that a file raises which is not as it was written."""
@@ -204,9 +205,19 @@ def keep_project(
         if any(secret in content for secret in _list_secrets(inputs, project)):
             return
         digest = _sign_content(create_private_key(), request, inputs, files, content)
-        write_atomically(file, json.dumps({"digest": digest, "content": content}).encode())
+        written = {"digest": digest, "names": _list_names(project), "content": content}
+        write_atomically(file, json.dumps(written).encode())
     except (*_DAMAGE, UnreadableSettings, ArcticError):
         return
+
+
+def _list_names(project: CompiledProject) -> dict[str, list[str]]:
+    """Lists the names that a shell completes; nobody else reads them, so they are not signed."""
+    ingested = [table.table.name for source in project.sources for table in source.tables]
+    return {
+        MODELS: sorted({*ingested, *(model.table.name for model in project.models)}),
+        SOURCES: [source.name for source in project.sources],
+    }
 
 
 def strip_texts(model: Model) -> Model:

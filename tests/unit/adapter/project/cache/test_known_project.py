@@ -21,6 +21,7 @@ from dbt.adapters.arctic import cli
 from dbt.adapters.arctic.credentials import ArcticCredentials
 from dbt.adapters.arctic.project.cache import inputs, known_project
 from dbt.adapters.arctic.project.cache.inputs import ProjectRequest
+from dbt.adapters.arctic.project.cache.known_names import list_known_names
 from dbt.adapters.arctic.project.project_tables import CompiledProject
 
 PASSWORD, LITERAL, HIDDEN = "open sesame 1", "open sesame 2", "open sesame 3"
@@ -472,3 +473,8 @@ def test_a_file_that_changes_while_dbt_reads_is_read_again(fresh: Path, monkeypa
     monkeypatch.setattr(known_project, "compile_project", edit_meanwhile)
     assert get_tables(known_project.load_known_project(fresh, fresh, None)) == TABLES
     assert read_kept(fresh) is None
+
+
+def test_the_names_that_a_shell_completes_are_kept(project: Path) -> None:
+    assert list_known_names(project, "models") == ["a", "orders_a", "totals_p"]
+    assert list_known_names(project, "sources") == ["raw"]
