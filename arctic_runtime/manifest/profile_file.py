@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 
 from arctic_runtime.errors import ConfigError, suggest_nearest
-from arctic_runtime.profile import Profile
+from arctic_runtime.profile import Profile, mask_text
 from arctic_runtime.target_settings import ALIASES, TargetSettings, UnreadableSettings, render_settings
 from arctic_runtime.thresholds import Thresholds
 
@@ -19,12 +19,11 @@ DEFAULT_FILE: Final = Path("profile.yml")
 """The file that is read if none is named, in the current folder."""
 
 _SETTINGS: Final = tuple(setting.name for setting in fields(TargetSettings))
-_OTHERS: Final = ("type", "threads", "schemas", "telemetry")
+_OTHERS: Final = ("type", "threads", "schemas", "serve", "telemetry")
 _OF_DBT: Final[Mapping[str, str]] = {
     "schema": "the manifest has the schemas of its models; `schemas` maps them to others",
     "publish": "each model is published by its own run",
     "clone_from_state": "clones are made by dbt's own commands",
-    "serve": "the service needs a project",
     "target_type": "the manifest is compiled already",
 }
 """Keys of a target that mean nothing with a manifest, with the reason."""
@@ -40,6 +39,8 @@ class ManifestTarget:
     """Maps schemas of the manifest to those of the catalog; others are the same in both."""
 
     telemetry: Mapping[str, Any] = field(default_factory=dict)
+    serve: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Settings of the service, which `read_settings` checks."""
 
 
 def read_profile_file(file: Path, environment: Mapping[str, str] | None = None) -> ManifestTarget:
@@ -91,11 +92,13 @@ def _build_target(settings: Mapping[str, Any], base: Path) -> ManifestTarget:
             raise ConfigError(f"`{key}` is no key{suggest_nearest(key, names)}; known are {', '.join(sorted(names))}")
     if known.get("type", "arctic") != "arctic":
         raise ConfigError("the profile is of another adapter.", expected="type: arctic", actual=f"{known['type']}")
-    threads, schemas = known.get("threads", 1), known.get("schemas") or {}
+    threads, schemas, serve = known.get("threads", 1), known.get("schemas") or {}, known.get("serve")
     if not isinstance(threads, int) or threads < 1:
         raise ConfigError("`threads` is no number of models.", expected="1 or more", actual=repr(threads))
     if not isinstance(schemas, Mapping):
         raise ConfigError("`schemas` is no mapping.", expected="schema of the manifest: schema", actual=repr(schemas))
+    if serve is not None and not isinstance(serve, Mapping):
+        raise ConfigError("`serve` is no mapping.", expected="serve: {schema: …}", actual=mask_text(repr(serve)))
     target = TargetSettings(**{key: value for key, value in known.items() if key in _SETTINGS})
     if target.method == "session" and target.warehouse is None and not target.catalog_config:
         raise ConfigError("neither `warehouse` nor `catalog_config` is given.", fix="add `warehouse: ./warehouse`")
@@ -104,4 +107,5 @@ def _build_target(settings: Mapping[str, Any], base: Path) -> ManifestTarget:
         threads,
         {str(key): str(value) for key, value in schemas.items()},
         known.get("telemetry") or {},
+        serve or {},
     )

@@ -13,20 +13,17 @@ import sys
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
 from arctic_runtime.manifest.profile_file import DEFAULT_FILE
-from arctic_runtime.operations.operation import Answer, Argument, FindCounterparts, Operation
+from arctic_runtime.operations.operation import Answer, Argument, Operation
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.spark_loss import is_of_spark, to_spark_ended
 from dbt.adapters.arctic.command_line import COMMANDS, create_parser
 from dbt.adapters.arctic.commands import exported_rows
 
-if TYPE_CHECKING:
-    from dbt.adapters.arctic.project.project_tables import CompiledProject
-
-WITH_MANIFEST = ("run",)
+WITH_MANIFEST = ("run", "serve", "apply")
 """Commands of `OTHERS` that also work on a manifest without dbt, as all operations do."""
 
 OTHERS = ("sql", "audit", "adopt", "ingest", "run", "serve", "mcp", "apply", "schema", "spark")
@@ -79,16 +76,16 @@ def _get_operation(name: str) -> Operation:
 
 
 def _perform_operation(operation: Operation, options: argparse.Namespace) -> Answer:
-    from dbt.adapters.arctic.project.operation_project import open_operation, open_session
+    from dbt.adapters.arctic.project.operation_project import load_operation_project, open_operation, open_session
 
     row_format = exported_rows.choose_format(options)
     values = operation.read_values(
         {argument.name: getattr(options, argument.name) for argument in operation.arguments}, flags=True
     )
     is_quiet = options.json or row_format is not None
-    loaded = _load_project(operation, options)
+    loaded, find = load_operation_project(operation, options)
     session = functools.cache(functools.partial(open_session, loaded.profile))
-    project, context = open_operation(operation, loaded, session, _build_counterparts(loaded, options))
+    project, context = open_operation(operation, loaded, session, find)
     context = replace(context, progress=_ignore_progress if is_quiet else _print_line)
     models = [project.get_model(options.model)] if operation.tables == "one" else project.select_models(options.models)
     if row_format is not None and operation.export is not None:
@@ -96,32 +93,6 @@ def _perform_operation(operation: Operation, options: argparse.Namespace) -> Ans
         exported_rows.write_rows(operation.export(context, models[0], values), row_format, options.output)
         return Answer(None, ())
     return operation.run_operation(context, models, values, plan=_is_planned(operation, options))
-
-
-def _load_project(operation: Operation, options: argparse.Namespace) -> CompiledProject:
-    if options.manifest is not None:
-        from dbt.adapters.arctic.project.manifest_tables import load_manifest_tables
-
-        return load_manifest_tables(options.manifest, options.profile)
-    location = options.project_dir, options.profiles_dir, options.target
-    if operation.is_read_without_spark:
-        from dbt.adapters.arctic.project.cache.known_project import load_known_project
-
-        return load_known_project(*location)
-    from dbt.adapters.arctic.project.compiled_project import load_project
-
-    return load_project(*location)
-
-
-def _build_counterparts(project: CompiledProject, options: argparse.Namespace) -> FindCounterparts:
-    """Builds the function that finds the tables of the same models in another environment."""
-    if options.manifest is not None:
-        from dbt.adapters.arctic.project.manifest_tables import find_manifest_counterparts
-
-        return functools.partial(find_manifest_counterparts, project, options.profile)
-    from dbt.adapters.arctic.project.operation_project import find_counterparts
-
-    return functools.partial(find_counterparts, project, options.project_dir, options.profiles_dir)
 
 
 def _is_planned(operation: Operation, options: argparse.Namespace) -> bool:

@@ -137,8 +137,6 @@ def _prepare_manifest(options: argparse.Namespace) -> Prepared:
 
     target = read_profile_file(options.profile)
     project = ManifestProject(options.manifest, target, options.select, options.exclude, _print_warning)
-    for note in project.list_notes():
-        _print_warning(note)
     settings = read_telemetry(target.telemetry, options.profile.absolute().parent, os.environ)
     arguments = {"which": "run", "select": options.select, "exclude": options.exclude}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.manifest.manifest_file import read_manifest
-from arctic_runtime.manifest.manifest_project import ManifestModels
+from arctic_runtime.manifest.manifest_models import ManifestModels
 from arctic_runtime.manifest.profile_file import read_profile_file
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table_diff import Counterpart
