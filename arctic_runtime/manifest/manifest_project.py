@@ -1,17 +1,17 @@
-"""A manifest as the project that a follower or a service keeps fresh: its models as of its last reading."""
+"""The project that a follower or a service keeps fresh without dbt: its models as of the last reading of its files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from pathlib import Path
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.manifest.data_tests import TestResult, perform_test
-from arctic_runtime.manifest.manifest_file import Node, get_materialization, read_manifest
+from arctic_runtime.manifest.manifest_file import Node, get_materialization
 from arctic_runtime.manifest.manifest_models import ManifestModels
+from arctic_runtime.manifest.model_files import ModelFiles
 from arctic_runtime.manifest.node_model import is_tested_after_refresh
 from arctic_runtime.manifest.profile_file import ManifestTarget
 from arctic_runtime.manifest.selection import select_models
@@ -28,7 +28,7 @@ from arctic_runtime.spark.engine.session_pool import get_pool
 
 @dataclass(frozen=True)
 class _LoadedModels:
-    """All that is made from one reading of a manifest, so that the next reading replaces it together."""
+    """All that is made from one reading of the files, so that the next reading replaces it together."""
 
     models: ManifestModels
     followed: tuple[FollowedModel, ...]
@@ -38,17 +38,17 @@ class _LoadedModels:
 
 @dataclass
 class ManifestProject:
-    """Implements the project of a service or of `arctic run` with the selected models of a manifest, without dbt.
+    """Implements the project of a service or of `arctic run` without dbt, with the selected models of a manifest.
 
-    The manifest is read again when its file changes.
+    The files are read again when they change.
     """
 
-    file: Path
+    files: ModelFiles
     target: ManifestTarget
     select: Sequence[str] = ()
     exclude: Sequence[str] = ()
     warn: Callable[[str], None] = lambda _: None
-    """Called once with each text about what is left to dbt, and with each reason why a new manifest can't be used."""
+    """Called once with each text about what is left to dbt, and with each reason why changed files can't be used."""
 
     is_served: bool = False
     """True for a service: the user is also told of schedules and sources that need a service with dbt."""
@@ -56,7 +56,7 @@ class ManifestProject:
     reader: CatalogReader = field(init=False)
 
     def __post_init__(self) -> None:
-        """Reads the manifest; raises ConfigError if it can't be used, or if no model is selected."""
+        """Reads the files; raises ConfigError if they can't be used, or if no model is selected."""
         self.reader = CatalogReader(self.target.profile)
         self._warned: set[str] = set()
         self._test_runs = DataTestRuns()
@@ -80,17 +80,15 @@ class ManifestProject:
     # Models that are refreshed
 
     def has_changed(self) -> bool:
-        """Whether the file has changed since it was read; a file that is missing, as while dbt runs, has not."""
-        stamp = self._take_stamp()
+        """Whether the files have changed since they were read; those that are missing, as while dbt runs, have not."""
+        stamp = self.files.take_stamp()
         return stamp is not None and stamp != self._stamp
 
     def load_models(self) -> Sequence[FollowedModel] | None:
         try:
             self._load()
         except ConfigError as error:
-            self.warn(
-                f"the manifest has changed, and can't be used as it is; the models before stay.\n  found: {error}"
-            )
+            self.warn(f"the project has changed, and can't be used as it is; the models before stay.\n  found: {error}")
             return None
         return self._loaded.followed
 
@@ -145,15 +143,15 @@ class ManifestProject:
     # Reading
 
     def _load(self) -> None:
-        self._stamp = self._take_stamp()
-        models = ManifestModels(read_manifest(self.file), self.target)
+        self._stamp = self.files.take_stamp()
+        models = ManifestModels(self.files.read_models(), self.target)
         selected = select_models(models.manifest, self.select, self.exclude)
         if not selected:
             raise ConfigError(
                 "no model with keys of dbt-arctic is selected.",
-                where=str(self.file),
+                where=str(self.files.path),
                 expected="models with `meta: {arctic: {primary_key: …}}`",
-                fix="write the key, then run `dbt compile`; or correct --select",
+                fix="correct --select and --exclude; or write the key, and run `dbt compile`",
             )
         followed = tuple(models.build_followed(name) for name in selected)
         nodes = models.manifest.nodes
@@ -179,14 +177,6 @@ class ManifestProject:
                 yield f"{name}: its hooks are not run"
         if self.is_served:
             yield from models.list_unserved_parts()
-
-    def _take_stamp(self) -> tuple[int, int] | None:
-        """Returns the modification time (ns) and the size of the file; None if it is missing."""
-        try:
-            stat = self.file.stat()
-        except FileNotFoundError:
-            return None
-        return stat.st_mtime_ns, stat.st_size
 
 
 def _has_hooks(node: Node) -> bool:

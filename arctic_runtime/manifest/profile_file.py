@@ -1,4 +1,4 @@
-"""Reads profile.yml: the settings of a target for a runtime without dbt, and where the manifest's schemas are."""
+"""Reads profile.yml: the settings of a target for a runtime without dbt, and where the schemas of models are."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ DEFAULT_FILE: Final = Path("profile.yml")
 _SETTINGS: Final = tuple(setting.name for setting in fields(TargetSettings))
 _OTHERS: Final = ("type", "threads", "schemas", "serve", "telemetry")
 _OF_DBT: Final[Mapping[str, str]] = {
-    "schema": "the manifest has the schemas of its models; `schemas` maps them to others",
+    "schema": "each model has its schema; `schemas` maps schemas to others",
     "publish": "each model is published by its own run",
     "clone_from_state": "clones are made by dbt's own commands",
-    "target_type": "the manifest is compiled already",
+    "target_type": "there is no Jinja to compile",
 }
-"""Keys of a target that mean nothing with a manifest, with the reason."""
+"""Keys of a target that mean nothing without dbt, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ManifestTarget:
     profile: Profile
     threads: int = 1
     schemas: Mapping[str, str] = field(default_factory=dict)
-    """Maps schemas of the manifest to those of the catalog; others are the same in both."""
+    """Maps schemas of the manifest, or of files of SQL, to those of the catalog; others are the same in both."""
 
     telemetry: Mapping[str, Any] = field(default_factory=dict)
     serve: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -86,7 +86,7 @@ def _build_target(settings: Mapping[str, Any], base: Path) -> ManifestTarget:
     known = {ALIASES.get(str(key), str(key)): value for key, value in settings.items()}
     for key in known:
         if key in _OF_DBT:
-            raise ConfigError(f"`{key}` means nothing with a manifest: {_OF_DBT[key]}.", fix=f"remove `{key}`")
+            raise ConfigError(f"`{key}` means nothing without dbt: {_OF_DBT[key]}.", fix=f"remove `{key}`")
         if key not in (*_SETTINGS, *_OTHERS):
             names = [*_SETTINGS, "catalog", *_OTHERS]
             raise ConfigError(f"`{key}` is no key{suggest_nearest(key, names)}; known are {', '.join(sorted(names))}")

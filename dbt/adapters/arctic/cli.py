@@ -23,8 +23,8 @@ from arctic_runtime.spark.engine.spark_loss import is_of_spark, to_spark_ended
 from dbt.adapters.arctic.command_line import COMMANDS, create_parser
 from dbt.adapters.arctic.commands import exported_rows
 
-WITH_MANIFEST = ("run", "serve", "apply")
-"""Commands of `OTHERS` that also work on a manifest without dbt, as all operations do."""
+WITHOUT_DBT = ("run", "serve", "apply")
+"""Commands of `OTHERS` that also work without dbt, on a manifest or on files of SQL, as all operations do."""
 
 OTHERS = ("sql", "audit", "adopt", "ingest", "run", "serve", "mcp", "apply", "schema", "spark")
 """Commands that are not operations on tables: each is a module of `commands`, imported when it is called."""
@@ -56,12 +56,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _perform_command(options: argparse.Namespace) -> Answer:
-    if getattr(options, "manifest", None) is not None and options.target is not None:
-        raise ConfigError("--target means nothing with --manifest, which dbt has compiled for one.", fix="leave it out")
+    if options.target is not None:
+        _refuse_target(options)
     if options.command in OTHERS:
         answer: Answer = _import_command(options.command).perform_command(options)
         return answer
     return _perform_operation(_get_operation(options.command), options)
+
+
+def _refuse_target(options: argparse.Namespace) -> None:
+    """Raises ConfigError for a target beside the files of a project without dbt."""
+    for name in ("manifest", "sql"):
+        if getattr(options, name, None) is not None:
+            raise ConfigError(f"--target means nothing with --{name}: dbt's profile is not read.", fix="leave it out")
 
 
 def _import_command(name: str) -> Any:
@@ -121,8 +128,8 @@ def build_parser(names: Collection[str] | None = None) -> argparse.ArgumentParse
     for name, text in COMMANDS.items():
         if names is None or name in names:
             command = commands.add_parser(name, help=text, description=text, parents=[shared])
-            if name in WITH_MANIFEST or name not in OTHERS:
-                _add_manifest_arguments(command)
+            if name in WITHOUT_DBT or name not in OTHERS:
+                _add_file_arguments(command)
             if name in OTHERS:
                 _import_command(name).add_arguments(command)
             else:
@@ -130,16 +137,20 @@ def build_parser(names: Collection[str] | None = None) -> argparse.ArgumentParse
     return parser
 
 
-def _add_manifest_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
+def _add_file_arguments(command: argparse.ArgumentParser) -> None:
+    files = command.add_mutually_exclusive_group()
+    files.add_argument(
         "--manifest", type=Path, metavar="FILE", help="work on this manifest.json of any adapter, without dbt"
+    )
+    files.add_argument(
+        "--sql", type=Path, metavar="FOLDER", help="work on the files SCHEMA/NAME.sql in this folder, without dbt"
     )
     command.add_argument(
         "--profile",
         type=Path,
         default=DEFAULT_FILE,
         metavar="FILE",
-        help=f"with --manifest: the file with the keys of a target (default: {DEFAULT_FILE})",
+        help=f"with --manifest or --sql: the file with the keys of a target (default: {DEFAULT_FILE})",
     )
 
 

@@ -43,7 +43,7 @@ def test_secrets_come_from_the_environment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("warehouse: w\nschema: dwd", "`schema` means nothing with a manifest"),
+        ("warehouse: w\nschema: dwd", "`schema` means nothing without dbt"),
         ("warehouse: w\npublish: build", "published by its own run"),
         ("warehous: w", "did you mean 'warehouse'"),
         ("type: spark", "another adapter"),

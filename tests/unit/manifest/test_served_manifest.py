@@ -18,6 +18,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.manifest import manifest_project
 from arctic_runtime.manifest.data_tests import TestResult
 from arctic_runtime.manifest.manifest_project import ManifestProject
+from arctic_runtime.manifest.model_files import ManifestFile
 from arctic_runtime.manifest.profile_file import ManifestTarget
 from arctic_runtime.model.names import TableName
 from arctic_runtime.operations.refreshing import Refreshed
@@ -60,7 +61,9 @@ def warehouse(writing: Any, tmp_path: Path) -> Any:
 def open_project(warehouse: Any, tmp_path: Path, *select: str, warn: Callable[[str], None] = print) -> Any:
     profile = replace(warehouse.profile, thresholds=changed(warehouse.profile.thresholds, service=OFTEN))
     target = ManifestTarget(profile, schemas={"ods": "dwd"})
-    return UnrefreshedProject(tmp_path / "target" / "manifest.json", target, select, warn=warn, is_served=True)
+    return UnrefreshedProject(
+        ManifestFile(tmp_path / "target" / "manifest.json"), target, select, warn=warn, is_served=True
+    )
 
 
 def edit_manifest(tmp_path: Path, edit: Edit) -> None:

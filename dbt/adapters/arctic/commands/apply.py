@@ -24,7 +24,7 @@ def perform_command(options: argparse.Namespace) -> Answer:
     Raises ConfigError for an unknown plan or one that is too old, and PlanError if the tables have moved on.
     """
     from arctic_runtime.service.agents.proposals import FOLDER, ProposalStore, get_time
-    from dbt.adapters.arctic.project.project_tables import get_results_folder
+    from dbt.adapters.arctic.project.project_options import get_results_folder
 
     proposals = ProposalStore(get_results_folder(options) / FOLDER)
     if options.id is None:

@@ -28,13 +28,14 @@ from dbt.adapters.arctic.__version__ import version
 from dbt.adapters.arctic.commands.ingest_progress import LineWriter, Say, format_line
 from dbt.adapters.arctic.commands.run import build_reporter
 from dbt.adapters.arctic.commands.termination import stop_on_signals, stop_with_spark
-from dbt.adapters.arctic.project.project_tables import get_results_folder
+from dbt.adapters.arctic.project.project_options import find_model_files, get_results_folder
 
 if TYPE_CHECKING:
     from arctic_runtime.catalog.reader import CatalogReader
     from arctic_runtime.ingest.job.ingestion import Ingestion
     from arctic_runtime.ingest.job.reports import BatchReport, BatchWork
     from arctic_runtime.ingest.source import IngestSource
+    from arctic_runtime.manifest.model_files import ModelFiles
     from arctic_runtime.service.project import ServedProject
     from arctic_runtime.service.refreshing.refresh_task import Report
     from arctic_runtime.service.service import Service
@@ -85,7 +86,8 @@ def perform_command(options: argparse.Namespace) -> Answer:
     is_json = options.log_format == "json"
     output = JsonOutput() if is_json else None
     warn = logs.log_message if is_json else _print_warning
-    prepared = _prepare_manifest(options, warn) if options.manifest else _prepare_project(options, warn)
+    files = find_model_files(options)
+    prepared = _prepare_project(options, warn) if files is None else _prepare_files(files, options, warn)
     project, settings = prepared.project, prepared.settings
     reader, pool = project.reader, get_pool(project.reader.profile)
     pool.environment.ensure_jars()
@@ -134,7 +136,7 @@ def _prepare_project(options: argparse.Namespace, warn: Callable[[str], None]) -
     return Prepared(project, settings, schema, lambda: project.sources)
 
 
-def _prepare_manifest(options: argparse.Namespace, warn: Callable[[str], None]) -> Prepared:
+def _prepare_files(files: ModelFiles, options: argparse.Namespace, warn: Callable[[str], None]) -> Prepared:
     from arctic_runtime.manifest.manifest_project import ManifestProject
 
     target = read_profile_file(options.profile)
@@ -146,7 +148,7 @@ def _prepare_manifest(options: argparse.Namespace, warn: Callable[[str], None]) 
             expected="serve: {schema: …}, the name of a schema in the catalog",
             fix="add it; services with the same schema are one another's standby",
         )
-    project = ManifestProject(options.manifest, target, options.select, options.exclude, warn, is_served=True)
+    project = ManifestProject(files, target, options.select, options.exclude, warn, is_served=True)
     return Prepared(project, settings, settings.schema)
 
 

@@ -12,6 +12,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.operation import FindCounterparts, Operation, OperationContext
+from dbt.adapters.arctic.project.project_options import find_model_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,16 +24,17 @@ if TYPE_CHECKING:
 def load_operation_project(
     operation: Operation, options: argparse.Namespace
 ) -> tuple[CompiledProject, FindCounterparts]:
-    """Loads the project that the options of a command name, a manifest without dbt.
+    """Loads the project that the options of a command name, without dbt if they name its files.
 
     Also returns the function that finds the tables of its models in another environment. Raises ConfigError if the
     project can't be used.
     """
-    if options.manifest is not None:
+    files = find_model_files(options)
+    if files is not None:
         from dbt.adapters.arctic.project.manifest_tables import find_manifest_counterparts, load_manifest_tables
 
-        tables = load_manifest_tables(options.manifest, options.profile)
-        return tables, partial(find_manifest_counterparts, tables, options.profile)
+        tables = load_manifest_tables(files, options.profile)
+        return tables, partial(find_manifest_counterparts, tables, files, options.profile)
     location = options.project_dir, options.profiles_dir, options.target
     if operation.is_read_without_spark:
         from dbt.adapters.arctic.project.cache.known_project import load_known_project

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -65,13 +64,6 @@ class CompiledProject:
                 return model
         known = ", ".join(model.table.name for model in self.models) or "none"
         raise ConfigError(f"no arctic model is named {name}.", actual=known)
-
-
-def get_results_folder(options: argparse.Namespace) -> Path:
-    """Returns the folder with results of the project that the options of a command name, beside its manifest."""
-    if options.manifest is not None:
-        return Path(options.manifest).absolute().parent
-    return get_target_folder(options.project_dir)
 
 
 def get_target_folder(project_dir: Path) -> Path:
