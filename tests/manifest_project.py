@@ -13,6 +13,22 @@ MANIFESTS = ROOT / "tests" / "data" / "manifests"
 MODELS = ("dwd_orders", "dws_customers", "ods_events")
 """The models with keys of dbt-arctic."""
 
+WITHOUT_DBT = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        own = ("dbt", "dbt.adapters")
+        is_dbt = name.split(".")[0] in ("dbt", "dbt_common") and name not in own
+        if is_dbt and not name.startswith("dbt.adapters.arctic"):
+            raise ModuleNotFoundError(f"no {name} here")
+
+sys.meta_path.insert(0, Refuse())
+from dbt.adapters.arctic.command_line import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""Program that runs the command where nothing of dbt can be imported."""
+
 
 def write_project(folder: Path, target: dict[str, Any], sources: str) -> None:
     """Writes the project with the package for dbt-arctic; its sources are in the schema `sources`."""

@@ -11,6 +11,7 @@ from arctic_runtime.manifest.served_settings import SERVED_SETTINGS
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.plan.config.config_readers import read_flag
 from arctic_runtime.plan.config.configuration import KEYS
 from arctic_runtime.plan.config.configure import select_user_keys
 from arctic_runtime.plan.config.foreign_config import take_foreign_settings
@@ -24,6 +25,23 @@ def read_model_keys(node: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises ConfigError if `meta.arctic` is no mapping.
     """
+    return {key: value for key, value in _read_meta(node).items() if key not in _SERVED}
+
+
+def is_tested_after_refresh(node: Mapping[str, Any]) -> bool:
+    """Whether a service runs the data tests of a model after each refresh.
+
+    Raises ConfigError if `test_after_refresh` is no boolean.
+    """
+    return read_flag(f"{node['unique_id']}: test_after_refresh", _read_meta(node).get("test_after_refresh", False))
+
+
+def has_schedule(node: Mapping[str, Any]) -> bool:
+    """Whether a node is a model that a service with dbt runs at times."""
+    return node["resource_type"] == "model" and bool(_read_meta(node).get("schedule"))
+
+
+def _read_meta(node: Mapping[str, Any]) -> dict[str, Any]:
     config = node.get("config") or {}
     written = (config.get("meta") or node.get("meta") or {}).get(ARCTIC) or {}
     if not isinstance(written, Mapping):
@@ -32,7 +50,7 @@ def read_model_keys(node: Mapping[str, Any]) -> dict[str, Any]:
             expected="keys of the model, such as `primary_key: order_id`",
             actual=repr(written),
         )
-    return {str(key): value for key, value in written.items() if key not in _SERVED}
+    return {str(key): value for key, value in written.items()}
 
 
 def select_written_keys(node: Mapping[str, Any]) -> dict[str, Any]:

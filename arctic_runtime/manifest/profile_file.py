@@ -1,4 +1,4 @@
-"""Reads profile.yml: the settings of a target for a runtime without dbt, and where the manifest's schemas are."""
+"""Reads profile.yml: the settings of a target for a runtime without dbt, and where the schemas of models are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 
 from arctic_runtime.errors import ConfigError, suggest_nearest
-from arctic_runtime.profile import Profile
+from arctic_runtime.profile import Profile, mask_text
 from arctic_runtime.target_settings import ALIASES, TargetSettings, UnreadableSettings, render_settings
 from arctic_runtime.thresholds import Thresholds
 
@@ -19,15 +19,14 @@ DEFAULT_FILE: Final = Path("profile.yml")
 """The file that is read if none is named, in the current folder."""
 
 _SETTINGS: Final = tuple(setting.name for setting in fields(TargetSettings))
-_OTHERS: Final = ("type", "threads", "schemas", "telemetry")
+_OTHERS: Final = ("type", "threads", "schemas", "serve", "telemetry")
 _OF_DBT: Final[Mapping[str, str]] = {
-    "schema": "the manifest has the schemas of its models; `schemas` maps them to others",
+    "schema": "each model has its schema; `schemas` maps schemas to others",
     "publish": "each model is published by its own run",
     "clone_from_state": "clones are made by dbt's own commands",
-    "serve": "the service needs a project",
-    "target_type": "the manifest is compiled already",
+    "target_type": "there is no Jinja to compile",
 }
-"""Keys of a target that mean nothing with a manifest, with the reason."""
+"""Keys of a target that mean nothing without dbt, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +36,11 @@ class ManifestTarget:
     profile: Profile
     threads: int = 1
     schemas: Mapping[str, str] = field(default_factory=dict)
-    """Maps schemas of the manifest to those of the catalog; others are the same in both."""
+    """Maps schemas of the manifest, or of files of SQL, to those of the catalog; others are the same in both."""
 
     telemetry: Mapping[str, Any] = field(default_factory=dict)
+    serve: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Settings of the service, which `read_settings` checks."""
 
 
 def read_profile_file(file: Path, environment: Mapping[str, str] | None = None) -> ManifestTarget:
@@ -85,17 +86,19 @@ def _build_target(settings: Mapping[str, Any], base: Path) -> ManifestTarget:
     known = {ALIASES.get(str(key), str(key)): value for key, value in settings.items()}
     for key in known:
         if key in _OF_DBT:
-            raise ConfigError(f"`{key}` means nothing with a manifest: {_OF_DBT[key]}.", fix=f"remove `{key}`")
+            raise ConfigError(f"`{key}` means nothing without dbt: {_OF_DBT[key]}.", fix=f"remove `{key}`")
         if key not in (*_SETTINGS, *_OTHERS):
             names = [*_SETTINGS, "catalog", *_OTHERS]
             raise ConfigError(f"`{key}` is no key{suggest_nearest(key, names)}; known are {', '.join(sorted(names))}")
     if known.get("type", "arctic") != "arctic":
         raise ConfigError("the profile is of another adapter.", expected="type: arctic", actual=f"{known['type']}")
-    threads, schemas = known.get("threads", 1), known.get("schemas") or {}
+    threads, schemas, serve = known.get("threads", 1), known.get("schemas") or {}, known.get("serve")
     if not isinstance(threads, int) or threads < 1:
         raise ConfigError("`threads` is no number of models.", expected="1 or more", actual=repr(threads))
     if not isinstance(schemas, Mapping):
         raise ConfigError("`schemas` is no mapping.", expected="schema of the manifest: schema", actual=repr(schemas))
+    if serve is not None and not isinstance(serve, Mapping):
+        raise ConfigError("`serve` is no mapping.", expected="serve: {schema: …}", actual=mask_text(repr(serve)))
     target = TargetSettings(**{key: value for key, value in known.items() if key in _SETTINGS})
     if target.method == "session" and target.warehouse is None and not target.catalog_config:
         raise ConfigError("neither `warehouse` nor `catalog_config` is given.", fix="add `warehouse: ./warehouse`")
@@ -104,4 +107,5 @@ def _build_target(settings: Mapping[str, Any], base: Path) -> ManifestTarget:
         threads,
         {str(key): str(value) for key, value in schemas.items()},
         known.get("telemetry") or {},
+        serve or {},
     )

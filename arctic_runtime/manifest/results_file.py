@@ -9,12 +9,12 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from arctic_runtime.manifest.data_tests import TestResult
-from arctic_runtime.manifest.manifest_project import ManifestModels
+from arctic_runtime.manifest.manifest_models import ManifestModels
+from arctic_runtime.manifest.table_docs import RESULTS_FILE
 from arctic_runtime.operations.run_response import describe_response, format_response
 from arctic_runtime.service.refreshing.refresh_task import Report
 from arctic_runtime.service.refreshing.run_results import RUN_STATUS
 
-RESULTS_FILE = "run_results.json"
 _SCHEMA = "https://schemas.getdbt.com/dbt/run-results/v6.json"
 
 

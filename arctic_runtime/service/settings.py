@@ -1,4 +1,4 @@
-"""Settings of a service, read from the key `serve` of a target in profiles.yml."""
+"""Settings of a service, read from the key `serve` of a target."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from arctic_runtime.service.agents.settings import AGENT_SETTINGS, AgentSettings
 if TYPE_CHECKING:
     from arctic_runtime.service.http_settings import HttpSettings
 
-KEYS = ("http", "upkeep", "agents")
+KEYS = ("schema", "http", "upkeep", "agents")
 _UNKNOWN = ("unexpected_keyword_argument", "invalid_key")
 _KINDS = {"string": "text", "int": "a whole number", "float": "a number", "tuple": "a list", "dataclass": "a mapping"}
 """The first word of pydantic's kinds of errors, and the type that is expected."""
@@ -73,12 +73,13 @@ UPKEEP_SETTINGS = (
 class ServeSettings:
     """Settings under the key `serve`: the budget of upkeep, those for agents, and the unchecked `http`.
 
-    `read_http` checks the latter.
+    `read_http` checks the latter. `schema` is that of the service's own table; empty for the schema of the target.
     """
 
     budget: UpkeepBudget = field(default_factory=UpkeepBudget)
     http: Mapping[str, Any] = field(default_factory=dict, repr=False)
     agents: AgentSettings = field(default_factory=AgentSettings)
+    schema: str = ""
 
 
 def read_settings(written: Mapping[str, Any]) -> ServeSettings:
@@ -88,7 +89,10 @@ def read_settings(written: Mapping[str, Any]) -> ServeSettings:
     if not isinstance(http, Mapping):
         raise ConfigError(f"`serve.http` must be a mapping; found {mask_text(repr(http))}")
     agents = read_agent_settings(_get_or(written, "agents", {}))
-    return ServeSettings(read_budget(_get_or(written, "upkeep", {})), http, agents)
+    schema = written.get("schema")
+    if schema is not None and not (isinstance(schema, str) and schema.strip()):
+        raise ConfigError(f"`serve.schema` must be the name of a schema; found {schema!r}")
+    return ServeSettings(read_budget(_get_or(written, "upkeep", {})), http, agents, schema or "")
 
 
 def _get_or(written: Mapping[str, Any], key: str, default: Any) -> Any:

@@ -28,9 +28,10 @@ class Served:
         log: Path | None = None,
         program: Sequence[str] = ("-m", "dbt.adapters.arctic.command_line"),
         log_format: str = "text",
+        where: Sequence[str] = (),
         **environment: str,
     ) -> None:
-        self.where = ["--project-dir", str(project), "--profiles-dir", str(profiles)]
+        self.where = list(where) or ["--project-dir", str(project), "--profiles-dir", str(profiles)]
         command = [sys.executable, *program, "serve", "--port", "0", *self.where]
         command += ["--log-format", log_format]
         self._log = (log or project / "serve.log").open("w+")

@@ -6,7 +6,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast, get_args
 
 from arctic_runtime.model.step import Reason
@@ -72,13 +71,10 @@ def locate_error(error: BaseException) -> str:
     text, frames = get_first_line(error), traceback.extract_tb(error.__traceback__)
     if type(error).__module__ != "builtins" or not frames:
         return text
-    place = f" ({_shorten_path(frames[-1].filename)}:{frames[-1].lineno})"
+    # The file and two folders above it are enough to find it, and show nothing of the machine's folders.
+    file = "/".join(frames[-1].filename.replace("\\", "/").split("/")[-3:])
+    place = f" ({file}:{frames[-1].lineno})"
     return text[: MOST_TEXT - len(place)] + place
-
-
-def _shorten_path(path: str) -> str:
-    """The file and the two folders above it: enough to find it, and nothing of the machine's folders."""
-    return "/".join(Path(path).parts[-3:])
 
 
 def get_first_line(error: BaseException) -> str:

@@ -182,7 +182,7 @@ def _add_table_parts(router: APIRouter, service: LiveService, settings: HttpSett
 
 _NO_TOKEN = ArcticError(
     "Rows are only shown by a service that needs a token.",
-    where="`serve.http` of the target in profiles.yml",
+    where="`serve.http` of the target",
     expected="a `token`, `users` or `open_id`",
     actual="none",
     fix="set a token and start the service again, or read the rows by a query",

@@ -13,22 +13,19 @@ import sys
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
 from arctic_runtime.manifest.profile_file import DEFAULT_FILE
-from arctic_runtime.operations.operation import Answer, Argument, FindCounterparts, Operation
+from arctic_runtime.operations.operation import Answer, Argument, Operation
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.spark_loss import is_of_spark, to_spark_ended
 from dbt.adapters.arctic.command_examples import EXAMPLES
 from dbt.adapters.arctic.command_line import COMMANDS, create_parser
 from dbt.adapters.arctic.commands import exported_rows
 
-if TYPE_CHECKING:
-    from dbt.adapters.arctic.project.project_tables import CompiledProject
-
-WITH_MANIFEST = ("run",)
-"""Commands of `OTHERS` that also work on a manifest without dbt, as all operations do."""
+WITHOUT_DBT = ("run", "serve", "apply")
+"""Commands of `OTHERS` that also work without dbt, on a manifest or on files of SQL, as all operations do."""
 
 OTHERS = ("sql", "run", "ingest", "serve", "spark", "adopt", "audit", "mcp", "apply", "schema", "completion")
 """Commands that are not operations on tables: each is a module of `commands`, imported when it is called."""
@@ -63,12 +60,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _perform_command(options: argparse.Namespace) -> Answer:
-    if getattr(options, "manifest", None) is not None and options.target is not None:
-        raise ConfigError("--target means nothing with --manifest, which dbt has compiled for one.", fix="leave it out")
+    if getattr(options, "target", None) is not None:
+        _refuse_target(options)
     if options.command in OTHERS:
         answer: Answer = _import_command(options.command).perform_command(options)
         return answer
     return _perform_operation(_get_operation(options.command), options)
+
+
+def _refuse_target(options: argparse.Namespace) -> None:
+    """Raises ConfigError for a target beside the files of a project without dbt."""
+    for name in ("manifest", "sql"):
+        if getattr(options, name, None) is not None:
+            raise ConfigError(f"--target means nothing with --{name}: dbt's profile is not read.", fix="leave it out")
 
 
 def _import_command(name: str) -> Any:
@@ -83,16 +87,16 @@ def _get_operation(name: str) -> Operation:
 
 
 def _perform_operation(operation: Operation, options: argparse.Namespace) -> Answer:
-    from dbt.adapters.arctic.project.operation_project import open_operation, open_session
+    from dbt.adapters.arctic.project.operation_project import load_operation_project, open_operation, open_session
 
     row_format = exported_rows.choose_format(options)
     values = operation.read_values(
         {argument.name: getattr(options, argument.name) for argument in operation.arguments}, flags=True
     )
     is_quiet = options.json or row_format is not None
-    loaded = _load_project(operation, options)
+    loaded, find = load_operation_project(operation, options)
     session = functools.cache(functools.partial(open_session, loaded.profile))
-    project, context = open_operation(operation, loaded, session, _build_counterparts(loaded, options))
+    project, context = open_operation(operation, loaded, session, find)
     context = replace(context, progress=_ignore_progress if is_quiet else _print_line)
     models = [project.get_model(options.model)] if operation.tables == "one" else project.select_models(options.models)
     if row_format is not None and operation.export is not None:
@@ -100,32 +104,6 @@ def _perform_operation(operation: Operation, options: argparse.Namespace) -> Ans
         exported_rows.write_rows(operation.export(context, models[0], values), row_format, options.output)
         return Answer(None, ())
     return operation.run_operation(context, models, values, plan=_is_planned(operation, options))
-
-
-def _load_project(operation: Operation, options: argparse.Namespace) -> CompiledProject:
-    if options.manifest is not None:
-        from dbt.adapters.arctic.project.manifest_tables import load_manifest_tables
-
-        return load_manifest_tables(options.manifest, options.profile)
-    location = options.project_dir, options.profiles_dir, options.target
-    if operation.is_read_without_spark:
-        from dbt.adapters.arctic.project.cache.known_project import load_known_project
-
-        return load_known_project(*location)
-    from dbt.adapters.arctic.project.compiled_project import load_project
-
-    return load_project(*location)
-
-
-def _build_counterparts(project: CompiledProject, options: argparse.Namespace) -> FindCounterparts:
-    """Builds the function that finds the tables of the same models in another environment."""
-    if options.manifest is not None:
-        from dbt.adapters.arctic.project.manifest_tables import find_manifest_counterparts
-
-        return functools.partial(find_manifest_counterparts, project, options.profile)
-    from dbt.adapters.arctic.project.operation_project import find_counterparts
-
-    return functools.partial(find_counterparts, project, options.project_dir, options.profiles_dir)
 
 
 def _is_planned(operation: Operation, options: argparse.Namespace) -> bool:
@@ -156,11 +134,11 @@ def build_parser(names: Collection[str] | None = None) -> argparse.ArgumentParse
                 _add_arguments(command, _get_operation(name))
             command.add_argument("--json", action="store_true", help="answer in JSON")
             if name not in WITHOUT_PROJECT:
-                _add_project_arguments(command, takes_manifest=name in WITH_MANIFEST or name not in OTHERS)
+                _add_project_arguments(command, works_without_dbt=name in WITHOUT_DBT or name not in OTHERS)
     return parser
 
 
-def _add_project_arguments(command: argparse.ArgumentParser, takes_manifest: bool) -> None:
+def _add_project_arguments(command: argparse.ArgumentParser, works_without_dbt: bool) -> None:
     project = command.add_argument_group("project")
     project.add_argument(
         "--project-dir", type=Path, default=Path(), metavar="DIR", help="where dbt_project.yml is (default: here)"
@@ -169,20 +147,24 @@ def _add_project_arguments(command: argparse.ArgumentParser, takes_manifest: boo
         "--profiles-dir", type=Path, metavar="DIR", help="where profiles.yml is (default: where dbt looks for it)"
     )
     project.add_argument("--target", metavar="TARGET", help="the target of the profile (default: the profile's own)")
-    if takes_manifest:
-        _add_manifest_arguments(project)
+    if works_without_dbt:
+        _add_file_arguments(project)
 
 
-def _add_manifest_arguments(project: argparse._ArgumentGroup) -> None:
-    project.add_argument(
+def _add_file_arguments(project: argparse._ArgumentGroup) -> None:
+    files = project.add_mutually_exclusive_group()
+    files.add_argument(
         "--manifest", type=Path, metavar="FILE", help="work on this manifest.json of any adapter, without dbt"
+    )
+    files.add_argument(
+        "--sql", type=Path, metavar="DIR", help="work on the files SCHEMA/NAME.sql in this folder, without dbt"
     )
     project.add_argument(
         "--profile",
         type=Path,
         default=DEFAULT_FILE,
         metavar="FILE",
-        help=f"with --manifest: the file with the keys of a target (default: {DEFAULT_FILE})",
+        help=f"with --manifest or --sql: the file with the keys of a target (default: {DEFAULT_FILE})",
     )
 
 

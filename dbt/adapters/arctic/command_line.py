@@ -6,6 +6,7 @@ The list takes some hundredths of a second; the code of all commands takes more 
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -58,6 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser, commands = create_parser()
         for name, description in COMMANDS.items():
             commands.add_parser(name, help=description)
+        if given and not given[0].startswith("-"):
+            close = difflib.get_close_matches(given[0], COMMANDS, n=1)
+            suggestion = f" (did you mean {close[0]}?)" if close else ""
+            parser.error(f"there is no command {given[0]}{suggestion}; --help lists them")
         parser.parse_args(given)  # Ends the process: it shows the help, or names what is wrong.
     if given[0] == "completion" and given[1:] in (["models"], ["sources"]):
         # The script of a shell asks at each Tab.

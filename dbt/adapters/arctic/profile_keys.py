@@ -133,7 +133,10 @@ SETTINGS: Final = (
     Setting(
         "serve",
         keep_value({"$ref": "#/$defs/serve"}),
-        "how [`arctic serve`](service.md#settings) works: `http`, `upkeep` and [`agents`](agents.md#settings)",
+        (
+            "how [`arctic serve`](service.md#settings) works: `schema`, `http`, `upkeep` and "
+            "[`agents`](agents.md#settings)"
+        ),
     ),
     Setting(
         "telemetry",

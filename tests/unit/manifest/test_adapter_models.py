@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from arctic_runtime.manifest.manifest_file import read_manifest
-from arctic_runtime.manifest.manifest_project import ManifestModels
+from arctic_runtime.manifest.manifest_models import ManifestModels
 from arctic_runtime.manifest.profile_file import ManifestTarget
 from arctic_runtime.model.table import Model
 from arctic_runtime.profile import Profile

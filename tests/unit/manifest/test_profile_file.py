@@ -24,6 +24,13 @@ def test_the_keys_of_a_target_describe_the_catalog_and_spark(tmp_path: Path) -> 
     assert (read.threads, read.schemas) == (4, {"main": "dwd"})
 
 
+def test_the_settings_of_the_service_are_those_of_profiles_yml(tmp_path: Path) -> None:
+    file = write(tmp_path, "warehouse: w\nserve: {schema: dwd, http: {token: \"{{ env_var('T') }}\"}}\n")
+    target = read_profile_file(file, {"T": "secret"})
+    assert target.serve == {"schema": "dwd", "http": {"token": "secret"}}
+    assert "secret" not in repr(target)
+
+
 def test_secrets_come_from_the_environment(tmp_path: Path) -> None:
     file = write(
         tmp_path, "catalog_config: {type: rest, uri: http://c, token: \"{{ env_var('T') }}\"}\nkeep_alive: 0\n"
@@ -36,13 +43,14 @@ def test_secrets_come_from_the_environment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("warehouse: w\nschema: dwd", "`schema` means nothing with a manifest"),
+        ("warehouse: w\nschema: dwd", "`schema` means nothing without dbt"),
         ("warehouse: w\npublish: build", "published by its own run"),
         ("warehous: w", "did you mean 'warehouse'"),
         ("type: spark", "another adapter"),
         ("threads: 4", "neither `warehouse` nor `catalog_config`"),
         ("warehouse: w\nthreads: many", "threads"),
         ("warehouse: w\nschemas: dwd", "schemas"),
+        ("warehouse: w\nserve: true", "`serve` is no mapping"),
         ("- warehouse", "no mapping"),
         ("warehouse: '{{ var(1) }}'", "needs dbt"),
     ],

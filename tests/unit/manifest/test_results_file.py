@@ -11,7 +11,7 @@ import pytest
 
 from arctic_runtime.manifest.data_tests import TestResult, judge_test
 from arctic_runtime.manifest.manifest_file import read_manifest
-from arctic_runtime.manifest.manifest_project import ManifestModels
+from arctic_runtime.manifest.manifest_models import ManifestModels
 from arctic_runtime.manifest.profile_file import ManifestTarget
 from arctic_runtime.manifest.results_file import write_results
 from arctic_runtime.operations.refreshing import Refreshed

@@ -7,27 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.manifest_project import write_manifest
-
-BLOCK_DBT = """
-import sys
-
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        own = ("dbt", "dbt.adapters")
-        is_dbt = name.split(".")[0] in ("dbt", "dbt_common") and name not in own
-        if is_dbt and not name.startswith("dbt.adapters.arctic"):
-            raise ModuleNotFoundError(f"no {name} here")
-
-sys.meta_path.insert(0, Refuse())
-from dbt.adapters.arctic.command_line import main
-sys.exit(main(sys.argv[1:]))
-"""
+from tests.manifest_project import WITHOUT_DBT, write_manifest
 
 
 def run_without_dbt(folder: Path, *line: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    process = [sys.executable, "-c", BLOCK_DBT, *line]
+    process = [sys.executable, "-c", WITHOUT_DBT, *line]
     return subprocess.run(process, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 

@@ -35,6 +35,10 @@ def test_a_budget_is_read_with_units_hours_and_groups() -> None:
     )
 
 
+def test_the_schema_of_the_services_table_is_that_of_the_target_unless_it_is_named() -> None:
+    assert (read_settings({}).schema, read_settings({"schema": "ops"}).schema) == ("", "ops")
+
+
 @pytest.mark.parametrize(
     ("written", "message"),
     [
@@ -54,6 +58,8 @@ def test_a_budget_is_read_with_units_hours_and_groups() -> None:
         ({"upkeep": {"groups": ["dws"]}}, "must be a mapping of schemas"),
         ({"upkeep": 3}, "must be a mapping"),
         ({"http": 8470}, "must be a mapping"),
+        ({"schema": ""}, "must be the name of a schema"),
+        ({"schema": ["dwd"]}, "must be the name of a schema"),
     ],
 )
 def test_what_can_not_be_meant_is_refused(written: dict[str, Any], message: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.operations.registry import get_operation
-from dbt.adapters.arctic.project.target_folder import get_target_folder
+from dbt.adapters.arctic.project.project_options import get_results_folder
 
 if TYPE_CHECKING:
     from arctic_runtime.service.agents.proposals import Proposal, ProposalStore
@@ -26,7 +26,7 @@ def perform_command(options: argparse.Namespace) -> Answer:
     """
     from arctic_runtime.service.agents.proposals import FOLDER, ProposalStore, get_time
 
-    proposals = ProposalStore(get_target_folder(options.project_dir) / FOLDER)
+    proposals = ProposalStore(get_results_folder(options) / FOLDER)
     if options.id is None:
         return _describe_proposals(proposals.list_proposals(get_time()))
     return _apply_proposal(options, proposals, proposals.get_proposal(options.id, get_time()))
@@ -43,13 +43,11 @@ def _describe_proposals(known: list[Proposal]) -> Answer:
 
 
 def _apply_proposal(options: argparse.Namespace, proposals: ProposalStore, proposal: Proposal) -> Answer:
-    from dbt.adapters.arctic.project.compiled_project import load_project
-    from dbt.adapters.arctic.project.operation_project import find_counterparts, open_operation, open_session
+    from dbt.adapters.arctic.project.operation_project import load_operation_project, open_operation, open_session
 
     operation = get_operation(proposal.operation)
     values = operation.read_values(proposal.arguments)
-    loaded = load_project(options.project_dir, options.profiles_dir, options.target)
-    find = partial(find_counterparts, loaded, options.project_dir, options.profiles_dir)
+    loaded, find = load_operation_project(operation, options)
     project, context = open_operation(operation, loaded, cache(partial(open_session, loaded.profile)), find)
     models = project.select_models(proposal.tables)
     proposal.check_plan(operation.run_operation(context, models, values, plan=True))

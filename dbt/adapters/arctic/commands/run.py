@@ -27,9 +27,11 @@ from arctic_runtime.service.telemetry.observation import Telemetry, open_telemet
 from arctic_runtime.spark.engine.java.process import PROCESS
 from dbt.adapters.arctic.commands import selection
 from dbt.adapters.arctic.commands.termination import stop_on_signals, stop_with_spark
+from dbt.adapters.arctic.project.project_options import find_model_files
 
 if TYPE_CHECKING:
     from arctic_runtime.manifest.data_tests import TestResult
+    from arctic_runtime.manifest.model_files import ModelFiles
 
 NAME = "run"
 
@@ -59,7 +61,8 @@ def perform_command(options: argparse.Namespace) -> Answer:
     """
     PROCESS.is_lasting = not options.once
     began, results = datetime.now(timezone.utc), Results()
-    prepared = _prepare_manifest(options) if options.manifest else _prepare_project(options)
+    files = find_model_files(options)
+    prepared = _prepare_project(options) if files is None else _prepare_files(files, options)
     project = prepared.project
     say = build_reporter(options.json, options.once)
 
@@ -129,16 +132,14 @@ def _prepare_project(options: argparse.Namespace) -> Prepared:
     return Prepared(project, telemetry, write_project, publish_project)
 
 
-def _prepare_manifest(options: argparse.Namespace) -> Prepared:
+def _prepare_files(files: ModelFiles, options: argparse.Namespace) -> Prepared:
     from arctic_runtime.manifest.data_tests import run_tests
     from arctic_runtime.manifest.manifest_project import ManifestProject
     from arctic_runtime.manifest.results_file import write_results
     from arctic_runtime.spark.engine.session_pool import get_pool
 
     target = read_profile_file(options.profile)
-    project = ManifestProject(options.manifest, target, options.select, options.exclude, _print_warning)
-    for note in project.list_notes():
-        _print_warning(note)
+    project = ManifestProject(files, target, options.select, options.exclude, _print_warning)
     settings = read_telemetry(target.telemetry, options.profile.absolute().parent, os.environ)
     arguments = {"which": "run", "select": options.select, "exclude": options.exclude}
 

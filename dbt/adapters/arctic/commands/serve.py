@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.manifest.profile_file import read_profile_file
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.service.agents.proposals import FOLDER, ProposalStore
 from arctic_runtime.service.refreshing.refresh_task import RefreshListeners
@@ -28,13 +29,15 @@ from dbt.adapters.arctic.commands import selection
 from dbt.adapters.arctic.commands.ingest_progress import LineWriter, Say, format_line
 from dbt.adapters.arctic.commands.run import build_reporter
 from dbt.adapters.arctic.commands.termination import stop_on_signals, stop_with_spark
-from dbt.adapters.arctic.project.target_folder import get_target_folder
+from dbt.adapters.arctic.project.project_options import find_model_files, get_results_folder
 
 if TYPE_CHECKING:
     from arctic_runtime.catalog.reader import CatalogReader
     from arctic_runtime.ingest.job.ingestion import Ingestion
     from arctic_runtime.ingest.job.reports import BatchReport, BatchWork
     from arctic_runtime.ingest.source import IngestSource
+    from arctic_runtime.manifest.model_files import ModelFiles
+    from arctic_runtime.service.project import ServedProject
     from arctic_runtime.service.refreshing.refresh_task import Report
     from arctic_runtime.service.service import Service
     from arctic_runtime.spark.engine.session_pool import SessionPool
@@ -42,6 +45,19 @@ if TYPE_CHECKING:
 
 NAME = "serve"
 PARTS = ("ingest", "upkeep", "http")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A project that the service keeps fresh, and what the service takes from its target."""
+
+    project: ServedProject
+    settings: ServeSettings
+    schema: str
+    """Schema of the service's own table."""
+
+    list_sources: Callable[[], Sequence[IngestSource]] = lambda: ()
+    """Returns the sources to ingest, as of the last load of the project."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,30 +84,25 @@ def perform_command(options: argparse.Namespace) -> Answer:
     from arctic_runtime.service.service import Service, ServiceWork
     from arctic_runtime.service.shared_state import ServiceWarehouse
     from arctic_runtime.spark.engine.session_pool import get_pool
-    from dbt.adapters.arctic.project.live_project import LiveProject
-    from dbt.adapters.arctic.project.loaded_project import Location
 
     PROCESS.is_lasting = True
     is_json = options.log_format == "json"
     output = JsonOutput() if is_json else None
-    location = Location(
-        options.project_dir, options.profiles_dir, options.target, options.select, options.exclude, is_served=True
-    )
     warn = logs.log_message if is_json else _print_warning
-    project = LiveProject(location, warn)
-    credentials: Any = project.loaded.config.credentials
-    settings = read_settings(credentials.serve)
-    reader, pool = project.reader, get_pool(project.loaded.profile)
+    files = find_model_files(options)
+    prepared = _prepare_project(options, warn) if files is None else _prepare_files(files, options, warn)
+    project, settings = prepared.project, prepared.settings
+    reader, pool = project.reader, get_pool(project.reader.profile)
     pool.environment.ensure_jars()
     report: Callable[[Report], None] = _ignore_report if is_json else build_reporter(options.json, once=False)
     if output is not None:
         PROCESS.report = logs.log_message
-        output.mask_secrets(_list_secrets(settings, project.sources))
+        output.mask_secrets(_list_secrets(settings, prepared.list_sources()))
 
     show = _show_nothing if is_json or options.json else LineWriter(_print_line).write_line
 
     def list_ingestions() -> Sequence[SourceIngestion]:
-        sources = () if "ingest" in options.without else project.sources
+        sources = () if "ingest" in options.without else prepared.list_sources()
         if output is not None:  # an edit of the project may have changed a password
             output.mask_secrets(_list_secrets(settings, sources))
         return [SourceIngestion(source, reader, pool, service, show) for source in sources]
@@ -100,7 +111,7 @@ def perform_command(options: argparse.Namespace) -> Answer:
         observed = read_telemetry({}, options.project_dir, os.environ)
         telemetry = parts.enter_context(open_service_telemetry(observed, reader, project.name, warn))
         listeners = telemetry.add_to(RefreshListeners(warn, report))
-        warehouse = ServiceWarehouse(reader, pool, ServiceTable(str(credentials.schema), reader))
+        warehouse = ServiceWarehouse(reader, pool, ServiceTable(prepared.schema, reader))
         work = ServiceWork(None if "upkeep" in options.without else settings.budget, list_ingestions)
         service = Service(project, warehouse, work, listeners, version)
         if is_json:
@@ -112,6 +123,36 @@ def perform_command(options: argparse.Namespace) -> Answer:
         warn(f"keeps {len(project.list_followed())} models fresh, {project.threads} side by side")
         service.run_service()
     return Answer(None, ())
+
+
+def _prepare_project(options: argparse.Namespace, warn: Callable[[str], None]) -> Prepared:
+    from dbt.adapters.arctic.project.live_project import LiveProject
+    from dbt.adapters.arctic.project.loaded_project import Location
+
+    location = Location(
+        options.project_dir, options.profiles_dir, options.target, options.select, options.exclude, is_served=True
+    )
+    project = LiveProject(location, warn)
+    credentials: Any = project.loaded.config.credentials
+    settings = read_settings(credentials.serve)
+    schema = settings.schema or str(credentials.schema)
+    return Prepared(project, settings, schema, lambda: project.sources)
+
+
+def _prepare_files(files: ModelFiles, options: argparse.Namespace, warn: Callable[[str], None]) -> Prepared:
+    from arctic_runtime.manifest.manifest_project import ManifestProject
+
+    target = read_profile_file(options.profile)
+    settings = read_settings(target.serve)
+    if not settings.schema:
+        raise ConfigError(
+            "the service does not know in which schema to keep its own table.",
+            where=str(options.profile),
+            expected="serve: {schema: …}, the name of a schema in the catalog",
+            fix="add it; services with the same schema are one another's standby",
+        )
+    project = ManifestProject(files, target, options.select, options.exclude, warn, is_served=True)
+    return Prepared(project, settings, settings.schema)
 
 
 @contextmanager
@@ -128,7 +169,7 @@ def _serve_http(
     from arctic_runtime.service.http.server import HttpServer
     from arctic_runtime.service.telemetry.metrics import Metrics
 
-    proposals = ProposalStore(get_target_folder(options.project_dir) / FOLDER, settings.agents.plan_age)
+    proposals = ProposalStore(get_results_folder(options) / FOLDER, settings.agents.plan_age)
     agents = HttpAgents(settings.agents, proposals)
     options_given = {"host": options.host, "port": options.port}
     written = {**settings.http, **{key: value for key, value in options_given.items() if value is not None}}

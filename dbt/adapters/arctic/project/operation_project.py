@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,12 +12,39 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.operation import FindCounterparts, Operation, OperationContext
+from dbt.adapters.arctic.project.project_options import find_model_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from arctic_runtime.profile import Profile
     from dbt.adapters.arctic.project.project_tables import CompiledProject
+
+
+def load_operation_project(
+    operation: Operation, options: argparse.Namespace
+) -> tuple[CompiledProject, FindCounterparts]:
+    """Loads the project that the options of a command name, without dbt if they name its files.
+
+    Also returns the function that finds the tables of its models in another environment. Raises ConfigError if the
+    project can't be used.
+    """
+    files = find_model_files(options)
+    if files is not None:
+        from dbt.adapters.arctic.project.manifest_tables import find_manifest_counterparts, load_manifest_tables
+
+        tables = load_manifest_tables(files, options.profile)
+        return tables, partial(find_manifest_counterparts, tables, files, options.profile)
+    location = options.project_dir, options.profiles_dir, options.target
+    if operation.is_read_without_spark:
+        from dbt.adapters.arctic.project.cache.known_project import load_known_project
+
+        loaded = load_known_project(*location)
+    else:
+        from dbt.adapters.arctic.project.compiled_project import load_project
+
+        loaded = load_project(*location)
+    return loaded, partial(find_counterparts, loaded, options.project_dir, options.profiles_dir)
 
 
 def open_operation(

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from datetime import datetime, timezone
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from arctic_runtime.manifest.masks import read_masks
+from arctic_runtime.manifest.table_docs import RESULTS_FILE, build_last_test, read_test_results
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.cron_schedules import DataTestStatus
 from arctic_runtime.service.project import LastDataTest, TableDocs
 from dbt.adapters.arctic.materialize.maintain import get_node_table
 from dbt.adapters.arctic.project.target_folder import get_target_folder
-
-_RESULTS_FILE = "run_results.json"
 
 
 def describe_table(manifest: Any, project_dir: Path, table: TableName) -> TableDocs:
@@ -57,30 +52,7 @@ def _has_relation(node: Any) -> bool:
 
 
 def _list_tests(manifest: Any, project_dir: Path, unique_id: str) -> Iterator[LastDataTest]:
-    results = read_test_results(get_target_folder(project_dir) / _RESULTS_FILE)
+    results = read_test_results(get_target_folder(project_dir) / RESULTS_FILE)
     for node in manifest.nodes.values():
         if str(node.resource_type) == "test" and unique_id in node.depends_on_nodes:
-            yield _to_last_test(str(node.name), results.get(str(node.unique_id)))
-
-
-def _to_last_test(name: str, result: Mapping[str, Any] | None) -> LastDataTest:
-    status: Any = None if result is None else result.get("status")
-    if result is None or status not in get_args(DataTestStatus):
-        return LastDataTest(name)
-    return LastDataTest(name, status, str(result.get("message") or ""), _read_end(result))
-
-
-def read_test_results(file: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Reads the results of `run_results.json` by unique id; empty for a file that is missing or can't be read."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        document = json.loads(file.read_text(encoding="utf-8"))
-        return {result["unique_id"]: result for result in document["results"]}
-    return {}
-
-
-def _read_end(result: Mapping[str, Any]) -> datetime | None:
-    ends = [part.get("completed_at") for part in result.get("timing") or ()]
-    with suppress(ValueError, TypeError):
-        at = datetime.fromisoformat(str(ends[-1]).replace("Z", "+00:00")) if ends else None
-        return at.replace(tzinfo=timezone.utc) if at is not None and at.tzinfo is None else at
-    return None
+            yield build_last_test(str(node.name), results.get(str(node.unique_id)))

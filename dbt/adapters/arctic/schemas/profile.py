@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from arctic_runtime.plan.config.value_reader import Schema
+from arctic_runtime.plan.config.value_reader import TEXT, Schema
 from arctic_runtime.service.agents.settings import AGENT_SETTINGS
 from arctic_runtime.service.settings import UPKEEP_SETTINGS, describe_http
 from arctic_runtime.service.telemetry.configured import TELEMETRY_SETTINGS
@@ -47,4 +47,6 @@ def _describe_serve() -> dict[str, Schema]:
     records = {name: allow_jinja_inside(record) for name, record in http.pop("$defs").items()}
     upkeep = close_keys(describe_keys(UPKEEP_SETTINGS), type=["object", "null"])
     agents = close_keys(describe_keys(AGENT_SETTINGS), type=["object", "null"])
-    return {"serve": close_keys({"http": {"anyOf": [http, NULL]}, "upkeep": upkeep, "agents": agents}), **records}
+    schema = {**TEXT, "type": ["string", "null"]}
+    keys = {"schema": schema, "http": {"anyOf": [http, NULL]}, "upkeep": upkeep, "agents": agents}
+    return {"serve": close_keys(keys), **records}

@@ -10,7 +10,7 @@ from typing import Any
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.project import TableDocs
-from dbt.adapters.arctic.project.table_docs import describe_table, read_test_results
+from dbt.adapters.arctic.project.table_docs import describe_table
 
 ORDERS, RAW = TableName("lake", "dwd", "orders"), TableName("lake", "raw", "events")
 
@@ -75,11 +75,3 @@ def test_a_source_is_described_and_an_unknown_table_is_not(tmp_path: Path) -> No
     manifest = make_manifest()
     assert describe_table(manifest, tmp_path, RAW) == TableDocs()
     assert describe_table(manifest, tmp_path, TableName("lake", "dwd", "other")) == TableDocs()
-
-
-def test_a_file_of_results_that_can_not_be_read_counts_as_none(tmp_path: Path) -> None:
-    file = tmp_path / "run_results.json"
-    assert read_test_results(file) == {}
-    for text in ("{", "[]", "{}", '{"results": [{}]}', '{"results": 3}'):
-        file.write_text(text)
-        assert read_test_results(file) == {}
