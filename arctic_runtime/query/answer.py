@@ -40,10 +40,14 @@ _NO_SCHEMA = "default"
 
 @dataclass(frozen=True)
 class QueryRows:
-    """The rows of an answer: their schema, and batches, an iterator that can be read once."""
+    """The rows of an answer: their schema, and batches, an iterator that can be read once.
+
+    `types` are the types of the columns, as Spark writes them.
+    """
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
+    types: tuple[str, ...]
 
 
 @contextmanager
@@ -73,10 +77,10 @@ def answer_query(
         built = build_duckdb_query(
             translated, translator, [made for _, made in shown], order, statement.ordered.least, most
         )
-    with open_engine(limits, lookup.reader.thresholds.exports.batch_rows) as engine:
+    with open_engine(limits, lookup.reader.thresholds) as engine:
         for scan in list_scans(tree):
             _create_scan(engine, scan, lookup, conditions.get(scan.source.name, []), is_utc)
-        yield _rename(engine.run_query(built), names)
+        yield _rename(engine.run_query(built), names, tuple(translator.types[made] for _, made in shown))
 
 
 def prepare_for_spark(text: str, lookup: RelationLookup) -> str:
@@ -163,9 +167,9 @@ def _limit_rows(most: int | None, limits: Limits) -> int | None:
     return min(known, default=None)
 
 
-def _rename(reader: pa.RecordBatchReader, names: list[str]) -> QueryRows:
+def _rename(reader: pa.RecordBatchReader, names: list[str], types: tuple[str, ...]) -> QueryRows:
     import pyarrow as pa
 
     schema = pa.schema([pa.field(name, part.type) for name, part in zip(names, reader.schema, strict=True)])
     batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in iterate_batches(reader))
-    return QueryRows(schema, batches)
+    return QueryRows(schema, batches, types)

@@ -19,6 +19,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.plan.row_conditions import list_parts
+from arctic_runtime.query.relations import RelationLookup
 from arctic_runtime.service.cron_schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.project import DataTestRuns, ProjectSource, TableDocs
 from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
@@ -30,6 +31,7 @@ from dbt.adapters.arctic.project.dbt_work import DbtWork, list_parts_run_by_dbt
 from dbt.adapters.arctic.project.environments import list_manifest_nodes
 from dbt.adapters.arctic.project.loaded_project import LoadedProject, Location, load_project
 from dbt.adapters.arctic.project.model_refresh import DbtRefresher
+from dbt.adapters.arctic.project.queries import build_lookup
 from dbt.adapters.arctic.project.sources import ingest_sources, list_ingested_models, list_landing_tables
 from dbt.adapters.arctic.project.table_docs import describe_table
 from dbt.adapters.arctic.publication.tested_refresh import TestedRefreshes
@@ -253,6 +255,11 @@ class LiveProject:
 
     def list_descendants(self, tables: Collection[TableName]) -> Collection[TableName]:
         return self.graph.list_descendants(tables)
+
+    def build_lookup(self) -> RelationLookup:
+        parts = self._parts
+        models = list_parts(followed_model.model for followed_model in parts.models)
+        return build_lookup(parts.refresher.reader, parts.graph.nodes, models)
 
     def list_maintained(self) -> Sequence[Maintained]:
         manifest, models = self.loaded.manifest, self.list_models()
