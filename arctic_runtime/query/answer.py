@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.clock import pin_clock
@@ -23,6 +24,7 @@ from arctic_runtime.query.refusal import NotAnswered
 from arctic_runtime.query.relations import RelationLookup, StoredRelation
 from arctic_runtime.query.statement import (
     Statement,
+    build_syntax_error,
     list_references,
     parse_statement,
     replace_tables,
@@ -99,9 +101,11 @@ def prepare_for_spark(text: str, lookup: RelationLookup) -> str:
 
 @contextmanager
 def _refuse_unknown() -> Iterator[None]:
-    """Raises NotAnswered for a part of a query that the analysis does not know."""
+    """Raises NotAnswered for a part of a query that the analysis does not know, and ConfigError for what is no SQL."""
     try:
         yield
+    except SqlglotError as error:
+        raise build_syntax_error(error) from error
     except NotMaintained as error:
         raise NotAnswered(str(error)) from error
     except RecursionError as error:
