@@ -94,7 +94,7 @@ SQL: Final = Operation(
     ),
     tables_help="none: the query names those that it reads",
 )
-"""The question in SQL; a service answers it only if requests need a token, as for all rows of many tables at once."""
+"""The question in SQL; a service has it only if requests need a token."""
 
 
 def _build_question(
