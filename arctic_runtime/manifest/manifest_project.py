@@ -14,11 +14,13 @@ from arctic_runtime.manifest.manifest_models import ManifestModels
 from arctic_runtime.manifest.model_files import ModelFiles
 from arctic_runtime.manifest.node_model import is_tested_after_refresh
 from arctic_runtime.manifest.profile_file import ManifestTarget
+from arctic_runtime.manifest.query_lookup import build_lookup
 from arctic_runtime.manifest.selection import select_models
 from arctic_runtime.manifest.table_docs import describe_node
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
+from arctic_runtime.query.relations import RelationLookup
 from arctic_runtime.service.cron_schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.project import DataTestRuns, ProjectSource, TableDocs
 from arctic_runtime.service.refreshing.refresh_task import Refresher, RefreshResult, Task
@@ -130,6 +132,9 @@ class ManifestProject:
 
     def list_descendants(self, tables: Collection[TableName]) -> Collection[TableName]:
         return self.models.graph.list_descendants(tables)
+
+    def build_lookup(self) -> RelationLookup:
+        return build_lookup(self.reader, self.models.graph.nodes, self.list_models())
 
     def list_maintained(self) -> Sequence[Maintained]:
         return [Maintained(model, self._list_readers(model.table)) for model in self.list_models()]

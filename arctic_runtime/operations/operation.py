@@ -13,6 +13,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.table_diff import Counterpart
 from arctic_runtime.operations.arguments import Reader, read_text
 from arctic_runtime.operations.masks import build_mask, mask_row
+from arctic_runtime.operations.queries import QueryAnswer
 from arctic_runtime.spark.engine.spark_loss import is_of_spark
 
 if TYPE_CHECKING:
@@ -79,6 +80,15 @@ def audit_nothing(_: Mapping[str, Any]) -> None:
     """Writes nothing, for processes without an audit log."""
 
 
+AnswerQuery = Callable[[str, "int | None", Audit], QueryAnswer]
+"""Function that answers a query over the tables of a project, as `answer_limited_query` does."""
+
+
+def refuse_query(*_: Any) -> QueryAnswer:
+    """Raises ConfigError: the names of tables in a query are known only to a dbt project."""
+    raise ConfigError("The tables of a query are known only to a dbt project.", fix="use `arctic sql`")
+
+
 @dataclass(frozen=True)
 class OperationContext:
     """The environment of an operation: the catalog, all models of the project, and a function that starts Spark.
@@ -96,6 +106,7 @@ class OperationContext:
     list_descendants: ListDescendants = list_no_descendants
     audit: Audit = audit_nothing
     hides_values: bool = False
+    answer_query: AnswerQuery = refuse_query
 
     def show_row(self, model: Model, row: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the values of a row, or of a change row with its `_before`, as this answer may show them."""

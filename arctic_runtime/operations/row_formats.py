@@ -55,8 +55,7 @@ def encode_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterat
 def encode_json_lines(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
     """Encodes rows as JSON Lines: one object per row."""
     for batch in batches:
-        columns = [_convert_column(array) for array in batch.columns]
-        rows = (dict(zip(schema.names, row, strict=True)) for row in zip(*columns, strict=True))
+        rows = (dict(zip(schema.names, row, strict=True)) for row in iterate_rows([batch]))
         yield "".join(f"{_write_json(row)}\n" for row in rows).encode()
 
 
@@ -104,7 +103,16 @@ ROW_FORMATS: Mapping[str, RowFormat] = {
         RowFormat("csv", "text/csv", encode_csv),
     )
 }
-"""All formats of rows by name; clients that accept any format get the first."""
+"""All formats of rows by name."""
+
+FORMATS_BY_MEDIA_TYPE: Mapping[str, RowFormat] = {known.media_type: known for known in ROW_FORMATS.values()}
+"""All formats of rows by media type; clients that accept any format of a stream get the first."""
+
+
+def iterate_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+    """Yields the values of each row in the order of the columns, as values of JSON, as JSON Lines have them."""
+    for batch in batches:
+        yield from zip(*(_convert_column(array) for array in batch.columns), strict=True)
 
 
 def convert_row(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.clock import pin_clock
@@ -23,6 +24,7 @@ from arctic_runtime.query.refusal import NotAnswered
 from arctic_runtime.query.relations import RelationLookup, StoredRelation
 from arctic_runtime.query.statement import (
     Statement,
+    build_syntax_error,
     list_references,
     parse_statement,
     replace_tables,
@@ -40,10 +42,14 @@ _NO_SCHEMA = "default"
 
 @dataclass(frozen=True)
 class QueryRows:
-    """The rows of an answer: their schema, and batches, an iterator that can be read once."""
+    """The rows of an answer: their schema, and batches, an iterator that can be read once.
+
+    `types` are the types of the columns, as Spark writes them.
+    """
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
+    types: tuple[str, ...]
 
 
 @contextmanager
@@ -73,10 +79,10 @@ def answer_query(
         built = build_duckdb_query(
             translated, translator, [made for _, made in shown], order, statement.ordered.least, most
         )
-    with open_engine(limits, lookup.reader.thresholds.exports.batch_rows) as engine:
+    with open_engine(limits, lookup.reader.thresholds) as engine:
         for scan in list_scans(tree):
             _create_scan(engine, scan, lookup, conditions.get(scan.source.name, []), is_utc)
-        yield _rename(engine.run_query(built), names)
+        yield _rename(engine.run_query(built), names, tuple(translator.types[made] for _, made in shown))
 
 
 def prepare_for_spark(text: str, lookup: RelationLookup) -> str:
@@ -95,9 +101,11 @@ def prepare_for_spark(text: str, lookup: RelationLookup) -> str:
 
 @contextmanager
 def _refuse_unknown() -> Iterator[None]:
-    """Raises NotAnswered for a part of a query that the analysis does not know."""
+    """Raises NotAnswered for a part of a query that the analysis does not know, and ConfigError for what is no SQL."""
     try:
         yield
+    except SqlglotError as error:
+        raise build_syntax_error(error) from error
     except NotMaintained as error:
         raise NotAnswered(str(error)) from error
     except RecursionError as error:
@@ -163,9 +171,9 @@ def _limit_rows(most: int | None, limits: Limits) -> int | None:
     return min(known, default=None)
 
 
-def _rename(reader: pa.RecordBatchReader, names: list[str]) -> QueryRows:
+def _rename(reader: pa.RecordBatchReader, names: list[str], types: tuple[str, ...]) -> QueryRows:
     import pyarrow as pa
 
     schema = pa.schema([pa.field(name, part.type) for name, part in zip(names, reader.schema, strict=True)])
     batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in iterate_batches(reader))
-    return QueryRows(schema, batches)
+    return QueryRows(schema, batches, types)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +21,9 @@ from arctic_runtime.catalog.damaged_files import REMEDY
 from arctic_runtime.catalog.reader import to_spark_type
 from arctic_runtime.errors import ArcticError, ConfigError, CorruptState
 from arctic_runtime.query.duckdb_types import call, cast, column, number, text, to_duckdb_type, write_duckdb
+from arctic_runtime.query.refusal import BY_SPARK
 from arctic_runtime.query.table_files import ReadFile, keeps_nested_fields
+from arctic_runtime.thresholds import Thresholds
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,10 +39,21 @@ _GLOB = frozenset("*?[]#%")
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a query: memory as DuckDB writes it, such as `4GB`, and the number of rows of the answer."""
+    """Limits of a query; None for none of its own. Sizes are as DuckDB writes them, such as `4GB`."""
 
     memory: str | None = None
     max_rows: int | None = None
+    spilled: str | None = None
+    """Space on disk for what does not fit into the memory."""
+
+    seconds: float | None = None
+    """Time to find the files of the tables, to run the query, and to read its rows."""
+
+    def build_settings(self, folder: Path) -> dict[str, str]:
+        """Builds the settings of DuckDB; `folder` is for what does not fit into the memory."""
+        sizes = {"memory_limit": self.memory, "max_temp_directory_size": self.spilled}
+        known = {name: size for name, size in sizes.items() if size is not None}
+        return {"temp_directory": str(folder / "spilled"), "TimeZone": "UTC", **known}
 
 
 @dataclass
@@ -195,26 +209,61 @@ class QueryEngine:
 
 
 @contextmanager
-def open_engine(limits: Limits, batch_rows: int) -> Iterator[QueryEngine]:
+def open_engine(limits: Limits, thresholds: Thresholds) -> Iterator[QueryEngine]:
     """Opens a DuckDB in memory, which writes to a temporary folder of its own where its memory is too small."""
     try:
         import duckdb
     except ImportError:
         raise ConfigError(
-            "`arctic sql` needs DuckDB.", fix="pip install 'dbt-arctic[sql]', or add --engine spark"
+            "A query without Spark needs DuckDB.", fix=f"pip install 'dbt-arctic[sql]', or {BY_SPARK}"
         ) from None
     with tempfile.TemporaryDirectory(prefix="arctic-sql-") as folder:
-        settings = {"temp_directory": str(Path(folder) / "spilled"), "TimeZone": "UTC"}
-        settings |= {} if limits.memory is None else {"memory_limit": limits.memory}
         connection = duckdb.connect(config={"autoload_known_extensions": False, "autoinstall_known_extensions": False})
         try:
-            engine = QueryEngine(connection, batch_rows)
-            engine.configure(settings)
-            yield engine
+            engine = QueryEngine(connection, thresholds.exports.batch_rows)
+            engine.configure(limits.build_settings(Path(folder)))
+            with _limit_time(connection, limits.seconds, thresholds.queries.interrupt_seconds):
+                yield engine
         except duckdb.Error as error:
             raise _explain_error(error) from error
         finally:
             connection.close()
+
+
+@contextmanager
+def _limit_time(connection: DuckDBPyConnection, seconds: float | None, pause: float) -> Iterator[None]:
+    """Interrupts what a connection does after so many seconds, and what it begins after them, until the context ends.
+
+    An interrupt ends only what DuckDB does at that moment, so there is another one after each `pause`, in seconds.
+
+    Raises ConfigError for what was interrupted, wherever the error of it came from.
+    """
+    if seconds is None:
+        yield
+        return
+    ended, interrupted = threading.Event(), threading.Event()
+
+    def interrupt_late() -> None:
+        is_over = ended.wait(seconds)
+        while not is_over:
+            interrupted.set()
+            connection.interrupt()
+            is_over = ended.wait(pause)
+
+    watch = threading.Thread(target=interrupt_late, name="query-limit", daemon=True)
+    watch.start()
+    try:
+        yield
+    except Exception as error:
+        if not interrupted.is_set() or "Interrupt" not in str(error):
+            raise
+        raise ConfigError(
+            f"The query was given up after {seconds:g} seconds, which is the limit.",
+            fix="read fewer rows, or run it by `arctic sql`, which has no such limit",
+        ) from error
+    finally:
+        ended.set()
+        watch.join()
 
 
 def iterate_batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
@@ -236,6 +285,12 @@ def _explain_error(error: Exception) -> ArcticError:
     reason = message.partition("\n\nLINE")[0].strip() or kind
     if any(part in reason for part in _DAMAGE):
         return CorruptState("A file of a table is missing or damaged.", actual=reason, fix=REMEDY)
+    if kind == "Out of Memory Error":
+        return ConfigError(
+            "The query needs more memory, or space on disk, than it may have.",
+            actual=reason.partition("\n")[0],
+            fix="read fewer rows or columns, or give `arctic sql` more: --memory",
+        )
     return ConfigError(f"The query failed: {reason}")
 
 

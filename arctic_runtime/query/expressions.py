@@ -23,7 +23,7 @@ from arctic_runtime.ivm.algebra.numbers import (
     to_decimal_type,
 )
 from arctic_runtime.query.duckdb_types import call, cast, column, number, text
-from arctic_runtime.query.refusal import NotAnswered
+from arctic_runtime.query.refusal import BY_SPARK, NotAnswered
 from arctic_runtime.query.times import read_date, read_timestamp
 from arctic_runtime.sql.spark_sql import WRITTEN
 from arctic_runtime.sql.types import Struct, read_type, type_text
@@ -183,7 +183,7 @@ class Translator:
 def guard(condition: exp.Expr, value: exp.Expr, message: str, *nullable: exp.Expr) -> exp.Expr:
     """Builds `value` where the condition is true or one of `nullable` is null, and an error of the query elsewhere."""
     branches = [exp.If(this=exp.Is(this=part.copy(), expression=exp.Null()), true=exp.Null()) for part in nullable]
-    failed = call("error", text(f"{message} (add --engine spark)"))
+    failed = call("error", text(f"{message}; {BY_SPARK}"))
     return exp.Case(ifs=[*branches, exp.If(this=condition, true=value)], default=failed)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -14,7 +15,7 @@ from arctic_runtime.catalog.reader import CatalogReader, RelationInfo, Unsupport
 from arctic_runtime.errors import ConfigError, suggest_nearest
 from arctic_runtime.ivm.frontend.scope import ViewText
 from arctic_runtime.model.columns import ACTION, SEQUENCE, Column, parse_key
-from arctic_runtime.model.masking import Mask
+from arctic_runtime.model.masking import Mask, combine_masks
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import KIND, PINNED_BASE, PINNED_HEAD, PINNED_MERGED, PRIMARY_KEY
 from arctic_runtime.model.shape import DELETE
@@ -160,8 +161,9 @@ class RelationLookup:
     """Finds relations by the names that a query has for them, each once.
 
     `names` are the relations of the project by their own names, which are enough if they are words of a query; with
-    `schema` other words are names in this schema. `masks` are the masks of columns by relation. `relations` and `views`
-    are those found so far.
+    `schema` other words are names in this schema. `masks` are the masks of columns by relation, with an entry for each
+    of the project. With `stays_in_project` a query can name no other; a view of the project may read others.
+    `relations` and `views` are those found so far.
     """
 
     reader: CatalogReader
@@ -170,13 +172,29 @@ class RelationLookup:
     masks: Mapping[TableName, Mapping[str, bool]]
     build_mask: Callable[[Mapping[str, bool]], Mask]
     schema: str | None = None
+    stays_in_project: bool = False
     relations: dict[str, StoredRelation] = field(default_factory=dict)
     views: dict[str, ViewText] = field(default_factory=dict)
     known: dict[tuple[TableName, TableReference], TableName] = field(default_factory=dict)
 
+    @property
+    def is_utc(self) -> bool:
+        """Whether UTC is the time zone of the project's sessions."""
+        return self.reader.profile.build_session_settings()["spark.sql.session.timeZone"] == "UTC"
+
+    def list_tables(self) -> list[TableName]:
+        """Lists the relations found so far, also those that only views read."""
+        return sorted({name for name, _ in self.known})
+
     def resolve(self, reference: TableReference) -> TableName:
         """Finds a relation, and returns the name under which `relations` or `views` has it."""
         name = self.complete_name(reference)
+        if self.stays_in_project and _fold_case(name) not in self._masks:
+            raise ConfigError(
+                f"{reference} is no table of the project.",
+                expected="a model, seed, snapshot or source",
+                fix="declare it as a source, or ask somebody who can run `arctic sql`",
+            )
         key = name, replace(reference, parts=name.parts)
         if key not in self.known:
             self.known[key] = name if reference.is_newest else name.with_name(f"{name.name}@{len(self.known)}")
@@ -237,16 +255,37 @@ class RelationLookup:
     def _add_view(self, name: TableName, info: RelationInfo, sql: str) -> None:
         from arctic_runtime.query.statement import parse_view
 
-        inside = replace(self, schema=info.default_schema or name.schema)
+        # The tables of a view of arctic have its masks.
+        mask = self._mask(name)
+        hidden = [part.name for part in info.columns if hides_any(part.name, part.type, mask)]
+        if hidden and KIND not in info.properties:
+            raise ConfigError(
+                f"The view {name} has masked columns, which only tables can have in a query: {', '.join(hidden)}.",
+                fix="read the tables of the view, or set `mask: false` where its query reads a masked column",
+            )
+        inside = replace(self, schema=info.default_schema or name.schema, stays_in_project=False)
         columns = tuple(part.name for part in info.columns)
         self.views[str(name)] = ViewText(parse_view(sql, inside.resolve), columns)
 
     def _mask(self, name: TableName) -> Mask:
-        return self.build_mask(self.masks.get(name, {}))
+        return self.build_mask(self._masks.get(_fold_case(name), {}))
+
+    @cached_property
+    def _masks(self) -> Mapping[TableName, Mapping[str, bool]]:
+        """The masks by names in lower case, since some catalogs find a table by a name in any case."""
+        masks: dict[TableName, Mapping[str, bool]] = {}
+        for name, own in self.masks.items():
+            folded = _fold_case(name)
+            masks[folded] = combine_masks(masks[folded], own) if folded in masks else own
+        return masks
 
     def _build_missing_error(self, name: TableName) -> ConfigError:
         nearest = suggest_nearest(name.name, self.reader.list_relations(name.schema))
         return ConfigError(f"There is no table or view {name}{nearest}.", fix="run the model, or correct the name")
+
+
+def _fold_case(name: TableName) -> TableName:
+    return TableName(name.catalog, name.schema.lower(), name.name.lower())
 
 
 def _select_rows(table: Table, reference: TableReference) -> Rows:

@@ -132,6 +132,15 @@ def list_tables(query: exp.Query) -> list[exp.Table]:
     return [table for table in query.find_all(exp.Table) if table.db or table.name.lower() not in named]
 
 
+def build_syntax_error(error: SqlglotError) -> ConfigError:
+    """Builds the error for a text that is no SQL, such as one in which a quote is not closed."""
+    return ConfigError(
+        "The query can't be parsed.",
+        actual=str(error).splitlines()[0],
+        expected=f"one select in Spark's SQL; the changes between two versions are {_CHANGES_SYNTAX}",
+    )
+
+
 def _parse_query(text: str) -> exp.Query:
     try:
         tokens = tokenize_sql(text)
@@ -139,11 +148,7 @@ def _parse_query(text: str) -> exp.Query:
             raise ConfigError("Pipe syntax can't be read.", actual="|>", expected="one select")
         statements = [part for part in _Parser(dialect=_Dialect()).parse(tokens, text) if part is not None]
     except SqlglotError as error:
-        raise ConfigError(
-            "The query can't be parsed.",
-            actual=str(error).splitlines()[0],
-            expected=f"one select in Spark's SQL; the changes between two versions are {_CHANGES_SYNTAX}",
-        ) from error
+        raise build_syntax_error(error) from error
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         found = ", ".join(part.key.upper() for part in statements) or "nothing"
         raise ConfigError("Only a query can be run.", expected="one select", actual=found)

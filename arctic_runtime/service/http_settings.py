@@ -84,7 +84,7 @@ class HttpSettings:
     open_id: OpenIdSettings | None = Field(None, description="provider whose tokens are accepted too")
     audit_file: str = Field(
         "",
-        description="file to which requests that change something are written; empty for the log of the process",
+        description="file to which changes and queries that are asked for are written; empty for the process log",
     )
     certificate_file: str = Field("", description="file with the certificate for HTTPS; empty for HTTP")
     key_file: str = Field("", description="file with the certificate's key")

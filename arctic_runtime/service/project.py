@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName
@@ -14,6 +14,9 @@ from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.service.cron_schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
+
+if TYPE_CHECKING:
+    from arctic_runtime.query.relations import RelationLookup
 
 LastStatus = Literal["pass", "warn", "fail", "error", "unknown"]
 """Status of a data test's newest run; `unknown` if no run of it is known."""
@@ -152,6 +155,9 @@ class ServedProject(FollowedProject, Protocol):
 
     def list_descendants(self, tables: Collection[TableName]) -> Collection[TableName]:
         """Returns the tables that are computed from any of `tables`, also through others."""
+
+    def build_lookup(self) -> RelationLookup:
+        """Builds the lookup of the tables and views that queries name, with the masks of their columns."""
 
     def list_maintained(self) -> Sequence[Maintained]:
         """Returns the tables whose files the service maintains (compaction, expiry and so on)."""

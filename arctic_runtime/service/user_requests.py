@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -23,6 +23,7 @@ from arctic_runtime.operations.inspect import read_status
 from arctic_runtime.operations.looking import CHANGES, open_changes
 from arctic_runtime.operations.masks import build_mask
 from arctic_runtime.operations.operation import Answer, Audit, Operation, OperationContext, audit_nothing
+from arctic_runtime.operations.queries import QueryAnswer, TooManyQueries, answer_limited_query
 from arctic_runtime.service.activity import Activity
 from arctic_runtime.service.described_tables import read_table_details
 from arctic_runtime.service.project import ServedProject
@@ -60,6 +61,7 @@ class UserRequests:
         self._limits = warehouse.reader.thresholds.service
         self._threads = ThreadPoolExecutor(self._limits.operations, "operation")
         self._operations: dict[str, Future[None]] = {}
+        self._queries = threading.BoundedSemaphore(warehouse.reader.thresholds.queries.parallel)
 
     def close_operations(self) -> None:
         """Cancels all operations, and waits until the running ones have ended.
@@ -80,16 +82,25 @@ class UserRequests:
         tables: Sequence[str],
         given_arguments: Mapping[str, Any],
         plan: bool,
+        audit: Audit = audit_nothing,
         hides_values: bool = False,
     ) -> Answer:
         values = operation.read_values(given_arguments)
         models = self._choose_models(operation, tables)
-        if not (plan and operation.plan_needs_spark):
-            context = replace(self._build_context(_refuse_spark), hides_values=hides_values)
+        is_with_spark = plan and operation.plan_needs_spark
+        with lend_session(self._warehouse.sessions) if is_with_spark else nullcontext(_refuse_spark) as session:
+            context = replace(self._build_context(session), audit=audit, hides_values=hides_values)
             return operation.run_operation(context, models, values, plan)
-        with lend_session(self._warehouse.sessions) as session:
-            context = replace(self._build_context(session), hides_values=hides_values)
-            return operation.run_operation(context, models, values, plan)
+
+    def answer_query(self, query: str, limit: int | None, audit: Audit) -> QueryAnswer:
+        if not self._queries.acquire(blocking=False):
+            raise TooManyQueries(self._warehouse.reader.thresholds.queries.parallel)
+        try:
+            # A user of the service has no access to the stores of its own, so no other tables may be read for one.
+            lookup = replace(self._project.build_lookup(), stays_in_project=True)
+            return answer_limited_query(query, lookup, limit, audit)
+        finally:
+            self._queries.release()
 
     def describe_table(self, table: TableName) -> TableDetails:
         reader, shared = self._warehouse.reader, self._shared
@@ -213,6 +224,7 @@ class UserRequests:
             tuple(project.list_models()),
             progress,
             list_descendants=project.list_descendants,
+            answer_query=self.answer_query,
         )
 
     # Refreshes and pauses

@@ -40,6 +40,7 @@ from arctic_runtime.thresholds.service import (
     AgentThresholds,
     HttpThresholds,
     LineageThresholds,
+    QueryThresholds,
     ServiceThresholds,
     TelemetryThresholds,
     UpkeepThresholds,
@@ -67,6 +68,7 @@ __all__ = [
     "MergeThresholds",
     "PreviewThresholds",
     "PruningThresholds",
+    "QueryThresholds",
     "ReportThresholds",
     "ServiceThresholds",
     "TelemetryThresholds",
@@ -102,6 +104,7 @@ class Thresholds:
     telemetry: TelemetryThresholds = field(default_factory=TelemetryThresholds)
     upkeep: UpkeepThresholds = field(default_factory=UpkeepThresholds)
     http: HttpThresholds = field(default_factory=HttpThresholds)
+    queries: QueryThresholds = field(default_factory=QueryThresholds)
     agents: AgentThresholds = field(default_factory=AgentThresholds)
     engine: EngineThresholds = field(default_factory=EngineThresholds)
     debezium: DebeziumThresholds = field(default_factory=DebeziumThresholds)

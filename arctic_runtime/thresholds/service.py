@@ -208,6 +208,32 @@ class HttpThresholds:
 
 
 @dataclass(frozen=True)
+class QueryThresholds:
+    """Limits of a query that a service or `arctic mcp` answers by DuckDB; `arctic sql` has its own options."""
+
+    parallel: int = 2
+    """Maximum number of queries that a service answers at the same time."""
+
+    rows: int = 10_000
+    """Maximum number of rows of an answer."""
+
+    answer_bytes: int = 16 * 1024**2
+    """Maximum size of the rows of an answer, in memory."""
+
+    memory_mb: int = 1_000
+    """Memory of DuckDB for a query, in MB."""
+
+    spilled_mb: int = 4_000
+    """Space on disk for what does not fit into that memory, in MB."""
+
+    seconds: float = 20.0
+    """Longest duration of a query; less than a request may take."""
+
+    interrupt_seconds: float = 0.05
+    """Pause between two interrupts of a query that took too long."""
+
+
+@dataclass(frozen=True)
 class AgentThresholds:
     """Limits of answers to agents, besides those that users set."""
 
@@ -222,9 +248,6 @@ class AgentThresholds:
 
     shown_cuts: int = 20
     """Maximum number of places of which an answer says that they were cut."""
-
-    query_memory_mb: int = 1_000
-    """Memory of DuckDB for a query of an agent, in MB."""
 
     error_characters: int = 4_000
     """Maximum number of characters of each part of an error, which may have texts that were sent, or rows."""

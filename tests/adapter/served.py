@@ -29,11 +29,13 @@ class Served:
         program: Sequence[str] = ("-m", "dbt.adapters.arctic.command_line"),
         log_format: str = "text",
         where: Sequence[str] = (),
+        token: str = "",
         **environment: str,
     ) -> None:
         self.where = list(where) or ["--project-dir", str(project), "--profiles-dir", str(profiles)]
         command = [sys.executable, *program, "serve", "--port", "0", *self.where]
         command += ["--log-format", log_format]
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._log = (log or project / "serve.log").open("w+")
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
         self._process = subprocess.Popen(command, stderr=self._log, stdout=self._log, env=self.environment)
@@ -58,17 +60,19 @@ class Served:
 
     def is_ready(self) -> bool:
         """Whether it says that it is ready."""
-        with suppress(OSError), urllib.request.urlopen(f"{self._url()}/ready", timeout=10) as answer:
+        with suppress(OSError), urllib.request.urlopen(f"{self.url}/ready", timeout=10) as answer:
             return bool(answer.status == 200)
         return False
 
     def get(self, what: str) -> Any:
-        if not self._url():
+        if not self.url:
             return {"tables": []}
-        with urllib.request.urlopen(f"{self._url()}/api/{what}", timeout=10) as answer:
+        request = urllib.request.Request(f"{self.url}/api/{what}", headers=self._headers)
+        with urllib.request.urlopen(request, timeout=10) as answer:
             return json.load(answer)
 
-    def _url(self) -> str:
+    @property
+    def url(self) -> str:
         """Where HTTP is served; empty before it is."""
         shown = re.search(r"shows the warehouse at ([^\s\"]+)", self.said())
         return shown[1] if shown is not None else ""

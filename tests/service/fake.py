@@ -22,6 +22,7 @@ from arctic_runtime.model.sources.freshness import Freshness, FreshnessState
 from arctic_runtime.model.version import Version
 from arctic_runtime.operations.operation import Answer, Audit, Operation, audit_nothing
 from arctic_runtime.operations.preview_report import to_json
+from arctic_runtime.operations.queries import QueryAnswer
 from arctic_runtime.plan.preview.amount import Amount
 from arctic_runtime.plan.preview.preview import ModelPreview, PastRuns, Preview, RunAmounts
 from arctic_runtime.service.http.server import HttpServer
@@ -59,6 +60,7 @@ HOSTILE = (
 SUBJECTS = ("flights", "airports", "carriers", "planes", "weather", "bookings", "seats", "crews", "delays", "routes")
 GRAINS = ("day", "hour", "carrier", "airport", "route")
 SECONDS = timedelta(seconds=1)
+FLIGHTS = "lake.ods.ods_flights"
 SHOP = SourceOverview(
     "shop",
     "postgresql db1:5432/shop",
@@ -259,6 +261,7 @@ class FakeService:
         tables: Sequence[str],
         given_arguments: Mapping[str, Any],
         plan: bool,
+        audit: Audit = audit_nothing,
         hides_values: bool = False,
     ) -> Answer:
         self.asked.append(("ask", operation.name, tuple(tables), dict(given_arguments), plan))
@@ -276,6 +279,24 @@ class FakeService:
         if operation.name in answers:
             return answers[operation.name](tables_known, given_arguments)
         return Answer({"row": {"id": 1, "note": "<b>"}, "files_opened": 1, "bytes_read": 1234}, ("id: 1",))
+
+    def answer_query(self, query: str, limit: int | None, audit: Audit) -> QueryAnswer:
+        """Three rows, of which the values are dangerous for a page that takes them as HTML."""
+        self.asked.append(("sql", query, limit))
+        if self.failure is not None:
+            raise self.failure
+        if self.delay_seconds:
+            threading.Event().wait(self.delay_seconds)
+        audit({"operation": "sql", "tables": [FLIGHTS]})
+        rows = pa.table(
+            {
+                "id": pa.array([1, 2**60, 3], pa.int64()),
+                "<i>note</i>": pa.array([*HOSTILE[:2], None]),
+                "parts": pa.array([[("a", 1)], [], None], pa.map_(pa.string(), pa.int64())),
+            }
+        ).slice(0, limit)
+        types = ("bigint", "string", "map<string,bigint>")
+        return QueryAnswer(rows.schema, tuple(rows.to_batches()), types, rows.num_rows < 3, 0.25)
 
     def describe_table(self, table: TableName) -> TableDetails:
         self.asked.append(("describe", str(table)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
@@ -17,17 +17,18 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness
 from arctic_runtime.operations.registry import OPERATIONS
+from arctic_runtime.query.refusal import NotAnswered
 from arctic_runtime.service.http.encoding import encode_json
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.service.view.live_data import Job, SourceOverview
-from tests.service.fake import HOSTILE, FakeService, overviews
+from tests.service.fake import FLIGHTS, HOSTILE, FakeService, overviews
 from tests.service.shown import Shown
+from tests.unit.service.http.test_users import TOKENS, USERS
 from tests.unit.service.late_sources import NOW as LATE
 from tests.unit.service.late_sources import TROUBLES
 
 Show = Callable[..., Shown]
-FLIGHTS = "lake.ods.ods_flights"
 
 
 def view_of(table: str) -> str:
@@ -552,7 +553,16 @@ def test_every_view_fits_its_window_with_a_failing_source_a_lag_and_a_long_list(
     with HttpServer(fake, HttpSettings(port=0)) as server:
         page = show(server.url, viewport={"width": width, "height": 844}, color_scheme=scheme)
         shown = page.page
-        for view in ("", "tables", view_of(str(source.table)), view_of(str(below.table)), "jobs", "diff", "service"):
+        for view in (
+            "",
+            "tables",
+            view_of(str(source.table)),
+            view_of(str(below.table)),
+            "jobs",
+            "diff",
+            "query",
+            "service",
+        ):
             shown.goto(f"{page.url}/#/{view}")
             shown.get_by_text("1 part not working").wait_for()
             shown.locator("main :is(h1, .card, tbody tr)").first.wait_for()
@@ -597,6 +607,70 @@ def test_a_token_is_asked_for_and_kept_in_the_tab_alone(show: Show) -> None:
         assert shown.evaluate("({...localStorage})") == {}
         assert shown.evaluate("document.cookie") == ""
         assert token not in shown.url
+
+
+@pytest.fixture
+def asking(show: Show) -> Iterator[tuple[Shown, FakeService]]:
+    """The view of queries of a service that needs a token, after a reader has entered one."""
+    with HttpServer(fake := FakeService(overviews(20)), HttpSettings(port=0, users=USERS)) as server:
+        page = show(server.url)
+        page.page.goto(f"{server.url}/#/query")
+        page.page.get_by_label("Token of the service").fill(TOKENS["reader"])
+        page.page.keyboard.press("Enter")
+        page.page.get_by_role("heading", name="Query").wait_for()
+        yield page, fake
+
+
+def test_a_query_is_run_by_the_keyboard_and_its_values_stay_text(asking: tuple[Shown, FakeService]) -> None:
+    page, fake = asking
+    shown = page.page
+    expect(shown.get_by_role("button", name="Run")).to_be_disabled()
+    shown.get_by_role("textbox", name="Text of the query").fill("select * from flights")
+    shown.keyboard.press("Control+Enter")
+    rows = shown.get_by_role("region", name="Rows of the query")
+    expect(rows.get_by_role("columnheader")).to_have_text(
+        ["id bigint", "<i>note</i> string", "parts map<string,bigint>"]
+    )
+    cells = [row.get_by_role("cell").all_text_contents() for row in rows.locator("tbody tr").all()]
+    assert cells == [
+        ["1", HOSTILE[0], '{"a":1}'],
+        [str(2**60), HOSTILE[1], "{}"],
+        ["3", "null", "null"],
+    ]
+    expect(shown.get_by_role("status").last).to_have_text("3 rows in 0.3 s.")
+    expect(shown.locator("main :is(img, script)")).to_have_count(0)
+    assert fake.asked == [("sql", "select * from flights", 200)]
+    assert page.broken_rules() == []
+
+
+def test_a_refused_query_shows_its_reason_and_what_to_do_and_stays_where_it_was_typed(
+    asking: tuple[Shown, FakeService],
+) -> None:
+    page, fake = asking
+    shown, text = page.page, "select avg(amount)\nfrom orders"
+    fake.failure = NotAnswered("`AVG(<b>amount</b>)` of decimal(10,2)")
+    shown.get_by_role("textbox", name="Text of the query").fill(text)
+    shown.get_by_role("button", name="Run").click()
+    failure = shown.get_by_role("alert")
+    expect(failure).to_contain_text("otherwise than Spark: `AVG(<b>amount</b>)` of decimal(10,2)")
+    expect(failure).to_contain_text("What to do: write it in another way, or run it by Spark")
+    assert page.broken_rules() == []
+    shown.get_by_role("link", name="Jobs").click()
+    shown.get_by_role("heading", name="Jobs").wait_for()
+    shown.get_by_role("link", name="Query").click()
+    expect(shown.get_by_role("textbox", name="Text of the query")).to_have_value(text)
+    fake.failure = None
+    shown.get_by_role("button", name="Run").click()
+    expect(shown.get_by_text("3 rows in 0.3 s.")).to_be_visible()
+    assert {"local": shown.evaluate("({...localStorage})"), "url": "select" in shown.url} == {"local": {}, "url": False}
+
+
+def test_a_service_without_a_token_answers_no_query_and_says_how_it_would(page: Shown, fake: FakeService) -> None:
+    shown = page.open("query")
+    shown.get_by_role("textbox", name="Text of the query").fill("select 1")
+    shown.get_by_role("button", name="Run").click()
+    expect(shown.get_by_role("alert")).to_contain_text("Rows are only shown by a service that needs a token.")
+    assert not [asked for asked in fake.asked if asked[0] == "sql"]
 
 
 def test_a_service_without_a_token_shows_no_rows_and_says_how_it_would(page: Shown, fake: FakeService) -> None:

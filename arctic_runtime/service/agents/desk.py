@@ -32,13 +32,13 @@ class AgentWarehouse(Protocol):
     def takes_files(self) -> bool:
         """Whether arguments may be paths below the project's folder."""
 
-    def find_tables(self, operation: Operation, names: Sequence[str], /) -> tuple[str, ...]:
-        """Returns the full names of tables; raises ConfigError for an unknown one."""
-
     def answer_operation(
-        self, operation: Operation, tables: Sequence[str], arguments: Mapping[str, Any], plan: bool, audit: Audit
-    ) -> Answer:
-        """Performs an operation, or returns its plan; raises the same errors as `Operation.run_operation`."""
+        self, operation: Operation, names: Sequence[str], arguments: Mapping[str, Any], plan: bool, audit: Audit
+    ) -> tuple[tuple[str, ...], Answer]:
+        """Performs an operation, or plans it; returns the full names of the tables of `names`, and the answer.
+
+        Raises ConfigError for an unknown name, and the same errors as `Operation.run_operation`.
+        """
 
     def describe_table(self, table: str) -> TableDetails:
         """Returns the query, the columns and the tests of a table; raises ConfigError for an unknown one."""
@@ -93,8 +93,7 @@ class AgentDesk:
                 fix="ask somebody with that role, or for it",
             )
         names, arguments = tool.read_call(given, self._settings.rows)
-        tables = self.warehouse.find_tables(tool.operation, names)
-        answer = self.warehouse.answer_operation(tool.operation, tables, arguments, tool.is_plan, caller.audit)
+        tables, answer = self.warehouse.answer_operation(tool.operation, names, arguments, tool.is_plan, caller.audit)
         if not tool.is_plan:
             return build_answer(answer, self._settings)
         plan = self._proposals.add_proposal(tool.name, tables, arguments, answer, caller.name, get_time())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Final
 
 from arctic_runtime.catalog.observation.tables import read_last_offsets
 from arctic_runtime.model.table import Model
@@ -73,6 +73,28 @@ def build_questions(describe_table: DescribeTable) -> tuple[Operation, ...]:
             needs_query=True,
         ),
     )
+
+
+def _answer_query(context: OperationContext, _: Sequence[Model], values: Values) -> Answer:
+    answer = context.answer_query(values["query"], values["limit"], context.audit)
+    rows = [dict(zip(answer.schema.names, row, strict=True)) for row in answer.iterate_rows()]
+    return Answer(rows, (f"the first {len(rows):,} rows; there are more",) if answer.is_cut else ())
+
+
+SQL: Final = Operation(
+    "sql",
+    "the rows of a query, which is answered without Spark; what Spark might answer otherwise is refused",
+    "any",
+    _answer_query,
+    needs_spark=False,
+    changes=False,
+    arguments=(
+        Argument("query", "one select in Spark's SQL, over tables, versions and changes", is_required=True),
+        Argument("limit", "at most so many rows", read_count, "integer"),
+    ),
+    tables_help="none: the query names those that it reads",
+)
+"""The question in SQL; a service has it only if requests need a token."""
 
 
 def _build_question(

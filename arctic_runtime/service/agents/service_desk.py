@@ -11,47 +11,51 @@ from typing import Any
 from arctic_runtime.errors import ArcticError, ConfigError, suggest_nearest
 from arctic_runtime.operations.arguments import read_count, read_text
 from arctic_runtime.operations.operation import Answer, Argument, Audit, Operation, OperationContext, Values
+from arctic_runtime.service.agents.questions import SQL
 from arctic_runtime.service.view.live_data import Job, LiveService
 from arctic_runtime.service.view.table_details import TableDetails
 from arctic_runtime.thresholds import AgentThresholds
 
 
 class ServiceDesk:
-    """Implements `AgentWarehouse` for a live service."""
+    """Implements `AgentWarehouse` for a live service; `answers_sql` says whether agents may ask it in SQL."""
 
     takes_files = False
 
-    def __init__(self, service: LiveService, thresholds: AgentThresholds) -> None:
+    def __init__(self, service: LiveService, thresholds: AgentThresholds, answers_sql: bool) -> None:
         self._service = service
         self._thresholds = thresholds
+        self._answers_sql = answers_sql
         self._own_jobs: set[str] = set()
 
     @property
     def questions(self) -> tuple[Operation, ...]:
-        return (
-            Operation(
-                "jobs",
-                "the work of the service, newest first: what waits, runs or has ended, and the answers of your jobs",
-                "any",
-                self._list_jobs,
-                needs_spark=False,
-                changes=False,
-                arguments=(
-                    Argument("number", "only the job of this number, with its answer", read_text),
-                    Argument("limit", "at most so many jobs", read_count, "integer"),
-                ),
+        jobs = Operation(
+            "jobs",
+            "the work of the service, newest first: what waits, runs or has ended, and the answers of your jobs",
+            "any",
+            self._list_jobs,
+            needs_spark=False,
+            changes=False,
+            arguments=(
+                Argument("number", "only the job of this number, with its answer", read_text),
+                Argument("limit", "at most so many jobs", read_count, "integer"),
             ),
         )
-
-    def find_tables(self, _: Operation, names: Sequence[str], /) -> tuple[str, ...]:
-        return tuple(self._find_table(name) for name in names)
+        return (jobs, SQL) if self._answers_sql else (jobs,)
 
     def answer_operation(
+        self, operation: Operation, names: Sequence[str], arguments: Mapping[str, Any], plan: bool, audit: Audit
+    ) -> tuple[tuple[str, ...], Answer]:
+        tables = tuple(self._find_table(name) for name in names)
+        return tables, self._answer(operation, tables, arguments, plan, audit)
+
+    def _answer(
         self, operation: Operation, tables: Sequence[str], arguments: Mapping[str, Any], plan: bool, audit: Audit
     ) -> Answer:
         requests = self._service.requests
         if plan or not operation.needs_spark:
-            return requests.answer_operation(operation, tables, arguments, plan, hides_values=True)
+            return requests.answer_operation(operation, tables, arguments, plan, audit, hides_values=True)
         job = requests.submit_operation(operation, tables, arguments, audit, hides_values=True)
         self._own_jobs.intersection_update(other.number for other in self._service.list_jobs())
         self._own_jobs.add(job.number)

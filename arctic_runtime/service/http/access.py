@@ -22,6 +22,9 @@ AGENTS_PATH: Final = "/mcp"
 """Path of the Model Context Protocol, where each request is a POST; its tools check the roles that they need."""
 
 _OPERATIONS = "/api/operations/"
+QUERY_PATH: Final = f"{_OPERATIONS}sql"
+"""Path of queries, which change nothing, and are no GET, since their texts have values."""
+
 _FOR_ADMINS = frozenset(f"{_OPERATIONS}{operation.name}" for operation in OPERATIONS if operation.needs_admin)
 
 
@@ -43,7 +46,7 @@ ANYBODY: Final = User("anybody", "admin")
 
 def get_needed_role(method: str, path: str) -> Role:
     """Returns the role that a request needs: to read, to change the work of the service, or to replace or drop rows."""
-    if method in SAFE_METHODS or path == AGENTS_PATH:
+    if method in SAFE_METHODS or path in (AGENTS_PATH, QUERY_PATH):
         return "reader"
     return "admin" if path in _FOR_ADMINS else "operator"
 

@@ -50,13 +50,13 @@ class HttpAgents:
     thresholds: AgentThresholds = SHIPPED.agents
 
 
-def open_transport(service: LiveService, agents: HttpAgents) -> HttpTransport | None:
+def open_transport(service: LiveService, agents: HttpAgents, answers_sql: bool) -> HttpTransport | None:
     """Opens the transport of the protocol; None without the extra `mcp`."""
     if find_spec("mcp") is None:
         return None
     from arctic_runtime.service.agents.mcp_server import HttpTransport, build_server
 
-    desk = AgentDesk(ServiceDesk(service, agents.thresholds), agents.settings, agents.proposals)
+    desk = AgentDesk(ServiceDesk(service, agents.thresholds, answers_sql), agents.settings, agents.proposals)
     return HttpTransport(build_server(lambda: desk, _get_caller, service.get_state().version))
 
 

@@ -30,6 +30,7 @@ from arctic_runtime.service.http.feed import EventFeed
 from arctic_runtime.service.http.guard import OPEN_PATHS, Guard
 from arctic_runtime.service.http.operation_routes import build_operation_routes
 from arctic_runtime.service.http.problems import PROBLEM_SCHEMA, PROBLEM_TYPE, add_problems
+from arctic_runtime.service.http.query_routes import build_query_route
 from arctic_runtime.service.http.routes import build_service_routes
 from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.http_settings import HttpSettings
@@ -115,7 +116,7 @@ def build_application(
     `agents` is what the service offers to agents; None for nothing.
     """
     feed = EventFeed(service.events, thresholds)
-    transport = None if agents is None else open_transport(service, agents)
+    transport = None if agents is None else open_transport(service, agents, answers_sql=settings.has_users)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -137,6 +138,7 @@ def build_application(
     app.include_router(build_service_routes(service, feed, settings, thresholds))
     app.include_router(build_change_routes(service, thresholds))
     app.include_router(build_operation_routes(service))
+    app.include_router(build_query_route(service, settings))
     if agents is not None:
         app.include_router(build_plan_routes(service, agents.proposals))
     if transport is not None:

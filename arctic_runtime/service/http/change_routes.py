@@ -11,40 +11,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from arctic_runtime.errors import ArcticError
-from arctic_runtime.operations.row_formats import ROW_FORMATS, RowFormat
+from arctic_runtime.operations.row_formats import FORMATS_BY_MEDIA_TYPE
+from arctic_runtime.service.http.media_types import build_type_error, choose_media_type
 from arctic_runtime.service.http.problems import build_problem
 from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.view.live_data import LiveService
 from arctic_runtime.thresholds import HttpThresholds
-
-
-def choose_format(accept: str) -> RowFormat | None:
-    """Returns the format of rows that an Accept header prefers; None if the header accepts none of the formats.
-
-    Among formats that the header accepts with the same weight, the first in `ROW_FORMATS` is chosen.
-    """
-    weights = {known: _weigh_type(known.media_type, accept) for known in ROW_FORMATS.values()}
-    best = max(weights, key=lambda known: weights[known])
-    return best if weights[best] > 0 else None
-
-
-def _weigh_type(media_type: str, accept: str) -> float:
-    """Returns the weight of a media type in an Accept header, from 0 to 1, by the most specific range that matches."""
-    ranges = (media_type, f"{media_type.split('/', maxsplit=1)[0]}/*", "*/*")
-    weights: dict[str, float] = {}
-    for part in accept.lower().split(","):
-        name, *parameters = (piece.strip() for piece in part.split(";"))
-        texts = (parameter[2:] for parameter in parameters if parameter.startswith("q="))
-        weights[name] = _parse_weight(next(texts, "1"))
-    return next((weights[name] for name in ranges if name in weights), 0.0)
-
-
-def _parse_weight(text: str) -> float:
-    try:
-        return min(max(float(text), 0.0), 1.0)
-    except ValueError:
-        return 0.0
-
 
 NEXT_VERSION_HEADER = "arctic-next-version"
 """Response header with the version from which a client has to request the next change rows; a snapshot id, as text."""
@@ -99,17 +71,16 @@ def build_change_routes(service: LiveService, thresholds: HttpThresholds) -> API
         ] = None,
         accept: Annotated[str, Header()] = "*/*",
     ) -> Response:
-        row_format = choose_format(accept)
-        if row_format is None:
-            expected = ", ".join(known.media_type for known in ROW_FORMATS.values())
-            return build_problem(406, ArcticError("No accepted media type is offered here.", expected=expected))
+        media_type = choose_media_type(accept, tuple(FORMATS_BY_MEDIA_TYPE))
+        if media_type is None:
+            return build_problem(406, build_type_error(tuple(FORMATS_BY_MEDIA_TYPE)))
         if service.find_table(table) is None:
             error = ArcticError(f"There is no table {table!r}.", fix="see /api/tables for those there are")
             return build_problem(404, error)
         exports.begin_export()
         try:
             rows = await run_in_thread(service.requests.open_changes, table, start, end)
-            parts = row_format.encode(rows.schema, rows.batches)
+            parts = FORMATS_BY_MEDIA_TYPE[media_type].encode(rows.schema, rows.batches)
             # Read before the status is sent, since later the status can't report an error.
             first = await run_in_thread(next, parts, b"")
         except BaseException:
@@ -121,7 +92,7 @@ def build_change_routes(service: LiveService, thresholds: HttpThresholds) -> API
             "vary": "accept, authorization",
             "x-accel-buffering": "no",
         }
-        return _ExportResponse(_stream_parts(first, parts), headers, row_format.media_type, exports.end_export)
+        return _ExportResponse(_stream_parts(first, parts), headers, media_type, exports.end_export)
 
     router.add_api_route(
         "/tables/{table}/changes",
@@ -144,5 +115,5 @@ def _describe_stream() -> dict[str, Any]:
     """Returns the OpenAPI entry of the response that streams change rows."""
     schema = {"schema": {"type": "string", "format": "binary"}}
     version = {"description": "the version to ask from next", "schema": {"type": "string"}, "required": True}
-    content = {known.media_type: schema for known in ROW_FORMATS.values()}
+    content = dict.fromkeys(FORMATS_BY_MEDIA_TYPE, schema)
     return {"description": _SUMMARY, "headers": {NEXT_VERSION_HEADER: version}, "content": content}

@@ -25,6 +25,7 @@ from arctic_runtime.errors import (
     SourceError,
     SparkEnded,
 )
+from arctic_runtime.operations.queries import TooManyQueries
 
 PROBLEM_TYPE = "application/problem+json"
 PROBLEM_SCHEMA = {
@@ -55,6 +56,7 @@ _STATUSES: Mapping[type[ArcticError], int] = {
     SparkEnded: 503,
     CatalogError: 503,
     CorruptState: 500,
+    TooManyQueries: 503,
 }
 
 

@@ -149,7 +149,7 @@ def _add_table_parts(router: APIRouter, service: LiveService, settings: HttpSett
         table: Annotated[str, Path(min_length=1)], limit: Annotated[int, Query(ge=1, le=1000)] = 20
     ) -> Response:
         if not settings.has_users:
-            return build_problem(403, _NO_TOKEN)
+            return build_problem(403, NO_TOKEN)
         overview = service.find_table(table)
         if overview is None:
             return build_unknown_table(table)
@@ -180,13 +180,14 @@ def _add_table_parts(router: APIRouter, service: LiveService, settings: HttpSett
     )
 
 
-_NO_TOKEN = ArcticError(
+NO_TOKEN = ArcticError(
     "Rows are only shown by a service that needs a token.",
     where="`serve.http` of the target",
     expected="a `token`, `users` or `open_id`",
     actual="none",
-    fix="set a token and start the service again, or read the rows by a query",
+    fix="set a token and start the service again, or read the rows by `arctic sql`",
 )
+"""Error for requests of rows, which a service without tokens would show to every program of its machine."""
 
 
 def build_unknown_table(table: str) -> Response:

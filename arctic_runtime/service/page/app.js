@@ -13,6 +13,7 @@ const VIEWS = [
   { path: "tables", title: "Tables" },
   { path: "jobs", title: "Jobs" },
   { path: "diff", title: "Diff" },
+  { path: "query", title: "Query" },
   { path: "service", title: "Service" },
 ];
 
@@ -21,6 +22,7 @@ const LAZY = {
   table: () => import("./table.js").then((module) => module.TablePage),
   jobs: () => import("./jobs.js").then((module) => module.Jobs),
   diff: () => import("./diff.js").then((module) => module.Diff),
+  query: () => import("./query.js").then((module) => module.Query),
   service: () => import("./service.js").then((module) => module.Service),
 };
 
@@ -241,6 +243,7 @@ function App() {
       ${view === "table" ? html`<${Lazy} key=${name} view="table" name=${name} table=${store.tables.get(name)} now=${now} />` : null}
       ${view === "jobs" ? html`<${Lazy} view="jobs" jobs=${store.jobs} now=${now} />` : null}
       ${view === "diff" ? html`<${Lazy} key=${name} view="diff" name=${name} tables=${all} now=${now} />` : null}
+      ${view === "query" ? html`<${Lazy} view="query" />` : null}
       ${view === "service" ? html`<${Lazy} view="service" service=${store.service} tables=${all} now=${now} />` : null}
     </main>
   `;

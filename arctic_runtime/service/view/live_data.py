@@ -11,6 +11,7 @@ from arctic_runtime.catalog.change_rows.read import ChangeRows
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness
 from arctic_runtime.operations.operation import Answer, Audit, Operation, audit_nothing
+from arctic_runtime.operations.queries import QueryAnswer
 from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.service.view.table_details import TableDetails, TableRows, TableTrend
 
@@ -287,11 +288,19 @@ class Requests(Protocol):
         tables: Sequence[str],
         given_arguments: Mapping[str, Any],
         plan: bool,
+        audit: Audit = audit_nothing,
         hides_values: bool = False,
     ) -> Answer:
         """Performs an operation that needs no Spark, or, if `plan`, returns its plan, which may need Spark.
 
-        `hides_values` is the operation's, see `OperationContext`. Raises the same errors as `Operation.run_operation`.
+        `audit` and `hides_values` are the operation's, see `OperationContext`. Raises the same errors as
+        `Operation.run_operation`.
+        """
+
+    def answer_query(self, query: str, limit: int | None, audit: Audit) -> QueryAnswer:
+        """Answers a query over the tables of the project, without Spark; values of masked columns are hashes.
+
+        Raises TooManyQueries, and the errors of `answer_limited_query`.
         """
 
     def describe_table(self, table: TableName) -> TableDetails:

@@ -32,9 +32,9 @@ def test_help_and_a_mistyped_command_load_neither_dbt_nor_the_runtime(arguments:
 
 def test_a_mistyped_command_is_answered_with_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        command_line.main(["staus"])
+        command_line.main(["statsu"])
     assert ended.value.code == cli.WRONG_USE
-    assert "there is no command staus (did you mean status?)" in capsys.readouterr().err
+    assert "there is no command statsu (did you mean status?)" in capsys.readouterr().err
 
 
 def test_the_help_is_that_of_the_parser_of_all_commands(capsys: pytest.CaptureFixture[str]) -> None:

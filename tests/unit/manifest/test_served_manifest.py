@@ -22,6 +22,7 @@ from arctic_runtime.manifest.model_files import ManifestFile
 from arctic_runtime.manifest.profile_file import ManifestTarget
 from arctic_runtime.model.names import TableName
 from arctic_runtime.operations.refreshing import Refreshed
+from arctic_runtime.query.statement import TableReference
 from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.service.refreshing.refresh_task import RefreshListeners, RefreshResult, Task
 from arctic_runtime.service.service import Service
@@ -134,6 +135,12 @@ def test_a_table_has_the_description_and_the_operations_of_its_node(warehouse: A
     assert CUSTOMERS in project.list_descendants([ORDERS])
     (orders, *_) = project.list_maintained()
     assert (orders.table, CUSTOMERS in orders.readers, ORDERS in orders.readers) == (ORDERS, True, False)
+
+
+def test_queries_name_models_and_sources_by_their_own_names(warehouse: Any, tmp_path: Path) -> None:
+    lookup = open_project(warehouse, tmp_path).build_lookup()
+    for table in (CUSTOMERS, CUSTOMERS.changes):
+        assert lookup.complete_name(TableReference((table.name,))) == table
 
 
 def test_tests_after_a_refresh_are_shown_until_their_next_run(

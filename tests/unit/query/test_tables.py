@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError, CorruptState
 from arctic_runtime.model.masking import Mask
 from arctic_runtime.model.names import TableName
-from arctic_runtime.query import engine, table_files
+from arctic_runtime.query import engine, relations, table_files
 from arctic_runtime.query.refusal import NotAnswered
 from tests.unit.query.asking import KEY, ask_reader
 
@@ -247,6 +249,28 @@ def test_masked_columns_are_masked_wherever_a_query_uses_them(w, ask) -> None:
     row = ask("select id, api_key from m where api_key = 'k1' limit 1", masks)[0]
     assert row["id"].startswith("masked:")
     assert row["api_key"] == "k1"
+
+
+def test_a_mask_holds_however_a_name_is_written_and_a_view_with_a_mask_of_its_own_is_refused(
+    w, ask, monkeypatch
+) -> None:
+    fill(w, "m", (ID, NOTE), [{"id": 1, "note": "a"}])
+    w.create_view("v", "select id, note from m")
+    w.create_view("own", "select id, note from m", arctic_kind="current")
+    monkeypatch.setattr(relations, "find_table", partial(find_in_any_case, find=relations.find_table))
+    masks = {TableName("lake", "dwd", "m"): {"note": True}}
+    masked = Mask(KEY, {"note": True}).hide_value("note", "a")
+    for name in ("m", "dwd.M", "lake.DWD.m", "v"):
+        assert ask(f"select note from {name}", masks) == [{"note": masked}], name
+    of_views = {TableName("lake", "dwd", name): {"note": True} for name in ("v", "own")}
+    with pytest.raises(ConfigError, match="v has masked columns, which only tables can have in a query: note"):
+        ask("select id from v", of_views)
+    assert ask("select note from own", {**masks, **of_views}) == [{"note": masked}]
+
+
+def find_in_any_case(reader: CatalogReader, name: TableName, find: Any) -> Table | None:
+    """Finds a table as Hive and Glue do, whose names have no case."""
+    return find(reader, TableName(name.catalog, name.schema.lower(), name.name.lower()))
 
 
 def test_an_address_with_odd_characters_is_read_by_the_catalogs_own_access(w, ask) -> None:

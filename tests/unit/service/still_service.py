@@ -10,7 +10,8 @@ from typing import Any
 from arctic_runtime.catalog.change_rows.read import ChangeRows
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.freshness import Freshness
-from arctic_runtime.operations.operation import Answer, Operation
+from arctic_runtime.operations.operation import Answer, Audit, Operation
+from arctic_runtime.operations.queries import QueryAnswer
 from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.service.view.live_data import (
     IngestionState,
@@ -126,6 +127,9 @@ class StillService:
     def answer_operation(
         self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any], plan: bool
     ) -> Answer:
+        raise NotImplementedError
+
+    def answer_query(self, query: str, limit: int | None, audit: Audit) -> QueryAnswer:
         raise NotImplementedError
 
     def open_changes(self, table: str, start: str | None, end: str | None) -> ChangeRows:

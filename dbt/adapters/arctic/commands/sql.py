@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.operations.operation import Answer
-from arctic_runtime.operations.row_formats import PARQUET, ROW_FORMATS, RowFormat, Rows, convert_row
+from arctic_runtime.operations.row_formats import PARQUET, ROW_FORMATS, RowFormat, Rows, iterate_rows
 from dbt.adapters.arctic.commands.exported_rows import choose_format, write_rows
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def perform_command(options: argparse.Namespace) -> Answer:
         if row_format is not None:
             write_rows(rows, row_format, options.output)
             return Answer(None, ())
-        values = [convert_row(row) for batch in rows.batches for row in batch.to_pylist()]
         schema = rows.schema
+        values = [dict(zip(schema.names, row, strict=True)) for row in iterate_rows(rows.batches)]
     shown = values[:_SHOWN_ROWS] if is_cut else values
     more = [f"({_SHOWN_ROWS} rows shown, and there are more: --limit N)"] if len(shown) < len(values) else []
     return Answer(shown, (*_draw_table(schema, shown), *more))
@@ -78,11 +78,11 @@ def perform_command(options: argparse.Namespace) -> Answer:
 def _open_rows(options: argparse.Namespace, limit: int | None) -> Iterator[Rows]:
     from arctic_runtime.query.answer import prepare_for_spark
     from dbt.adapters.arctic.project.cache.known_project import load_known_project
-    from dbt.adapters.arctic.project.queries import answer_project_query, build_lookup
+    from dbt.adapters.arctic.project.queries import answer_project_query, build_project_lookup
 
     project = load_known_project(options.project_dir, options.profiles_dir, options.target)
     if options.engine == "spark":
-        yield _run_by_spark(prepare_for_spark(options.query, build_lookup(project)), project.profile, limit)
+        yield _run_by_spark(prepare_for_spark(options.query, build_project_lookup(project)), project.profile, limit)
         return
     with answer_project_query(project, options.query, options.memory, limit) as rows:
         yield rows

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.table import Model
 from arctic_runtime.model.table_diff import Counterpart
-from arctic_runtime.operations.arguments import read_count
-from arctic_runtime.operations.operation import Answer, Argument, Audit, Operation, OperationContext, Values
-from arctic_runtime.operations.row_formats import convert_row
+from arctic_runtime.operations.operation import Answer, Audit, Operation
+from arctic_runtime.service.agents.questions import SQL
 from arctic_runtime.service.described_tables import read_table_details
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.view.table_details import TableDetails
@@ -35,6 +33,7 @@ class AgentProject:
     """Implements `AgentWarehouse` for a project; loads dbt and starts Spark only for questions that need them."""
 
     takes_files = True
+    questions = (SQL,)
 
     def __init__(self, request: ProjectRequest) -> None:
         self._request = request
@@ -43,38 +42,15 @@ class AgentProject:
         self._session: tuple[Profile, SparkSession] | None = None
         self._starting = threading.Lock()
 
-    @property
-    def questions(self) -> tuple[Operation, ...]:
-        arguments = (
-            Argument("query", "one select in Spark's SQL, over tables, versions and changes", is_required=True),
-            Argument("limit", "at most so many rows", read_count, "integer"),
-        )
-        text = "the rows of a query, which is answered without Spark; what Spark might answer otherwise is refused"
-        none = "none: the query names those that it reads"
-        return (Operation("sql", text, "any", self._answer_query, False, False, arguments, tables_help=none),)
-
-    def find_tables(self, operation: Operation, names: Sequence[str], /) -> tuple[str, ...]:
-        if not names:
-            return ()
-        project, _ = self._open(operation)
-        return tuple(str(project.get_model(name).table) for name in names)
-
     def answer_operation(
-        self, operation: Operation, tables: Sequence[str], arguments: Mapping[str, Any], plan: bool, audit: Audit
-    ) -> Answer:
+        self, operation: Operation, names: Sequence[str], arguments: Mapping[str, Any], plan: bool, audit: Audit
+    ) -> tuple[tuple[str, ...], Answer]:
         values = operation.read_values(arguments)
         project, context = self._open(operation)
+        models = project.select_models(names)
         context = replace(context, audit=audit, hides_values=True)
-        return operation.run_operation(context, project.select_models(tables), values, plan)
-
-    def _answer_query(self, context: OperationContext, _: Sequence[Model], values: Values) -> Answer:
-        from dbt.adapters.arctic.project.queries import answer_project_query
-
-        with self._loading:
-            project = self._load(self.questions[0])
-        memory = f"{context.reader.thresholds.agents.query_memory_mb}MB"
-        with answer_project_query(project, values["query"], memory, values["limit"]) as rows:
-            return Answer([convert_row(row) for batch in rows.batches for row in batch.to_pylist()], ())
+        answer = operation.run_operation(context, models, values, plan)
+        return tuple(str(model.table) for model in models if names), answer
 
     def describe_table(self, table: str) -> TableDetails:
         from dbt.adapters.arctic.project.table_docs import describe_table

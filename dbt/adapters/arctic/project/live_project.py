@@ -15,10 +15,12 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.connectors import describe_connection
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.manifest.project_graph import ProjectGraph
+from arctic_runtime.manifest.query_lookup import build_lookup
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.plan.row_conditions import list_parts
+from arctic_runtime.query.relations import RelationLookup
 from arctic_runtime.service.cron_schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.project import DataTestRuns, ProjectSource, TableDocs
 from arctic_runtime.service.refreshing.refresh_task import RefreshResult, Task
@@ -253,6 +255,11 @@ class LiveProject:
 
     def list_descendants(self, tables: Collection[TableName]) -> Collection[TableName]:
         return self.graph.list_descendants(tables)
+
+    def build_lookup(self) -> RelationLookup:
+        parts = self._parts
+        models = list_parts(followed_model.model for followed_model in parts.models)
+        return build_lookup(parts.refresher.reader, parts.graph.nodes, models)
 
     def list_maintained(self) -> Sequence[Maintained]:
         manifest, models = self.loaded.manifest, self.list_models()

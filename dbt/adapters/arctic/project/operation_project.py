@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table_diff import Counterpart
-from arctic_runtime.operations.operation import FindCounterparts, Operation, OperationContext
+from arctic_runtime.operations.operation import Audit, FindCounterparts, Operation, OperationContext
+from arctic_runtime.operations.queries import QueryAnswer, answer_limited_query
 from dbt.adapters.arctic.project.project_options import find_model_files
 
 if TYPE_CHECKING:
@@ -61,8 +62,15 @@ def open_operation(
         project.models,
         find_counterparts=find,
         list_descendants=project.graph.list_descendants,
+        answer_query=partial(_answer_query, loaded),
     )
     return project, context
+
+
+def _answer_query(project: CompiledProject, query: str, limit: int | None, audit: Audit) -> QueryAnswer:
+    from dbt.adapters.arctic.project.queries import build_project_lookup
+
+    return answer_limited_query(query, build_project_lookup(project), limit, audit)
 
 
 def open_session(profile: Profile) -> SparkSession:

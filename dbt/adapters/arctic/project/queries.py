@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.model.names import TableName
-from arctic_runtime.operations.masks import build_mask
+from arctic_runtime.manifest.query_lookup import build_lookup
 from arctic_runtime.query.answer import QueryRows, answer_query
 from arctic_runtime.query.engine import Limits
 from arctic_runtime.query.relations import RelationLookup
@@ -24,23 +23,11 @@ def answer_project_query(
     `memory` limits DuckDB, as it writes sizes, and `limit` the number of rows. Raises NotAnswered if Spark might answer
     otherwise, and ConfigError if the text is no query or names no table.
     """
-    zone = project.profile.build_session_settings()["spark.sql.session.timeZone"]
-    now = datetime.now(timezone.utc)
-    with answer_query(query, build_lookup(project), Limits(memory, limit), now, zone == "UTC") as rows:
+    lookup, now = build_project_lookup(project), datetime.now(timezone.utc)
+    with answer_query(query, lookup, Limits(memory, limit), now, lookup.is_utc) as rows:
         yield rows
 
 
-def build_lookup(project: CompiledProject) -> RelationLookup:
-    """Builds the lookup of all relations by the names that dbt gives them, with the masks of their columns."""
-    names: dict[str, TableName] = {}
-    masks: dict[TableName, Mapping[str, bool]] = {}
-    for node in project.graph.nodes:
-        kind, _, name = node.unique_id.split(".")[:3]
-        if kind != "source":
-            names |= {name: node.table, node.table.name: node.table}
-        masks |= dict.fromkeys((node.table, node.table.base, node.table.changes), node.masks)
-    for model in project.models:
-        names |= {relation.name: relation for relation in model.relations}
-        masks |= dict.fromkeys((*model.relations, model.base), model.masks)
-    profile = project.profile
-    return RelationLookup(CatalogReader(profile), profile.catalog, names, masks, build_mask)
+def build_project_lookup(project: CompiledProject) -> RelationLookup:
+    """Builds the lookup of a project's relations, as `build_lookup` does."""
+    return build_lookup(CatalogReader(project.profile), project.graph.nodes, project.models)

@@ -28,7 +28,7 @@ TABLE = TableName("lake", "dwd", "orders_v1")
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, writing, monkeypatch: pytest.MonkeyPatch) -> None:
     warehouse = writing.warehouse(tmp_path)
-    for name in ("orders_v1", "orders_v1__changes", "secrets"):
+    for name in ("orders_v1", "orders_v1__changes", "orders_v1__totals", "secrets", "secrets__snapshot"):
         table = warehouse.create(name, FIELDS)
         rows = [{"id": i, "note": "a\x1b[2Jb" if i == 1 else None, "amount": i} for i in range(150)]
         table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
@@ -101,5 +101,9 @@ def test_masks_of_the_project_hide_values_and_spark_is_not_asked_for_them(capsys
     (row,) = json.loads(capsys.readouterr().out)
     assert row["n"] == 1
     assert row["m"].startswith("masked:")
+    assert cli.main(["sql", "select min(note) m from dwd.secrets__snapshot", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"m": row["m"]}]
+    assert cli.main(["sql", "select note, id from orders_v1__totals where note is not null", "--json"]) == 0
+    assert [value.partition(":")[0] for value in json.loads(capsys.readouterr().out)[0].values()] == ["masked"] * 2
     assert cli.main(["sql", "select note from dwd.secrets", "--engine", "spark"]) == 2
     assert "does not mask columns" in capsys.readouterr().err

@@ -76,7 +76,7 @@ class Served:
 
     def read_audit(self) -> list[dict[str, Any]]:
         entries = map(json.loads, self.audit_file.read_text().splitlines())
-        return [entry for entry in entries if "tool" in entry or "resource" in entry]
+        return [entry for entry in entries if {"tool", "resource", "operation"} & {*entry}]
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def serve(live: Any, folder: Path, allow: Any = "read", **limits: Any) -> Iterat
 def warehouse(shop: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     reader = shop[0].reader
     reached = ServiceWarehouse(reader, SessionPool(reader.profile), ServiceTable("dwd", reader))
-    service = Service(MaskedProject(), reached, version="1")
+    service = Service(MaskedProject(reader), reached, version="1")
     service.activity.shared.set_tables([FollowedModel(of, of.table.name) for of in MASKED], ())
     service.live.observe_tables()
     with serve(service.live, tmp_path_factory.mktemp("agents"), "plan") as served:
@@ -145,6 +145,33 @@ def test_masked_values_of_a_row_are_hashes(warehouse: Served) -> None:
     row = warehouse.call("lookup", table="dwd", key=["3"]).structured_content["data"]["row"]
     assert row["id"] == 3
     assert row["note"].startswith("masked:")
+
+
+def test_a_query_has_the_masks_of_other_tools_says_if_it_is_cut_and_is_in_the_audit_log(warehouse: Served) -> None:
+    note = warehouse.call("lookup", table="dwd", key=["3"]).structured_content["data"]["row"]["note"]
+    query = "select id, note from dwd__changes where id = 3"
+    answer = warehouse.call("sql", query=query).structured_content
+    assert (answer["data"], answer["lines"]) == ([{"id": 3, "note": note}], [])
+    cut = warehouse.call("sql", query="select id from dwd__changes order by id", limit=2).structured_content
+    assert (len(cut["data"]), cut["lines"]) == (2, ["the first 2 rows; there are more"])
+    for hostile in ("drop table dwd", "select * from read_csv('/etc/passwd')", "select * from dwd.arctic_service", ""):
+        assert warehouse.call("sql", query=hostile).is_error, hostile
+    asked = [entry for entry in warehouse.read_audit() if entry.get("operation") == "sql" or entry["tool"] == "sql"]
+    assert [(entry["user"], entry["tables"]) for entry in asked[:2]] == [
+        ("reader-ana", ["lake.dwd.dwd__changes"]),
+        ("reader-ana", []),
+    ]
+    assert [entry["outcome"] for entry in asked if "tool" in entry][:3] == ["answered", "answered", "ConfigError"]
+    assert query not in warehouse.audit_file.read_text()
+
+
+def test_a_service_without_tokens_has_no_tool_that_reads_rows_by_queries(tmp_path: Path) -> None:
+    def ask(**access: Any) -> set[str]:
+        agents = HttpAgents(AgentSettings(), ProposalStore(tmp_path / "proposals", 60))
+        with HttpServer(FakeService(), HttpSettings(port=0, **access), agents=agents) as server:
+            return {*Served(server.url, tmp_path).list_tools()}
+
+    assert ask(users=USERS) - ask() == {"sql"}
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "\ud800"])

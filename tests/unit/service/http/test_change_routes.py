@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from arctic_runtime.errors import ConfigError, CorruptState
-from arctic_runtime.service.http.change_routes import choose_format
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http_settings import HttpSettings
 from arctic_runtime.thresholds import HttpThresholds
@@ -54,24 +53,6 @@ def test_rows_come_in_the_format_that_a_client_accepts(client: Client) -> None:
     assert answer.body.splitlines()[:2] == [b'"id","_action"', b'1,"insert"']
     refused = client.get(PATH, Accept="text/html")
     assert (refused.status, refused.json["expected"]) == (406, f"{ARROW}, application/jsonl, text/csv")
-
-
-@pytest.mark.parametrize(
-    ("accept", "name"),
-    [
-        ("*/*", "arrow"),
-        ("text/*", "csv"),
-        ("application/*;q=0.5, text/csv", "csv"),
-        (f"{ARROW};q=0, */*", "json"),
-        ("text/html, application/jsonl ; q=0.1", "json"),
-        ("text/html", None),
-        ("*/*;q=much", None),
-        ("", None),
-    ],
-)
-def test_the_format_is_the_one_that_weighs_most(accept: str, name: str | None) -> None:
-    chosen = choose_format(accept)
-    assert (chosen.name if chosen else None) == name
 
 
 @pytest.mark.parametrize("query", ["?from=", "?to="])

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.service_table import SERVICE_TABLE, ServiceTable
 from arctic_runtime.catalog.table_samples import TableSample, TableSamples
-from arctic_runtime.errors import CatalogError
+from arctic_runtime.errors import CatalogError, ConfigError
+from arctic_runtime.manifest.project_graph import ProjectNode
+from arctic_runtime.manifest.query_lookup import build_lookup
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.registry import OPERATIONS
 from arctic_runtime.plan.config.configure import read_configuration
+from arctic_runtime.query.relations import RelationLookup
 from arctic_runtime.service import user_requests
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http_settings import HttpSettings
@@ -25,7 +30,7 @@ from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.service import Service
 from arctic_runtime.service.shared_state import ServiceWarehouse
 from arctic_runtime.spark.engine.session_pool import SessionPool
-from tests.unit.service.http.client import Client
+from tests.unit.service.http.client import Answered, Client
 
 
 def model(name: str, source: str, **config: Any) -> Model:
@@ -40,7 +45,17 @@ TOKEN = "a-token-that-nobody-guesses"
 
 
 class Project:
+    """A project with two models, of which the masks hide notes, and a source; `reader` is that of its catalog."""
+
     name = "shop"
+
+    def __init__(self, reader: CatalogReader) -> None:
+        self.reader = reader
+
+    def build_lookup(self) -> RelationLookup:
+        nodes = [ProjectNode(f"model.shop.{model.table.name}", model.table, masks={"note": True}) for model in MODELS]
+        source = ProjectNode("source.shop.dwd.plain", TableName("lake", "dwd", "plain"))
+        return build_lookup(self.reader, [*nodes, source], [replace(model, masks={"note": True}) for model in MODELS])
 
     def list_descendants(self, tables: Any) -> tuple[TableName, ...]:
         return ()
@@ -57,7 +72,7 @@ class Project:
 def warehouse(shop: Any) -> Iterator[Client]:
     reader = shop[0].reader
     reached = ServiceWarehouse(reader, SessionPool(reader.profile), ServiceTable("dwd", reader))
-    service = Service(Project(), reached, version="1")
+    service = Service(Project(reader), reached, version="1")
     service.activity.shared.set_tables([FollowedModel(of, of.table.name) for of in MODELS], ())
     live = service.live
     live.observe_tables()
@@ -168,3 +183,60 @@ def test_a_table_shows_a_few_rows_with_masked_values_and_says_what_is_not_merged
     assert len(warehouse.get("/api/tables/lake.dwd.plain/rows?limit=1").json["rows"]) == 1
     assert warehouse.get("/api/tables/nothing/rows").status == 404
     assert Client(warehouse.url).get("/api/tables/dwd/rows").status == 401
+
+
+def ask_sql(client: Client, query: Any, limit: Any = None, **headers: str) -> Answered:
+    return client.post("/api/operations/sql", {"arguments": {"query": query, "limit": limit}}, **headers)
+
+
+def test_a_query_is_answered_with_the_masks_of_the_project_and_nothing_outside_of_it(warehouse: Client) -> None:
+    answer = ask_sql(warehouse, "select id, note, count(*) over () n from dwd__changes order by id", 2).json
+    assert [(column["name"], column["type"]) for column in answer["columns"]] == [
+        ("id", "bigint"),
+        ("note", "string"),
+        ("n", "bigint"),
+    ]
+    assert [row[1].partition(":")[0] for row in answer["rows"]] == ["masked", "masked"]
+    assert answer["is_cut"]
+    assert ask_sql(warehouse, "select note from dwd.plain").json["rows"] == [["p"]]
+    assert ask_sql(warehouse, "select count(*) n from ods where note = 'c'").json["rows"] == [[0]]
+    hidden = ask_sql(warehouse, "select * from dwd.arctic_service")
+    assert (hidden.status, hidden.json["expected"]) == (422, "a model, seed, snapshot or source")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "drop table ods",
+        "select * from ods; drop table ods",
+        "insert into ods values (1, 'x')",
+        "select * from read_csv('/etc/passwd')",
+        "select * from parquet.`/etc/passwd`",
+        "select java_method('java.lang.System', 'getenv') from ods",
+        "select getenv('HOME') from ods",
+        "select id from ods limit (select count(*) from read_text('/etc/passwd'))",
+        "(" * 5_000,
+        "select '\\u0000' from ods where",
+        "no query at all",
+        " ",
+    ],
+)
+def test_a_hostile_query_is_a_problem_with_what_to_do(warehouse: Client, query: str) -> None:
+    refused = ask_sql(warehouse, query)
+    assert refused.status == 422, refused.body
+    assert "unexpected" not in refused.json["detail"]
+    assert ask_sql(warehouse, "select max(id) m from ods").json["rows"] == [[13]]
+
+
+def test_only_so_many_queries_are_answered_at_the_same_time(warehouse: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask_again(*_: Any) -> Any:
+        refused.append(ask_sql(warehouse, "select max(id) m from ods"))
+        raise ConfigError("this one was the second")
+
+    refused: list[Answered] = []
+    monkeypatch.setattr(user_requests, "answer_limited_query", ask_again)
+    assert ask_sql(warehouse, "select 1 one").status == 422
+    assert [(answer.status, answer.json.get("fix")) for answer in refused] == [
+        (503, "ask again when one has ended"),
+        (422, None),
+    ]
