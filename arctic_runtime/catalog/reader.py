@@ -84,7 +84,8 @@ class CatalogReader:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self._opening = threading.Lock()
+        self._opening = threading.RLock()
+        self._is_prepared = False
         self._of_thread = threading.local()
         self._calls = CatalogCalls(profile)
         self._ask = self._calls.ask_catalog
@@ -233,7 +234,7 @@ class CatalogReader:
     def _database(self) -> DatabaseCatalog | None:
         """Reader of the database in which the catalog is stored; None if it is not in a database."""
         is_database = self.profile.catalog_kind.is_database
-        return DatabaseCatalog(self.profile, lambda: self.catalog) if is_database else None
+        return DatabaseCatalog(self.profile, lambda: self.catalog, self._prepare) if is_database else None
 
     @property
     def catalog(self) -> Catalog:
@@ -260,9 +261,7 @@ class CatalogReader:
         if properties is None:
             raise CatalogError(f"catalog {self.profile.catalog} can't be read from this process, only through Spark")
         check_libraries(self.profile)
-        file = self.profile.sqlite_file
-        if find_store(self.profile.catalog_properties) is not None or (file is not None and not file.exists()):
-            prepare_warehouse(self.profile)
+        self._prepare()
 
         def open_catalog() -> Any:
             return self._ask("open it", lambda: load_catalog(self.profile.catalog, **properties))
@@ -277,6 +276,16 @@ class CatalogReader:
             follow_file(opened.engine, self.profile.sqlite_file)
         catalog: Catalog = opened
         return catalog
+
+    def _prepare(self) -> None:
+        """Creates an embedded warehouse that is missing, and checks the object store of its files; once."""
+        if self._is_prepared:
+            return
+        with self._opening:
+            file = self.profile.sqlite_file
+            if find_store(self.profile.catalog_properties) is not None or (file is not None and not file.exists()):
+                prepare_warehouse(self.profile)
+            self._is_prepared = True
 
     def _load_table(self, namespace: str, name: str) -> Table:
         from pydantic import ValidationError
@@ -322,7 +331,7 @@ class CatalogReader:
         assert database is not None
 
         def read_current() -> tuple[str, bytes] | None:
-            location = database.find_metadata_location(namespace, name, ("TABLE", None))
+            location = database.find_metadata_location(namespace, name, "TABLE")
             if location is None:
                 return None
             with explain_damage(f"{namespace}.{name}", location):
@@ -349,7 +358,7 @@ class CatalogReader:
         if database is None:
             return None
         return self._ask(
-            f"look for view {namespace}.{name}", lambda: database.find_metadata_location(namespace, name, ("VIEW",))
+            f"look for view {namespace}.{name}", lambda: database.find_metadata_location(namespace, name, "VIEW")
         )
 
     def list_metadata_files(self, namespaces: Iterable[str]) -> dict[tuple[str, str], tuple[RelationKind, str]] | None:
