@@ -90,7 +90,7 @@ class CatalogCalls:
             if "locked" in text or "busy" in text:
                 raise CatalogLocked(text) from error
             raise self._build_error(description, text) from error
-        except (OSError, *self._client_errors) as error:
+        except self._client_errors as error:
             raise self._build_error(description, str(error)) from error
 
     @property
@@ -102,8 +102,8 @@ class CatalogCalls:
 
     @property
     def _client_errors(self) -> tuple[type[Exception], ...]:
-        """Exceptions by which the catalog's client library reports that the server is not reached, or refuses."""
-        return _list_loaded(*self._profile.catalog_kind.client_errors)
+        """Exceptions that report that a file can't be read, or that a server is not reached, or refuses."""
+        return (OSError, *_list_loaded(*self._profile.catalog_kind.client_errors))
 
     def _build_error(self, description: str, reason: str) -> CatalogError:
         subject, reason = self._format_subject(f"could not {description}"), mask_text(reason.strip())

@@ -5,9 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -15,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from arctic_runtime.catalog.branch.catalog_pointers import Pointer, PointerChange
 from arctic_runtime.catalog.damaged_files import explain_damage
 from arctic_runtime.catalog.foreign_types import make_readable
+from arctic_runtime.catalog.json_metadata import OLDEST_VERSION, Json, JsonMetadata, JsonTable
+from arctic_runtime.catalog.recent_values import RecentValues
 from arctic_runtime.catalog.storage.checksums import find_local_path, read_checked_file
 from arctic_runtime.catalog.storage.sqlite_file import SqliteFile, get_identity
 from arctic_runtime.catalog_kinds.catalog_kind import LOCAL_FILE_IO
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.view.metadata import ViewMetadata
 
+    from arctic_runtime.catalog.json_metadata import LoadedTable
     from arctic_runtime.profile import Profile
 
 
@@ -53,9 +53,11 @@ class DatabaseCatalog:
         self._prepare = prepare
         file = profile.sqlite_file
         self._sqlite = None if file is None else SqliteFile(file, profile.thresholds.commits.lock_wait_seconds)
-        self._reading = threading.Lock()
-        self._metadata: OrderedDict[str, TableMetadata] = OrderedDict()
-        self._texts: OrderedDict[str, bytes] = OrderedDict()
+        # Metadata files never change, so those that were read last are kept.
+        limits = profile.thresholds.engine
+        self._metadata: RecentValues[TableMetadata] = RecentValues(limits.kept_metadata)
+        self._tables: RecentValues[JsonMetadata | None] = RecentValues(limits.kept_metadata)
+        self._texts: RecentValues[bytes] = RecentValues(limits.kept_metadata_texts)
 
     def list_relations(self, namespace: str) -> dict[str, RelationKind]:
         """Returns the kind of each table and view in the namespace, by its name."""
@@ -78,22 +80,21 @@ class DatabaseCatalog:
         file_io = load_file_io({**self._file_properties, **metadata.properties}, location)
         return Table((namespace, name), metadata, location, file_io, cast("Catalog", _CatalogOfTable(self._open)))
 
-    def _load_table_metadata(self, location: str) -> TableMetadata:
-        """Returns the metadata of a table from the metadata file at `location`.
+    def load_metadata(self, namespace: str, name: str) -> LoadedTable | None:
+        """Loads the metadata of a table's current version without pyiceberg, unless it is of an old format version.
 
-        The files that were read last are kept in memory, since metadata files never change.
+        None if there is no such table. Raises CorruptState if its metadata file is missing or damaged.
         """
-        with self._reading:
-            known = self._metadata.pop(location, None)
-            if known is not None:
-                self._metadata[location] = known
-                return known
-        metadata = _parse_metadata(self.read_metadata_text(location))
-        with self._reading:
-            self._metadata[location] = metadata
-            while len(self._metadata) > self._profile.thresholds.engine.kept_metadata:
-                self._metadata.popitem(last=False)
-        return metadata
+        location = self.find_metadata_location(namespace, name, "TABLE")
+        if location is None:
+            return None
+        with explain_damage(f"{namespace}.{name}", location):
+            metadata = self._tables.get(location, lambda: _parse_json_metadata(self.read_metadata_text(location)))
+        return self.load_table(namespace, name) if metadata is None else JsonTable(namespace, name, location, metadata)
+
+    def _load_table_metadata(self, location: str) -> TableMetadata:
+        """Returns the metadata of a table from the metadata file at `location`."""
+        return self._metadata.get(location, lambda: _parse_metadata(self.read_metadata_text(location)))
 
     def list_metadata_files(self, namespaces: tuple[str, ...]) -> dict[tuple[str, str], tuple[RelationKind, str]]:
         """Returns kind and metadata file of each table and view in `namespaces`, by its namespace and name.
@@ -109,19 +110,19 @@ class DatabaseCatalog:
             (namespace, name): (_KINDS.get(kind, "other"), str(location)) for namespace, name, kind, location in rows
         }
 
-    def load_view_metadata(self, namespace: str, name: str) -> ViewMetadata:
-        """Loads the metadata of a view; raises pyiceberg's NoSuchViewError if there is none.
+    def read_view(self, namespace: str, name: str) -> Json:
+        """Reads the metadata of a view, as JSON; raises pyiceberg's NoSuchViewError if there is none.
 
         Raises CorruptState if its metadata file is missing or damaged.
         """
         from pyiceberg.exceptions import NoSuchViewError
-        from pyiceberg.view.metadata import ViewMetadata
 
         location = self.find_metadata_location(namespace, name, "VIEW")
         if location is None:
             raise NoSuchViewError(f"View does not exist: {namespace}.{name}")
         with explain_damage(f"{namespace}.{name}", location):
-            return ViewMetadata.model_validate(make_readable(json.loads(self.read_metadata_text(location))))
+            described: Json = json.loads(self.read_metadata_text(location))
+            return described
 
     def find_metadata_location(self, namespace: str, name: str, wanted: Literal["TABLE", "VIEW"]) -> str | None:
         """Returns the location of the metadata file of a table or view; None if there is none of the wanted kind."""
@@ -218,21 +219,11 @@ class DatabaseCatalog:
 
     def read_metadata_text(self, location: str) -> bytes:
         """Returns the text of a metadata file; the files that were read or written last are kept in memory."""
-        with self._reading:
-            known = self._texts.pop(location, None)
-            if known is not None:
-                self._texts[location] = known
-                return known
-        text = self._read_file(location)
-        self.keep_metadata_text(location, text)
-        return text
+        return self._texts.get(location, lambda: self._read_file(location))
 
     def keep_metadata_text(self, location: str, text: bytes) -> None:
         """Keeps the text of a metadata file, which never changes, for reads that follow."""
-        with self._reading:
-            self._texts[location] = text
-            while len(self._texts) > self._profile.thresholds.engine.kept_metadata_texts:
-                self._texts.popitem(last=False)
+        self._texts.put(location, text)
 
     def _read_file(self, location: str) -> bytes:
         content = self._read_stored(location)
@@ -248,7 +239,7 @@ class DatabaseCatalog:
             return stream.read()
 
     @cached_property
-    def _file_properties(self) -> Mapping[str, Any]:
+    def _file_properties(self) -> dict[str, Any]:
         """Properties by which pyiceberg finds the class that reads files; those of a local disk need no catalog."""
         own = self._profile.build_pyiceberg_properties() or {}
         return own if own.get(PYTHON_FILE_IO) == LOCAL_FILE_IO else self._open().properties
@@ -284,6 +275,12 @@ class _CatalogOfTable:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._open(), name)
+
+
+def _parse_json_metadata(text: bytes) -> JsonMetadata | None:
+    """Parses a table's metadata from JSON; None if its format version is too old."""
+    described = json.loads(text)
+    return JsonMetadata.parse(described) if described["format-version"] >= OLDEST_VERSION else None
 
 
 def _parse_metadata(text: bytes) -> TableMetadata:

@@ -119,9 +119,9 @@ def _show_status(context: OperationContext, models: Sequence[Model], values: Val
     wanted = values["tree"] or values["partition"] is not None
     now = datetime.now(timezone.utc)
     freshness = inspect.observe_freshness(context.reader, models, context.models, now)
-    for model in models:
-        status = inspect.read_status(context.reader, model, context.models)
-        status = replace(status, freshness=freshness.get(model.table))
+    statuses = inspect.read_statuses(context.reader, models, context.models)
+    for model, observed in zip(models, statuses, strict=True):
+        status = replace(observed, freshness=freshness.get(model.table))
         tree = read_tree(context.reader, model, values["partition"]) if wanted else None
         data.append({**asdict(status), **({"tree": asdict(tree)} if tree else {})})
         drawing = describe_tree(tree, context.reader.thresholds.reports) if tree else []
