@@ -104,7 +104,7 @@ def _load_project(operation: Operation, options: argparse.Namespace) -> Compiled
 
         return load_manifest_tables(options.manifest, options.profile)
     location = options.project_dir, options.profiles_dir, options.target
-    if operation.is_read_without_spark:
+    if operation.is_read_without_queries:
         from dbt.adapters.arctic.project.cache.known_project import load_known_project
 
         return load_known_project(*location)
