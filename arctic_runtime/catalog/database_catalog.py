@@ -56,7 +56,7 @@ class DatabaseCatalog:
         # Metadata files never change, so those that were read last are kept.
         limits = profile.thresholds.engine
         self._metadata: RecentValues[TableMetadata] = RecentValues(limits.kept_metadata)
-        self._tables: RecentValues[JsonMetadata | None] = RecentValues(limits.kept_metadata)
+        self._states: RecentValues[JsonMetadata | None] = RecentValues(limits.kept_state_bytes, _get_file_bytes)
         self._texts: RecentValues[bytes] = RecentValues(limits.kept_metadata_texts)
 
     def list_relations(self, namespace: str) -> dict[str, RelationKind]:
@@ -89,7 +89,7 @@ class DatabaseCatalog:
         if location is None:
             return None
         with explain_damage(f"{namespace}.{name}", location):
-            metadata = self._tables.get(location, lambda: _parse_json_metadata(self.read_metadata_text(location)))
+            metadata = self._states.get(location, lambda: _parse_json_metadata(self.read_metadata_text(location)))
         return self.load_table(namespace, name) if metadata is None else JsonTable(namespace, name, location, metadata)
 
     def _load_table_metadata(self, location: str) -> TableMetadata:
@@ -277,10 +277,14 @@ class _CatalogOfTable:
         return getattr(self._open(), name)
 
 
+def _get_file_bytes(metadata: JsonMetadata | None) -> int:
+    return 0 if metadata is None else metadata.file_bytes
+
+
 def _parse_json_metadata(text: bytes) -> JsonMetadata | None:
     """Parses a table's metadata from JSON; None if its format version is too old."""
     described = json.loads(text)
-    return JsonMetadata.parse(described) if described["format-version"] >= OLDEST_VERSION else None
+    return JsonMetadata.parse(described, len(text)) if described["format-version"] >= OLDEST_VERSION else None
 
 
 def _parse_metadata(text: bytes) -> TableMetadata:

@@ -160,9 +160,10 @@ class JsonMetadata:
     schemas: Mapping[int, JsonSchema]
     current_schema_id: int
     spec: JsonSpec
+    file_bytes: int
 
     @classmethod
-    def parse(cls, described: Json) -> JsonMetadata:
+    def parse(cls, described: Json, file_bytes: int) -> JsonMetadata:
         """Parses a metadata file of `OLDEST_VERSION` or newer; raises errors of Python if a part is missing."""
         current = described.get("current-snapshot-id")
         schemas = map(JsonSchema, described["schemas"])
@@ -177,6 +178,7 @@ class JsonMetadata:
             {schema.schema_id: schema for schema in schemas},
             described["current-schema-id"],
             _parse_spec(described),
+            file_bytes,
         )
         if metadata.current_schema_id not in metadata.schemas:
             raise ValueError(f"there is no schema {metadata.current_schema_id}")

@@ -11,10 +11,15 @@ T = TypeVar("T")
 
 
 class RecentValues(Generic[T]):
-    """At most `most` values by key, of which those that were used last are kept; safe to share between threads."""
+    """Values by key, of which those that were used last are kept; safe to share between threads.
 
-    def __init__(self, most: int) -> None:
+    The sizes of all values are at most `most`; without `measure`, each has the size 1.
+    """
+
+    def __init__(self, most: int, measure: Callable[[T], int] = lambda _: 1) -> None:
         self._most = most
+        self._measure = measure
+        self._size = 0
         self._changing = threading.Lock()
         self._values: OrderedDict[str, T] = OrderedDict()
 
@@ -29,9 +34,13 @@ class RecentValues(Generic[T]):
         return value
 
     def put(self, key: str, value: T) -> None:
-        """Keeps a value, in the place of an earlier one."""
+        """Keeps a value, in the place of an earlier one, unless it is larger than all values together may be."""
         with self._changing:
+            if key in self._values:
+                self._size -= self._measure(self._values.pop(key))
+            if self._measure(value) > self._most:
+                return
             self._values[key] = value
-            self._values.move_to_end(key)
-            while len(self._values) > self._most:
-                self._values.popitem(last=False)
+            self._size += self._measure(value)
+            while self._size > self._most:
+                self._size -= self._measure(self._values.popitem(last=False)[1])

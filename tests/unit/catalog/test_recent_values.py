@@ -5,6 +5,26 @@ from __future__ import annotations
 from arctic_runtime.catalog.recent_values import RecentValues
 
 
+def test_values_are_kept_up_to_their_sizes_together() -> None:
+    made: list[str] = []
+    values: RecentValues[str] = RecentValues(5, len)
+
+    def get(key: str) -> str:
+        def make() -> str:
+            made.append(key)
+            return key
+
+        return values.get(key, make)
+
+    for key in ("aa", "bb", "ccc", "bb", "longer", "bb", "ccc", "bb", "ccc"):
+        assert get(key) == key
+    assert made == ["aa", "bb", "ccc", "longer"], "one that is too large is not kept"
+    values.put("ccc", "c")
+    get("aa")
+    get("bb")
+    assert made == ["aa", "bb", "ccc", "longer", "aa"]
+
+
 def test_the_value_that_was_used_longest_ago_goes_first() -> None:
     made: list[str] = []
     values: RecentValues[str | None] = RecentValues(2)

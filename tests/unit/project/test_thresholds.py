@@ -20,6 +20,7 @@ FACTS = {
     "catalog/deleted_positions.py: _PUFFIN_TAIL": "the format of Puffin files",
     "catalog/deleted_positions.py: _VECTOR_LENGTH": "the format of deletion vectors",
     "catalog/deleted_positions.py: _VECTOR_SUM": "the format of deletion vectors",
+    "catalog/json_metadata.py: OLDEST_VERSION": "the format versions of Iceberg",
     "catalog/storage/checksums.py: CHUNK_BYTES": "the chunks of which Hadoop writes checksums",
     "catalog/storage/checksums.py: _SUM_BYTES": "the format of Hadoop's checksums",
     "catalog/observation/manifests.py: DEFAULT_TARGET_BYTES": "Iceberg's default",
