@@ -1,6 +1,8 @@
 """Reads a catalog without Spark: namespaces, tables, views and their metadata.
 
-All reads go through pyiceberg, so that a list of tables takes milliseconds and no JVM is started.
+All reads go through pyiceberg, so that a list of tables takes milliseconds and no JVM is started. Where the catalog is
+in a database, states of tables and views are read from their metadata files as JSON, and an SQLite file by SQLite, which
+is faster than to load pyiceberg.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ class RelationInfo:
 
 
 class CatalogReader:
-    """Reads a profile's catalog through pyiceberg, and creates and drops namespaces; safe to share between threads.
+    """Reads a profile's catalog, and creates and drops namespaces; safe to share between threads.
 
     `is_supported` says whether pyiceberg can open this kind of catalog. If it can't, every method that reads the
     catalog raises CatalogError, and only Spark can read the catalog. A namespace has one level, and is given by its

@@ -450,9 +450,9 @@ def describe_history(entry: HistoryEntry) -> list[str]:
 
 
 def _list_consumers(reader: CatalogReader, model: Model, log: ChangeTableState, offsets: Offsets) -> Sequence[Consumer]:
-    consumers = []
+    consumers, name = [], str(model.table)
     for other, read in offsets.items():
-        offset = read.get(str(model.table))
+        offset = read.get(name)
         if offset is not None and offset.table == log.uuid:
             commits, rows = len(log.list_commits_after(offset)), log.count_rows_after(offset)
             consumers.append(Consumer(other, commits, rows))

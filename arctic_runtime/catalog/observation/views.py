@@ -1,4 +1,4 @@
-"""Observes views through pyiceberg, and whose a relation is that has one of a model's names."""
+"""Observes views, and whose a relation is that has one of a model's names."""
 
 from __future__ import annotations
 
