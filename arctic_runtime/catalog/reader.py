@@ -1,8 +1,8 @@
 """Reads a catalog without Spark: namespaces, tables, views and their metadata.
 
 All reads go through pyiceberg, so that a list of tables takes milliseconds and no JVM is started. Where the catalog is
-in a database, states of tables and views are read from their metadata files as JSON, and an SQLite file by SQLite, which
-is faster than to load pyiceberg.
+in a database, states of tables and views are read from their metadata files as JSON, and an SQLite file by SQLite, so
+that pyiceberg need not be loaded.
 """
 
 from __future__ import annotations
