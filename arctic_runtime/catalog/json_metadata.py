@@ -16,13 +16,11 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.refs import SnapshotRef
     from pyiceberg.table.snapshots import Snapshot
-    from pyiceberg.types import NestedField
 
     LoadedTable: TypeAlias = "Table | JsonTable"
     LoadedSnapshot: TypeAlias = "Snapshot | JsonSnapshot"
     LoadedRef: TypeAlias = "SnapshotRef | JsonRef"
     LoadedSchema: TypeAlias = "Schema | JsonSchema"
-    LoadedField: TypeAlias = "NestedField | JsonField"
 
 Json = dict[str, Any]
 

@@ -229,7 +229,8 @@ class CatalogReader:
     def load_view(self, namespace: str, name: str) -> RelationInfo:
         """Loads a view's columns, SQL and properties; raises pyiceberg's NoSuchViewError if there is none."""
         described = self._ask(f"load view {namespace}.{name}", lambda: self._read_view(namespace, name))
-        return _build_view_info(namespace, name, described)
+        with explain_damage(f"{namespace}.{name}", "its metadata file"):
+            return _build_view_info(namespace, name, described)
 
     def describe_relation(self, namespace: str, name: str) -> RelationInfo | None:
         """Returns columns, comments, properties and size of a table or view; None if there is no such relation."""
@@ -491,8 +492,8 @@ def _count_live_rows(summary: dict[str, str]) -> int | None:
 
 
 def _build_view_info(namespace: str, name: str, described: Json) -> RelationInfo:
-    version = next(v for v in described["versions"] if v["version-id"] == described["current-version-id"])
-    schema = next(s for s in map(JsonSchema, described["schemas"]) if s.schema_id == version["schema-id"])
+    version = {each["version-id"]: each for each in described["versions"]}[described["current-version-id"]]
+    schema = {each["schema-id"]: JsonSchema(each) for each in described["schemas"]}[version["schema-id"]]
     return RelationInfo(
         namespace=namespace,
         name=name,

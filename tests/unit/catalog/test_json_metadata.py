@@ -29,6 +29,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from arctic_runtime.catalog.branch.catalog_pointers import Pointer, PointerChange
 from arctic_runtime.catalog.json_metadata import JsonSchema, JsonTable
 from arctic_runtime.catalog.observation import columns
 from arctic_runtime.catalog.observation.tables import observe_columns, observe_model, observe_snapshots, observe_source
@@ -165,6 +166,19 @@ def test_a_metadata_file_that_is_no_metadata_is_damaged(damage: str, writing: An
     file.with_name(f".{file.name}.crc").unlink()
     with pytest.raises(CorruptState, match=r"dwd\.t: a file of the table is damaged"):
         find_metadata(warehouse.reader, TableName("lake", "dwd", "t"))
+
+
+@pytest.mark.parametrize(
+    "damage", ["{", "[]", '{"current-version-id": 1, "versions": [{"version-id": 1}], "schemas": []}']
+)
+def test_a_metadata_file_that_is_no_view_is_damaged(damage: str, writing: Any, tmp_path: Path) -> None:
+    warehouse = writing.warehouse(tmp_path)
+    file = tmp_path / "view.metadata.json"
+    file.write_text(damage)
+    pointer = Pointer(TableName("lake", "dwd", "v"), "VIEW", str(file))
+    assert not warehouse.reader.database.apply_changes([PointerChange(pointer.table, None, pointer)])
+    with pytest.raises(CorruptState, match=r"dwd\.v: a file of the table is damaged"):
+        warehouse.reader.load_view("dwd", "v")
 
 
 @pytest.mark.parametrize(
