@@ -1,1 +1,1 @@
-"""Reads a catalog and the metadata of its tables by pyiceberg, without Spark."""
+"""Reads a catalog and the metadata of its tables without Spark, by pyiceberg or by SQLite and JSON."""

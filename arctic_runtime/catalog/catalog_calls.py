@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -82,8 +83,6 @@ class CatalogCalls:
 
     @contextmanager
     def _explain_errors(self, description: str) -> Iterator[None]:
-        from requests.exceptions import RequestException
-
         try:
             yield
         except self.database_errors as error:
@@ -91,33 +90,20 @@ class CatalogCalls:
             if "locked" in text or "busy" in text:
                 raise CatalogLocked(text) from error
             raise self._build_error(description, text) from error
-        except (RequestException, OSError) as error:
-            raise self._build_error(description, str(error)) from error
         except self._client_errors as error:
             raise self._build_error(description, str(error)) from error
 
-    @cached_property
+    @property
     def database_errors(self) -> tuple[type[Exception], ...]:
-        """Exceptions that a catalog in a database raises.
-
-        Empty for other catalogs, so that SQLAlchemy is not loaded.
-        """
+        """Exceptions that a catalog in a database raises; empty for other catalogs."""
         if not self._profile.catalog_kind.is_database:
             return ()
-        from sqlalchemy.exc import DBAPIError
+        return (sqlite3.Error, *_list_loaded("sqlalchemy.exc:DBAPIError"))
 
-        return (DBAPIError, sqlite3.Error)
-
-    @cached_property
+    @property
     def _client_errors(self) -> tuple[type[Exception], ...]:
-        """Exceptions by which the catalog's client library reports that the server is not reached, or refuses.
-
-        Empty if the library has none, or is not installed.
-        """
-        try:
-            return tuple(pkgutil.resolve_name(name) for name in self._profile.catalog_kind.client_errors)
-        except ImportError:
-            return ()
+        """Exceptions that report that a file can't be read, or that a server is not reached, or refuses."""
+        return (OSError, *_list_loaded(*self._profile.catalog_kind.client_errors))
 
     def _build_error(self, description: str, reason: str) -> CatalogError:
         subject, reason = self._format_subject(f"could not {description}"), mask_text(reason.strip())
@@ -138,6 +124,11 @@ class CatalogCalls:
         if find_store(properties) is None:
             return catalog
         return f"{catalog}, {mask_text(describe_store(properties))}"
+
+
+def _list_loaded(*names: str) -> tuple[type[Exception], ...]:
+    """Returns the exceptions, named as `module:name`, of modules that are loaded; no other module can raise its own."""
+    return tuple(pkgutil.resolve_name(name) for name in names if name.partition(":")[0] in sys.modules)
 
 
 class CatalogLocked(Exception):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from arctic_runtime.catalog.storage.checksums import ChecksumError
 from arctic_runtime.catalog_kinds.missing_rights import to_rights_error
 from arctic_runtime.errors import ArcticError, CatalogError, CorruptState
 
@@ -48,8 +49,6 @@ def _get_errors() -> tuple[type[Exception], ...]:
 
 
 def _describe_damage(table: str, file: str, error: Exception) -> ArcticError:
-    from arctic_runtime.catalog.storage.checked_files import ChecksumError
-
     reason = str(error).strip().partition("\n")[0] or type(error).__name__
     if (refusal := to_rights_error(reason, f"read {file} of {table}")) is not None:
         return refusal

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sqlite3
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from arctic_runtime.catalog.branch.catalog_pointers import Pointer, PointerChange
 from arctic_runtime.catalog.damaged_files import explain_damage
 from arctic_runtime.catalog.foreign_types import make_readable
+from arctic_runtime.catalog.json_metadata import OLDEST_VERSION, Json, JsonMetadata, JsonTable
+from arctic_runtime.catalog.recent_values import RecentValues
+from arctic_runtime.catalog.storage.checksums import find_local_path, read_checked_file
+from arctic_runtime.catalog.storage.sqlite_file import SqliteFile, get_identity
+from arctic_runtime.catalog_kinds.catalog_kind import LOCAL_FILE_IO
+from arctic_runtime.catalog_kinds.object_stores import PYTHON_FILE_IO
 from arctic_runtime.model.names import TableName
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.view.metadata import ViewMetadata
 
+    from arctic_runtime.catalog.json_metadata import LoadedTable
     from arctic_runtime.profile import Profile
 
 
@@ -28,30 +34,34 @@ RelationKind = Literal["table", "view", "other"]
 
 _KINDS: dict[str, RelationKind] = {"TABLE": "table", "VIEW": "view"}
 
+_RELATIONS = """select table_namespace, table_name, coalesce(iceberg_type, 'TABLE'), metadata_location
+    from iceberg_tables where catalog_name = :catalog"""
+_NAMESPACES = """select namespace, property_key, property_value
+    from iceberg_namespace_properties where catalog_name = :catalog"""
+
 
 class DatabaseCatalog:
     """An Iceberg catalog that is stored in a database; safe to share between threads.
 
-    `open_catalog` returns the pyiceberg catalog, by whose database connection all queries run.
+    `open_catalog` returns the pyiceberg catalog, by whose database connection all changes run, and all queries too
+    unless the database is an SQLite file. `prepare` is called before such a file is read.
     """
 
-    def __init__(self, profile: Profile, open_catalog: Callable[[], Catalog]) -> None:
+    def __init__(self, profile: Profile, open_catalog: Callable[[], Catalog], prepare: Callable[[], None]) -> None:
         self._profile = profile
         self._open = open_catalog
-        self._reading = threading.Lock()
-        self._metadata: OrderedDict[str, TableMetadata] = OrderedDict()
-        self._texts: OrderedDict[str, bytes] = OrderedDict()
+        self._prepare = prepare
+        file = profile.sqlite_file
+        self._sqlite = None if file is None else SqliteFile(file, profile.thresholds.commits.lock_wait_seconds)
+        # Metadata files never change, so those that were read last are kept.
+        limits = profile.thresholds.engine
+        self._metadata: RecentValues[TableMetadata] = RecentValues(limits.kept_metadata)
+        self._states: RecentValues[JsonMetadata | None] = RecentValues(limits.kept_state_bytes, _get_file_bytes)
+        self._texts: RecentValues[bytes] = RecentValues(limits.kept_metadata_texts)
 
     def list_relations(self, namespace: str) -> dict[str, RelationKind]:
         """Returns the kind of each table and view in the namespace, by its name."""
-        from pyiceberg.catalog.sql import IcebergTables
-        from sqlalchemy import select
-
-        query = select(IcebergTables.table_name, IcebergTables.iceberg_type).where(
-            IcebergTables.catalog_name == self._profile.catalog, IcebergTables.table_namespace == namespace
-        )
-        with self._get_sql_engine().connect() as connection:
-            return {name: _KINDS.get(kind or "TABLE", "other") for name, kind in connection.execute(query)}
+        return {name: kind for (_, name), (kind, _) in self.list_metadata_files((namespace,)).items()}
 
     def load_table(self, namespace: str, name: str) -> Table:
         """Loads the current version of a table; raises pyiceberg's NoSuchTableError if there is none.
@@ -62,79 +72,63 @@ class DatabaseCatalog:
         from pyiceberg.io import load_file_io
         from pyiceberg.table import Table
 
-        location = self.find_metadata_location(namespace, name, ("TABLE", None))
+        location = self.find_metadata_location(namespace, name, "TABLE")
         if location is None:
             raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
         with explain_damage(f"{namespace}.{name}", location):
             metadata = self._load_table_metadata(location)
-        file_io = load_file_io({**self._open().properties, **metadata.properties}, location)
-        return Table((namespace, name), metadata, location, file_io, self._open())
+        file_io = load_file_io({**self._file_properties, **metadata.properties}, location)
+        return Table((namespace, name), metadata, location, file_io, cast("Catalog", _CatalogOfTable(self._open)))
+
+    def load_metadata(self, namespace: str, name: str) -> LoadedTable | None:
+        """Loads the metadata of a table's current version without pyiceberg, unless it is of an old format version.
+
+        None if there is no such table. Raises CorruptState if its metadata file is missing or damaged.
+        """
+        location = self.find_metadata_location(namespace, name, "TABLE")
+        if location is None:
+            return None
+        with explain_damage(f"{namespace}.{name}", location):
+            metadata = self._states.get(location, lambda: _parse_json_metadata(self.read_metadata_text(location)))
+        return self.load_table(namespace, name) if metadata is None else JsonTable(namespace, name, location, metadata)
 
     def _load_table_metadata(self, location: str) -> TableMetadata:
-        """Returns the metadata of a table from the metadata file at `location`.
-
-        The files that were read last are kept in memory, since metadata files never change.
-        """
-        with self._reading:
-            known = self._metadata.pop(location, None)
-            if known is not None:
-                self._metadata[location] = known
-                return known
-        metadata = _parse_metadata(self.read_metadata_text(location))
-        with self._reading:
-            self._metadata[location] = metadata
-            while len(self._metadata) > self._profile.thresholds.engine.kept_metadata:
-                self._metadata.popitem(last=False)
-        return metadata
+        """Returns the metadata of a table from the metadata file at `location`."""
+        return self._metadata.get(location, lambda: _parse_metadata(self.read_metadata_text(location)))
 
     def list_metadata_files(self, namespaces: tuple[str, ...]) -> dict[tuple[str, str], tuple[RelationKind, str]]:
         """Returns kind and metadata file of each table and view in `namespaces`, by its namespace and name.
 
         One query reads all of them, so they were all current at the same time.
         """
-        from pyiceberg.catalog.sql import IcebergTables as Tables
-        from sqlalchemy import select
+        if not namespaces:
+            return {}
+        numbered = {f"namespace_{number}": namespace for number, namespace in enumerate(namespaces)}
+        places = ", ".join(f":{name}" for name in numbered)
+        rows = self._select(f"{_RELATIONS} and table_namespace in ({places})", **numbered)
+        return {
+            (namespace, name): (_KINDS.get(kind, "other"), str(location)) for namespace, name, kind, location in rows
+        }
 
-        query = select(Tables.table_namespace, Tables.table_name, Tables.iceberg_type, Tables.metadata_location).where(
-            Tables.catalog_name == self._profile.catalog, Tables.table_namespace.in_(namespaces)
-        )
-        with self._get_sql_engine().connect() as connection:
-            return {
-                (namespace, name): (_KINDS.get(kind or "TABLE", "other"), str(location))
-                for namespace, name, kind, location in connection.execute(query)
-            }
-
-    def load_view_metadata(self, namespace: str, name: str) -> ViewMetadata:
-        """Loads the metadata of a view; raises pyiceberg's NoSuchViewError if there is none.
+    def read_view(self, namespace: str, name: str) -> Json:
+        """Reads the metadata of a view, as JSON; raises pyiceberg's NoSuchViewError if there is none.
 
         Raises CorruptState if its metadata file is missing or damaged.
         """
         from pyiceberg.exceptions import NoSuchViewError
-        from pyiceberg.view.metadata import ViewMetadata
 
-        location = self.find_metadata_location(namespace, name, ("VIEW",))
+        location = self.find_metadata_location(namespace, name, "VIEW")
         if location is None:
             raise NoSuchViewError(f"View does not exist: {namespace}.{name}")
         with explain_damage(f"{namespace}.{name}", location):
-            return ViewMetadata.model_validate(make_readable(json.loads(self.read_metadata_text(location))))
+            described: Json = json.loads(self.read_metadata_text(location))
+            return described
 
-    def find_metadata_location(self, namespace: str, name: str, kinds: tuple[str | None, ...]) -> str | None:
-        """Returns the location of the metadata file of a table or view; None if none has this name and one of `kinds`.
-
-        Kinds are the values in the catalog's database: TABLE, VIEW, or None for tables that earlier versions created.
-        """
-        from pyiceberg.catalog.sql import IcebergTables
-        from sqlalchemy import or_, select
-
-        query = select(IcebergTables.metadata_location).where(
-            IcebergTables.catalog_name == self._profile.catalog,
-            IcebergTables.table_namespace == namespace,
-            IcebergTables.table_name == name,
-            or_(*[IcebergTables.iceberg_type == kind for kind in kinds]),
-        )
-        with self._get_sql_engine().connect() as connection:
-            location = connection.execute(query).scalar()
-        return None if location is None else str(location)
+    def find_metadata_location(self, namespace: str, name: str, wanted: Literal["TABLE", "VIEW"]) -> str | None:
+        """Returns the location of the metadata file of a table or view; None if there is none of the wanted kind."""
+        query = f"{_RELATIONS} and table_namespace = :namespace and table_name = :name"
+        rows = self._select(query, namespace=namespace, name=name)
+        return next((str(location) for _, _, kind, location in rows if kind == wanted), None)
 
     def swap_metadata_location(self, namespace: str, name: str, expected: str, location: str) -> bool:
         """Changes the location of a table's metadata file if it still is `expected`; returns whether it was."""
@@ -156,17 +150,10 @@ class DatabaseCatalog:
 
     def list_pointers(self) -> list[Pointer]:
         """Lists the pointers of all tables and views; one query reads them, so all were current at the same time."""
-        from pyiceberg.catalog.sql import IcebergTables as Tables
-        from sqlalchemy import select
-
-        query = select(Tables.table_namespace, Tables.table_name, Tables.iceberg_type, Tables.metadata_location).where(
-            Tables.catalog_name == self._profile.catalog
-        )
-        with self._get_sql_engine().connect() as connection:
-            return [
-                Pointer(TableName(self._profile.catalog, namespace, name), kind or "TABLE", str(location))
-                for namespace, name, kind, location in connection.execute(query)
-            ]
+        return [
+            Pointer(TableName(self._profile.catalog, namespace, name), kind, str(location))
+            for namespace, name, kind, location in self._select(_RELATIONS)
+        ]
 
     def find_pointer(self, table: TableName) -> Pointer | None:
         """Returns the pointer of a table or view; None if it does not exist."""
@@ -175,16 +162,9 @@ class DatabaseCatalog:
 
     def list_namespaces(self) -> dict[str, dict[str, str]]:
         """Returns the properties of each namespace that has any, by its name."""
-        from pyiceberg.catalog.sql import IcebergNamespaceProperties as Namespaces
-        from sqlalchemy import select
-
-        query = select(Namespaces.namespace, Namespaces.property_key, Namespaces.property_value).where(
-            Namespaces.catalog_name == self._profile.catalog
-        )
         properties: dict[str, dict[str, str]] = {}
-        with self._get_sql_engine().connect() as connection:
-            for namespace, key, value in connection.execute(query):
-                properties.setdefault(namespace, {})[key] = value
+        for namespace, key, value in self._select(_NAMESPACES):
+            properties.setdefault(namespace, {})[key] = value
         return properties
 
     def apply_changes(self, changes: Sequence[PointerChange]) -> list[TableName]:
@@ -239,30 +219,41 @@ class DatabaseCatalog:
 
     def read_metadata_text(self, location: str) -> bytes:
         """Returns the text of a metadata file; the files that were read or written last are kept in memory."""
-        with self._reading:
-            known = self._texts.pop(location, None)
-            if known is not None:
-                self._texts[location] = known
-                return known
-        text = self._read_file(location)
-        self.keep_metadata_text(location, text)
-        return text
+        return self._texts.get(location, lambda: self._read_file(location))
 
     def keep_metadata_text(self, location: str, text: bytes) -> None:
         """Keeps the text of a metadata file, which never changes, for reads that follow."""
-        with self._reading:
-            self._texts[location] = text
-            while len(self._texts) > self._profile.thresholds.engine.kept_metadata_texts:
-                self._texts.popitem(last=False)
+        self._texts.put(location, text)
 
     def _read_file(self, location: str) -> bytes:
-        from pyiceberg.io import load_file_io
-        from pyiceberg.serializers import Compressor
+        content = self._read_stored(location)
+        return gzip.decompress(content) if location.endswith(".gz.metadata.json") else content
 
-        file_io = load_file_io(properties=self._open().properties, location=location)
-        decompressed = Compressor.get_compressor(location).stream_decompressor
-        with file_io.new_input(location).open() as stream, decompressed(stream) as content:
-            return content.read()
+    def _read_stored(self, location: str) -> bytes:
+        path = find_local_path(location)
+        if path is not None and self._file_properties.get(PYTHON_FILE_IO) == LOCAL_FILE_IO:
+            return read_checked_file(path, location)
+        from pyiceberg.io import load_file_io
+
+        with load_file_io(self._file_properties, location).new_input(location).open() as stream:
+            return stream.read()
+
+    @cached_property
+    def _file_properties(self) -> dict[str, Any]:
+        """Properties by which pyiceberg finds the class that reads files; those of a local disk need no catalog."""
+        own = self._profile.build_pyiceberg_properties() or {}
+        return own if own.get(PYTHON_FILE_IO) == LOCAL_FILE_IO else self._open().properties
+
+    def _select(self, query: str, **values: str) -> list[tuple[Any, ...]]:
+        """Returns the rows of a query, whose parameters are `:catalog` and the names of `values`."""
+        parameters = {"catalog": self._profile.catalog, **values}
+        if self._sqlite is not None:
+            self._prepare()
+            return self._sqlite.select(query, parameters)
+        from sqlalchemy import text
+
+        with self._get_sql_engine().connect() as connection:
+            return [tuple(row) for row in connection.execute(text(query), parameters)]
 
     def _get_sql_engine(self) -> Any:
         from pyiceberg.catalog.sql import SqlCatalog
@@ -270,6 +261,30 @@ class DatabaseCatalog:
         catalog = self._open()
         assert isinstance(catalog, SqlCatalog)
         return catalog.engine
+
+
+class _CatalogOfTable:
+    """The pyiceberg catalog of a loaded table, which is opened if the table is changed or loaded again."""
+
+    def __init__(self, open_catalog: Callable[[], Catalog]) -> None:
+        self._open = open_catalog
+
+    def supports_server_side_planning(self) -> bool:
+        """Returns False: a database plans no scans, and pyiceberg asks before each."""
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._open(), name)
+
+
+def _get_file_bytes(metadata: JsonMetadata | None) -> int:
+    return 0 if metadata is None else metadata.file_bytes
+
+
+def _parse_json_metadata(text: bytes) -> JsonMetadata | None:
+    """Parses a table's metadata from JSON; None if its format version is too old."""
+    described = json.loads(text)
+    return JsonMetadata.parse(described, len(text)) if described["format-version"] >= OLDEST_VERSION else None
 
 
 def _parse_metadata(text: bytes) -> TableMetadata:
@@ -301,22 +316,13 @@ def follow_file(engine: Any, file: Path) -> None:
             raise sqlite3.OperationalError(f"unable to open database file: there is no {file}")
 
     def record_file(_: object, record: Any) -> None:
-        record.info["file"] = _get_identity(file)
+        record.info["file"] = get_identity(file)
 
     def check_same_file(_: object, record: Any, __: object) -> None:
-        now = _get_identity(file)
+        now = get_identity(file)
         if now is None or record.info.setdefault("file", now) != now:
             raise DisconnectionError(f"{file} is another file by now")
 
     event.listen(engine, "do_connect", check_file_exists)
     event.listen(engine, "connect", record_file)
     event.listen(engine, "checkout", check_same_file)
-
-
-def _get_identity(file: Path) -> tuple[int, int] | None:
-    """Returns device and inode of a file; None if there is no such file."""
-    try:
-        file_status = file.stat()
-    except OSError:
-        return None
-    return file_status.st_dev, file_status.st_ino

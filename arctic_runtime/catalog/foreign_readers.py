@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from arctic_runtime.catalog.observation.tables import read_last_offsets
 from arctic_runtime.catalog.observation.views import is_kind
-from arctic_runtime.catalog.reader import CatalogReader, find_table
+from arctic_runtime.catalog.reader import CatalogReader, find_metadata
 from arctic_runtime.model.foreign_readers import read_notes, select_waiting
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import APPENDED_KIND
@@ -27,7 +27,7 @@ def list_tables_to_note(
     lacking = []
     for table in sorted(model.foreign_tables.intersection(tables)):
         for name, kind in ((table.changes, "changes"), (table, APPENDED_KIND)):
-            log = find_table(reader, name)
+            log = find_metadata(reader, name)
             if log is not None and is_kind(log, kind):
                 noted_ms = read_notes(log.properties).get(model.table, 0)
                 lacking += [name] if now_ms - noted_ms >= 1000 * seconds else []

@@ -7,12 +7,10 @@ values of such a column.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import Any
 
-if TYPE_CHECKING:
-    from pyiceberg.types import IcebergType
-
-_SYSTEM = "arctic:"
+_REPLACED = re.compile(r"geometry\('arctic:(.*)'\)")
 _NESTED = ("type", "element", "key", "value")
 
 
@@ -32,10 +30,11 @@ def _make_schema_readable(schema: dict[str, Any]) -> dict[str, Any]:
 def _make_type_readable(kind: str | dict[str, Any]) -> str | dict[str, Any]:
     if isinstance(kind, dict):
         return _make_schema_readable(kind)
-    return kind if _is_known(kind) else f"geometry('{_SYSTEM}{kind}')"
+    return kind if is_known_type(kind) else f"geometry('arctic:{kind}')"
 
 
-def _is_known(kind: str) -> bool:
+def is_known_type(kind: str) -> bool:
+    """Whether pyiceberg has a type that metadata names so."""
     from pydantic import ValidationError
     from pyiceberg.types import IcebergType
 
@@ -46,9 +45,7 @@ def _is_known(kind: str) -> bool:
     return True
 
 
-def get_foreign_name(kind: IcebergType) -> str | None:
-    """Returns the name of the type that `make_readable` replaced by `kind`; None if `kind` is a type of pyiceberg."""
-    from pyiceberg.types import GeometryType
-
-    is_foreign = isinstance(kind, GeometryType) and kind.crs.startswith(_SYSTEM)
-    return kind.crs.removeprefix(_SYSTEM) if is_foreign and isinstance(kind, GeometryType) else None
+def get_foreign_name(kind: str) -> str | None:
+    """Returns the name of the type that `make_readable` replaced by the type with this text; None for other types."""
+    match = _REPLACED.fullmatch(kind)
+    return match[1] if match else None

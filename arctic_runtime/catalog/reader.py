@@ -1,10 +1,14 @@
 """Reads a catalog without Spark: namespaces, tables, views and their metadata.
 
-All reads go through pyiceberg, so that a list of tables takes milliseconds and no JVM is started.
+All reads go through pyiceberg, so that a list of tables takes milliseconds and no JVM is started. Where the catalog is
+in a database, states of tables and views are read from their metadata files as JSON, and an SQLite file by SQLite, so
+that pyiceberg need not be loaded.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -15,21 +19,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from arctic_runtime.catalog.catalog_calls import CatalogCalls, check_libraries
 from arctic_runtime.catalog.damaged_files import explain_damage
 from arctic_runtime.catalog.database_catalog import DatabaseCatalog, RelationKind, follow_file
-from arctic_runtime.catalog.foreign_types import get_foreign_name
+from arctic_runtime.catalog.foreign_types import get_foreign_name, is_known_type
+from arctic_runtime.catalog.json_metadata import JsonSchema
 from arctic_runtime.catalog.storage.embedded_warehouse import prepare_warehouse
 from arctic_runtime.catalog_kinds.capabilities import Capabilities
 from arctic_runtime.catalog_kinds.object_stores import find_store
 from arctic_runtime.errors import CatalogError
+from arctic_runtime.model.names import TableName
 from arctic_runtime.sql.types import format_array_type, format_struct_type, map_text
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.types import IcebergType
-    from pyiceberg.view.metadata import ViewMetadata
 
-    from arctic_runtime.model.names import TableName
+    from arctic_runtime.catalog.json_metadata import Json, LoadedSchema, LoadedTable
     from arctic_runtime.profile import Profile
     from arctic_runtime.thresholds import Thresholds
 
@@ -75,7 +79,7 @@ class RelationInfo:
 
 
 class CatalogReader:
-    """Reads a profile's catalog through pyiceberg, and creates and drops namespaces; safe to share between threads.
+    """Reads a profile's catalog, and creates and drops namespaces; safe to share between threads.
 
     `is_supported` says whether pyiceberg can open this kind of catalog. If it can't, every method that reads the
     catalog raises CatalogError, and only Spark can read the catalog. A namespace has one level, and is given by its
@@ -84,7 +88,8 @@ class CatalogReader:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self._opening = threading.Lock()
+        self._opening = threading.RLock()
+        self._is_prepared = False
         self._of_thread = threading.local()
         self._calls = CatalogCalls(profile)
         self._ask = self._calls.ask_catalog
@@ -211,10 +216,21 @@ class CatalogReader:
         """
         return self._ask(f"load table {namespace}.{name}", lambda: self._load_table(namespace, name))
 
+    def load_metadata(self, namespace: str, name: str) -> LoadedTable | None:
+        """Loads the metadata of the current version of a table, for readers of no other file; None if there is none.
+
+        If the catalog is in a database, this is much faster than `load_table`, and loads no library.
+        """
+        database = self._database
+        if database is None:
+            return find_table(self, TableName(self.profile.catalog, namespace, name))
+        return self._ask(f"load table {namespace}.{name}", lambda: database.load_metadata(namespace, name))
+
     def load_view(self, namespace: str, name: str) -> RelationInfo:
         """Loads a view's columns, SQL and properties; raises pyiceberg's NoSuchViewError if there is none."""
-        metadata = self._ask(f"load view {namespace}.{name}", lambda: self._load_view_metadata(namespace, name))
-        return _build_view_info(namespace, name, metadata)
+        described = self._ask(f"load view {namespace}.{name}", lambda: self._read_view(namespace, name))
+        with explain_damage(f"{namespace}.{name}", "its metadata file"):
+            return _build_view_info(namespace, name, described)
 
     def describe_relation(self, namespace: str, name: str) -> RelationInfo | None:
         """Returns columns, comments, properties and size of a table or view; None if there is no such relation."""
@@ -233,7 +249,7 @@ class CatalogReader:
     def _database(self) -> DatabaseCatalog | None:
         """Reader of the database in which the catalog is stored; None if it is not in a database."""
         is_database = self.profile.catalog_kind.is_database
-        return DatabaseCatalog(self.profile, lambda: self.catalog) if is_database else None
+        return DatabaseCatalog(self.profile, lambda: self.catalog, self._prepare) if is_database else None
 
     @property
     def catalog(self) -> Catalog:
@@ -260,9 +276,7 @@ class CatalogReader:
         if properties is None:
             raise CatalogError(f"catalog {self.profile.catalog} can't be read from this process, only through Spark")
         check_libraries(self.profile)
-        file = self.profile.sqlite_file
-        if find_store(self.profile.catalog_properties) is not None or (file is not None and not file.exists()):
-            prepare_warehouse(self.profile)
+        self._prepare()
 
         def open_catalog() -> Any:
             return self._ask("open it", lambda: load_catalog(self.profile.catalog, **properties))
@@ -277,6 +291,16 @@ class CatalogReader:
             follow_file(opened.engine, self.profile.sqlite_file)
         catalog: Catalog = opened
         return catalog
+
+    def _prepare(self) -> None:
+        """Creates an embedded warehouse that is missing, and checks the object store of its files; once."""
+        if self._is_prepared:
+            return
+        with self._opening:
+            file = self.profile.sqlite_file
+            if find_store(self.profile.catalog_properties) is not None or (file is not None and not file.exists()):
+                prepare_warehouse(self.profile)
+            self._is_prepared = True
 
     def _load_table(self, namespace: str, name: str) -> Table:
         from pydantic import ValidationError
@@ -294,10 +318,12 @@ class CatalogReader:
                 fix="read it through a table or an Iceberg view without that column",
             ) from error
 
-    def _load_view_metadata(self, namespace: str, name: str) -> ViewMetadata:
+    def _read_view(self, namespace: str, name: str) -> Json:
+        """Returns the metadata of a view, as JSON."""
         if self._database is not None:
-            return self._database.load_view_metadata(namespace, name)
-        return self.catalog.load_view((namespace, name)).metadata
+            return self._database.read_view(namespace, name)
+        described: Json = json.loads(self.catalog.load_view((namespace, name)).metadata.model_dump_json())
+        return described
 
     def swap_metadata_file(self, namespace: str, name: str, expected: str, address: str) -> bool:
         """Makes the file at `address` the current metadata file of a table, if that still is the file `expected`.
@@ -322,7 +348,7 @@ class CatalogReader:
         assert database is not None
 
         def read_current() -> tuple[str, bytes] | None:
-            location = database.find_metadata_location(namespace, name, ("TABLE", None))
+            location = database.find_metadata_location(namespace, name, "TABLE")
             if location is None:
                 return None
             with explain_damage(f"{namespace}.{name}", location):
@@ -349,7 +375,7 @@ class CatalogReader:
         if database is None:
             return None
         return self._ask(
-            f"look for view {namespace}.{name}", lambda: database.find_metadata_location(namespace, name, ("VIEW",))
+            f"look for view {namespace}.{name}", lambda: database.find_metadata_location(namespace, name, "VIEW")
         )
 
     def list_metadata_files(self, namespaces: Iterable[str]) -> dict[tuple[str, str], tuple[RelationKind, str]] | None:
@@ -369,36 +395,50 @@ class CatalogReader:
 
         Raises pyiceberg's NoSuchViewError if there is no such view.
         """
-        metadata = self._ask(f"load view {namespace}.{name}", lambda: self._load_view_metadata(namespace, name))
-        times = [entry.timestamp_ms for entry in metadata.version_log]
-        return f"{metadata.view_uuid} {metadata.current_version_id} {times[-1:]}"
+        described = self._ask(f"load view {namespace}.{name}", lambda: self._read_view(namespace, name))
+        times = [entry["timestamp-ms"] for entry in described["version-log"]]
+        return f"{described['view-uuid']} {described['current-version-id']} {times[-1:]}"
 
 
 class UnsupportedType(Exception):
     """Raised for a column type that only Spark can name."""
 
 
-def to_spark_type(iceberg_type: IcebergType) -> str:
-    """Returns Spark's name of an Iceberg type, as `DESCRIBE` shows it; raises UnsupportedType for an unknown type."""
-    from pyiceberg import types
+def to_spark_type(iceberg_type: IcebergType | str | Json) -> str:
+    """Returns Spark's name of an Iceberg type, as `DESCRIBE` shows it; raises UnsupportedType for an unknown type.
 
+    The type is pyiceberg's, or JSON as in a metadata file: a text, or a mapping for a nested type.
+    """
     match iceberg_type:
-        case types.DecimalType(precision=precision, scale=scale):
-            return f"decimal({precision},{scale})"
-        case types.ListType(element_type=element):
+        case str():
+            return _name_plain_type(iceberg_type)
+        case {"type": "list", "element": element}:
             return format_array_type(to_spark_type(element))
-        case types.MapType(key_type=key, value_type=value):
+        case {"type": "map", "key": key, "value": value}:
             return map_text(to_spark_type(key), to_spark_type(value))
-        case types.StructType(fields=fields):
-            return format_struct_type((field.name, to_spark_type(field.field_type)) for field in fields)
-        case types.FixedType():
-            return "binary"
-        case types.GeometryType() if (foreign := get_foreign_name(iceberg_type)) is not None:
-            return foreign
-        case _ if str(iceberg_type) in _PLAIN_TYPES:
-            return _PLAIN_TYPES[str(iceberg_type)]
-        case _:
+        case {"type": "struct", "fields": fields}:
+            return format_struct_type((field["name"], to_spark_type(field["type"])) for field in fields)
+        case dict():
             raise UnsupportedType(str(iceberg_type))
+        case _:
+            return to_spark_type(json.loads(iceberg_type.model_dump_json()))
+
+
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+
+
+def _name_plain_type(text: str) -> str:
+    if text in _PLAIN_TYPES:
+        return _PLAIN_TYPES[text]
+    if (decimal := _DECIMAL.fullmatch(text)) is not None:
+        return f"decimal({decimal[1]},{decimal[2]})"
+    if text.startswith("fixed["):
+        return "binary"
+    if (foreign := get_foreign_name(text)) is not None:
+        return foreign
+    if is_known_type(text):
+        raise UnsupportedType(text)
+    return text
 
 
 _PLAIN_TYPES = {
@@ -418,7 +458,7 @@ _PLAIN_TYPES = {
 }
 
 
-def _list_columns(schema: Schema) -> tuple[ColumnInfo, ...]:
+def _list_columns(schema: LoadedSchema) -> tuple[ColumnInfo, ...]:
     return tuple(
         ColumnInfo(field.name, to_spark_type(field.field_type), field.doc, field.required) for field in schema.fields
     )
@@ -451,17 +491,17 @@ def _count_live_rows(summary: dict[str, str]) -> int | None:
     return int(summary["total-records"]) - int(summary.get("total-position-deletes", 0))
 
 
-def _build_view_info(namespace: str, name: str, metadata: ViewMetadata) -> RelationInfo:
-    version = next(v for v in metadata.versions if v.version_id == metadata.current_version_id)
-    schema = next(s for s in metadata.schemas if s.schema_id == version.schema_id)
+def _build_view_info(namespace: str, name: str, described: Json) -> RelationInfo:
+    version = {each["version-id"]: each for each in described["versions"]}[described["current-version-id"]]
+    schema = {each["schema-id"]: JsonSchema(each) for each in described["schemas"]}[version["schema-id"]]
     return RelationInfo(
         namespace=namespace,
         name=name,
         kind="view",
         columns=_list_columns(schema),
-        properties=dict(metadata.properties),
-        sql=next((r.root.sql for r in version.representations if r.root.dialect == "spark"), None),
-        default_schema=".".join(version.default_namespace),
+        properties=dict(described.get("properties") or {}),
+        sql=next((text["sql"] for text in version["representations"] if text["dialect"] == "spark"), None),
+        default_schema=".".join(version["default-namespace"]),
     )
 
 
@@ -473,3 +513,8 @@ def find_table(reader: CatalogReader, name: TableName) -> Table | None:
         return reader.load_table(name.schema, name.name)
     except NoSuchTableError:
         return None
+
+
+def find_metadata(reader: CatalogReader, name: TableName) -> LoadedTable | None:
+    """Loads the metadata of the current version of a table, as `CatalogReader.load_metadata` does."""
+    return reader.load_metadata(name.schema, name.name)

@@ -17,7 +17,8 @@ PointerProtocol = Literal["database", "glue_api", "hive_metastore", "rest_api"]
 
 # By default pyiceberg uses Arrow's class for local files too. That loads pandas, which takes most of the time of a run
 # that finds nothing new.
-_LOCAL_FILE_IO = "arctic_runtime.catalog.storage.checked_files.CheckedFileIO"
+LOCAL_FILE_IO = "arctic_runtime.catalog.storage.checked_files.CheckedFileIO"
+"""Pyiceberg's class for files of a warehouse on a local disk."""
 
 
 def build_iceberg_settings(catalog: str, properties: Properties) -> dict[str, str]:
@@ -39,7 +40,7 @@ def build_shared_properties(properties: Properties, _lock_wait_seconds: float) -
     """
     shared = {key: value for key, value in properties.items() if not _is_for_java(key)}
     if shared.get("warehouse", "").startswith(("/", "file:")):
-        shared.setdefault("py-io-impl", _LOCAL_FILE_IO)
+        shared.setdefault("py-io-impl", LOCAL_FILE_IO)
     return shared
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -19,7 +20,7 @@ from arctic_runtime.catalog.observation.tables import (
     observe_savepoints,
     read_last_offsets,
 )
-from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.reader import CatalogReader, find_metadata
 from arctic_runtime.model.columns import CHANGE_COLUMNS, Column, SchemaChange, compare_columns
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.refs import Savepoint
@@ -37,7 +38,11 @@ from arctic_runtime.model.sources.ingestion import Progress, SourceProgress, tim
 from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
 from arctic_runtime.model.state import ChangeTableState, Commit
 from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version
 from arctic_runtime.plan.freshness import FreshnessPlan
+
+Offsets = Mapping[str, Mapping[str, Version]]
+"""The version of each upstream, by name, up to which each model has read it, by the name of the model's table."""
 
 
 @dataclass(frozen=True)
@@ -213,17 +218,31 @@ def read_status(
 
     `counts` caches numbers of unmerged rows between calls, so that repeated calls read each commit only once.
     """
+    (status,) = read_statuses(reader, [model], project, counts)
+    return status
+
+
+def read_statuses(
+    reader: CatalogReader, models: Sequence[Model], project: Sequence[Model], counts: UnmergedRows | None = None
+) -> Iterator[Status]:
+    """Yields the state of each model's table, as `read_status` does; reads once what each model has read."""
+    offsets = {str(other.table): read_last_offsets(reader, other.table) for other in project}
+    counts = counts or UnmergedRows(reader)
+    return (_read_status(reader, model, offsets, counts) for model in models)
+
+
+def _read_status(reader: CatalogReader, model: Model, offsets: Offsets, counts: UnmergedRows) -> Status:
     state = observe_model(reader, model)
     if state.appended is not None:
-        return replace(_read_table_status(reader, model, state.appended, project), has_key=False)
+        return replace(_read_table_status(reader, model, state.appended, offsets), has_key=False)
     if state.changes is None or state.base is None:
         return Status(str(model.table), built=False, ingestion=_read_ingestion(reader, model, None))
     pending = state.changes.list_commits_after(state.base.merged)
-    rows = count_table_rows(model, state, counts or UnmergedRows(reader))
+    rows = count_table_rows(model, state, counts)
     last = find_last_run(state.changes) or RunSummary()
     edit = last.forward
     return replace(
-        _read_table_status(reader, model, state.changes, project),
+        _read_table_status(reader, model, state.changes, offsets),
         rows=rows,
         nodes=_count_nodes(reader, model),
         unmerged_commits=len(pending),
@@ -240,7 +259,7 @@ def read_status(
     )
 
 
-def _read_table_status(reader: CatalogReader, model: Model, log: ChangeTableState, project: Sequence[Model]) -> Status:
+def _read_table_status(reader: CatalogReader, model: Model, log: ChangeTableState, offsets: Offsets) -> Status:
     """Builds the part of the status that tables with and without a key have in common: commits, files and consumers.
 
     `rows` is the number of rows in the newest snapshot of the table, or of its base table if it has a key.
@@ -256,7 +275,7 @@ def _read_table_status(reader: CatalogReader, model: Model, log: ChangeTableStat
         files=int(summary.get("total-data-files", 0)),
         bytes=int(summary.get("total-files-size", 0)),
         versions=len(log.commits),
-        consumers=tuple(_list_consumers(reader, model, log, project)),
+        consumers=tuple(_list_consumers(reader, model, log, offsets)),
         ingestion=_read_ingestion(reader, model, log),
     )
 
@@ -430,15 +449,13 @@ def describe_history(entry: HistoryEntry) -> list[str]:
     return [line, *where, *columns]
 
 
-def _list_consumers(
-    reader: CatalogReader, model: Model, log: ChangeTableState, project: Sequence[Model]
-) -> Sequence[Consumer]:
-    consumers = []
-    for other in project:
-        offset = read_last_offsets(reader, other.table).get(str(model.table))
+def _list_consumers(reader: CatalogReader, model: Model, log: ChangeTableState, offsets: Offsets) -> Sequence[Consumer]:
+    consumers, name = [], str(model.table)
+    for other, read in offsets.items():
+        offset = read.get(name)
         if offset is not None and offset.table == log.uuid:
             commits, rows = len(log.list_commits_after(offset)), log.count_rows_after(offset)
-            consumers.append(Consumer(str(other.table), commits, rows))
+            consumers.append(Consumer(other, commits, rows))
     known = {consumer.model for consumer in consumers}
     now_ms = round(1000 * datetime.datetime.now(datetime.timezone.utc).timestamp())
     for foreign, (offset, at_ms) in list_foreign_offsets(log, reader, now_ms).items():
@@ -473,13 +490,16 @@ def _format_iso(at: datetime.datetime | None) -> str:
 
 
 def _read_base_summary(reader: CatalogReader, model: Model) -> Mapping[str, str]:
-    snapshot = reader.load_table(model.base.schema, model.base.name).current_snapshot()
+    base = find_metadata(reader, model.base)
+    snapshot = base.current_snapshot() if base is not None else None
     return snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
 
 
 def _count_nodes(reader: CatalogReader, model: Model) -> int:
-    from pyiceberg.transforms import BucketTransform
-
-    spec = reader.load_table(model.base.schema, model.base.name).spec()
-    counts = [field.transform.num_buckets for field in spec.fields if isinstance(field.transform, BucketTransform)]
+    base = find_metadata(reader, model.base)
+    transforms = [str(field.transform) for field in base.spec().fields] if base is not None else []
+    counts = [int(match[1]) for text in transforms if (match := _BUCKET.fullmatch(text))]
     return counts[-1] if counts else 1
+
+
+_BUCKET = re.compile(r"bucket\[(\d+)\]")

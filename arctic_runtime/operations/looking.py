@@ -8,12 +8,14 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from arctic_runtime.catalog.change_rows.projection import UnreadableColumn
 from arctic_runtime.catalog.change_rows.read import ChangeRows, read_change_rows
 from arctic_runtime.catalog.lookup import look_up_row
 from arctic_runtime.catalog.observation.manifests import observe_files
 from arctic_runtime.catalog.observation.tables import observe_model
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError, suggest_nearest
+from arctic_runtime.model.columns import COMMIT_VERSION
 from arctic_runtime.model.files.layout import ROOT, HashNode
 from arctic_runtime.model.sources.positions import keep_opaque
 from arctic_runtime.model.step import describe_step
@@ -119,9 +121,9 @@ def _show_status(context: OperationContext, models: Sequence[Model], values: Val
     wanted = values["tree"] or values["partition"] is not None
     now = datetime.now(timezone.utc)
     freshness = inspect.observe_freshness(context.reader, models, context.models, now)
-    for model in models:
-        status = inspect.read_status(context.reader, model, context.models)
-        status = replace(status, freshness=freshness.get(model.table))
+    statuses = inspect.read_statuses(context.reader, models, context.models)
+    for model, observed in zip(models, statuses, strict=True):
+        status = replace(observed, freshness=freshness.get(model.table))
         tree = read_tree(context.reader, model, values["partition"]) if wanted else None
         data.append({**asdict(status), **({"tree": asdict(tree)} if tree else {})})
         drawing = describe_tree(tree, context.reader.thresholds.reports) if tree else []
@@ -137,13 +139,25 @@ def _show_history(context: OperationContext, model: Model, _: Values) -> Answer:
 
 
 def _show_changes(context: OperationContext, model: Model, values: Values) -> Answer:
-    from arctic_runtime.spark.maintenance.window_changes import read_changes_between
-
     most = context.reader.thresholds.reports.shown_changes
-    limit = most if values["limit"] is None else values["limit"]
-    rows = read_changes_between(context.open_table(model), values["start"], values["end"], limit)
-    data = [convert_row(context.show_row(model, row)) for row in rows]
+    limited = {**values, "limit": most if values["limit"] is None else values["limit"]}
+    data = [convert_row(context.show_row(model, row)) for row in _read_changes(context, model, limited)]
     return Answer(data, tuple(str(row) for row in data) or ("no changes between these versions",))
+
+
+def _read_changes(context: OperationContext, model: Model, values: Values) -> list[dict[str, Any]]:
+    """Reads change rows; by Spark only if they have a column of a type that nothing else reads."""
+    try:
+        rows = _export_changes(context, model, values)
+    except UnreadableColumn:
+        from arctic_runtime.spark.maintenance.window_changes import read_changes_between
+
+        return read_changes_between(context.open_table(model), values["start"], values["end"], values["limit"])
+    return [
+        row
+        for batch in rows.batches
+        for row in batch.drop_columns([COMMIT_VERSION]).to_pylist(maps_as_pydicts="strict")
+    ]
 
 
 def _export_changes(context: OperationContext, model: Model, values: Values) -> ChangeRows:

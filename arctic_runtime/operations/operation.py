@@ -209,7 +209,7 @@ class Operation:
     """Function that performs the operation and returns the answer."""
 
     needs_spark: bool
-    """Whether the operation needs Spark."""
+    """Whether the operation needs Spark, for some tables at least."""
 
     changes: bool
     """Whether the operation changes tables."""
@@ -249,9 +249,9 @@ class Operation:
     """Names of the arguments of the operation's dbt macro, in order; None if it has no macro."""
 
     @property
-    def is_read_without_spark(self) -> bool:
-        """Whether the operation only reads tables, and needs neither Spark nor the queries of models for that."""
-        return not (self.changes or self.needs_spark or self.needs_query or self.needs_queries)
+    def is_read_without_queries(self) -> bool:
+        """Whether the operation only reads tables, and needs no queries of models for that."""
+        return not (self.changes or self.needs_query or self.needs_queries)
 
     def get_argument(self, name: str, known: Sequence[str]) -> Argument:
         """Returns the argument `name`; raises ConfigError if it is not in `known`, the names that a caller accepts."""

@@ -115,7 +115,16 @@ class EngineThresholds:
     """Thresholds for the start, the connection and the end of Spark, and for reads of the catalog."""
 
     kept_metadata: int = 64
-    """Maximum number of table metadata files that are cached in memory; one with 200 snapshots takes a megabyte."""
+    """Maximum number of table metadata files that are cached in memory for readers of rows.
+
+    One with 200 snapshots takes a megabyte.
+    """
+
+    kept_state_bytes: int = 32 * 2**20
+    """Most bytes of table metadata files that are cached in memory for the states of tables.
+
+    They take half as much again. A file with 200 snapshots has 180 kB, so those of a few hundred tables are kept.
+    """
 
     kept_metadata_texts: int = 16
     """Maximum number of table and view metadata files whose text is kept in memory, for a commit that follows."""

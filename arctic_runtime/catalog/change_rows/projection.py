@@ -12,10 +12,14 @@ if TYPE_CHECKING:
     from pyiceberg.types import IcebergType, StructType
 
 
+class UnreadableColumn(ConfigError):
+    """Raised for a column of a type that only Spark can read, such as `variant`."""
+
+
 def build_arrow_fields(struct: StructType) -> list[pa.Field]:
     """Builds the Arrow fields of the columns of `struct`, the current schema of a table.
 
-    Raises ConfigError for a column of a type that only Spark can read, such as `variant`.
+    Raises UnreadableColumn for a column of a type that only Spark can read.
     """
     import pyarrow as pa
 
@@ -38,8 +42,8 @@ def _to_arrow_type(kind: IcebergType, column: str) -> pa.DataType:
             return pa.string()
         case BinaryType():
             return pa.binary()
-        case _ if (foreign := get_foreign_name(kind)) is not None:
-            raise ConfigError(
+        case _ if (foreign := get_foreign_name(str(kind))) is not None:
+            raise UnreadableColumn(
                 f"The column {column} can't be read without Spark.",
                 actual=f"type {foreign}",
                 fix="read the change rows by Spark: `arctic changes` without --format, or a query",

@@ -1,1 +1,1 @@
-"""Observes tables and views through pyiceberg, without Spark: reads metadata and manifests, hardly any data file."""
+"""Observes tables and views without Spark: reads metadata and manifests, hardly any data file."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.observation.tables import observe_model, observe_source
 from arctic_runtime.catalog.observation.views import is_kind
-from arctic_runtime.catalog.reader import CatalogReader, find_table
+from arctic_runtime.catalog.reader import CatalogReader, find_metadata
 from arctic_runtime.model.clone import (
     Clone,
     CloneTag,
@@ -24,13 +24,13 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    from arctic_runtime.catalog.json_metadata import LoadedTable
 
 
 def observe_clone(reader: CatalogReader, table: TableName) -> Clone | None:
     """Returns the clone that is the model `table`; None if there is no such model, or if it is no clone."""
     for name, kind in ((table.changes, "changes"), (table, APPENDED_KIND)):
-        log = find_table(reader, name)
+        log = find_metadata(reader, name)
         if log is not None and is_kind(log, kind):
             return _read_clone(table, log)
     return None
@@ -71,7 +71,7 @@ def observe_clone_tags(reader: CatalogReader, tables: Iterable[TableName]) -> li
     """Returns the tags for clones of `tables`, those of a model, with the clones; oldest first."""
     names: dict[tuple[int, TableName], list[tuple[TableName, str]]] = {}
     for name in tables:
-        table = find_table(reader, name)
+        table = find_metadata(reader, name)
         for ref in table.metadata.refs if table is not None else ():
             if (tag := parse_clone_tag(ref)) is not None:
                 names.setdefault((tag.at_ms, tag.clone), []).append((name, ref))
@@ -93,7 +93,7 @@ def list_clones(reader: CatalogReader) -> list[Clone]:
 
 def _list_clones_of(reader: CatalogReader, name: TableName) -> Iterator[Clone]:
     """Yields the clone that has a table as its change table, or as its table without a key."""
-    table = find_table(reader, name)
+    table = find_metadata(reader, name)
     if table is None:
         return
     if is_kind(table, "changes") and name.name.endswith(CHANGES_SUFFIX):
@@ -109,6 +109,6 @@ def _observe_clone_made_at(reader: CatalogReader, table: TableName, at_ms: int) 
     return clone if clone is not None and clone.origin.at_ms == at_ms else None
 
 
-def _read_clone(table: TableName, log: Table) -> Clone | None:
+def _read_clone(table: TableName, log: LoadedTable) -> Clone | None:
     newest = log.current_snapshot()
     return read_clone(table, log.properties, newest.timestamp_ms if newest is not None else 0)

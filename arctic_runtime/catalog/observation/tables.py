@@ -1,4 +1,4 @@
-"""Observes the state of tables through pyiceberg, which takes milliseconds and needs no Spark."""
+"""Observes the state of tables from their metadata, which takes milliseconds and needs no Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from arctic_runtime.catalog.observation.views import (
     observe_named_views,
     observe_reader_view,
 )
-from arctic_runtime.catalog.reader import CatalogReader, find_table
+from arctic_runtime.catalog.reader import CatalogReader, find_metadata
 from arctic_runtime.catalog.table_refs import read_table_refs
 from arctic_runtime.errors import ArcticError, CorruptState
 from arctic_runtime.model.baseline import read_baseline
@@ -70,9 +70,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, decode_versions
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-    from pyiceberg.table.refs import SnapshotRef
-    from pyiceberg.table.snapshots import Snapshot
+    from arctic_runtime.catalog.json_metadata import LoadedRef, LoadedSnapshot, LoadedTable
 
 _OWN_NAMES = ("arctic.", REFRESH_STATE)
 """What the names of our entries in snapshot summaries begin with."""
@@ -83,13 +81,13 @@ def observe_model(reader: CatalogReader, model: Model) -> TableState:
 
     `conflicting` is a relation that has one of the model's names but was not made for it; a run must not overwrite it.
     """
-    changes = find_table(reader, model.table.changes)
-    own = find_table(reader, model.table)
+    changes = find_metadata(reader, model.table.changes)
+    own = find_metadata(reader, model.table)
     view = observe_reader_view(reader, model.table) if own is None else None
     if model.is_appended:
         return _build_keyless_state(model, own, view, changes)
-    base = own if model.config.merge == "on_write" else find_table(reader, model.table.base)
-    totals = find_table(reader, model.table.totals) if model.config.input == "state" else None
+    base = own if model.config.merge == "on_write" else find_metadata(reader, model.table.base)
+    totals = find_metadata(reader, model.table.totals) if model.config.input == "state" else None
     unfinished = frozenset(
         name for name, table in ((model.table.changes, changes), (model.base, base)) if is_unfinished(table)
     )
@@ -123,7 +121,9 @@ def _list_view_names(
     return {*([wanted] if wanted else []), *([table.with_name(noted)] if noted else [])}
 
 
-def _build_keyless_state(model: Model, own: Table | None, view: ViewState | None, changes: Table | None) -> TableState:
+def _build_keyless_state(
+    model: Model, own: LoadedTable | None, view: ViewState | None, changes: LoadedTable | None
+) -> TableState:
     """Builds the state of a model without a key, whose table has no change table; `own` is the table of its name."""
     if own is not None and is_kind(own, APPENDED_KIND):
         is_begun = is_unfinished(own)
@@ -142,17 +142,17 @@ def observe_key(reader: CatalogReader, table: TableName) -> tuple[str, ...] | No
 
     () if it has no key and events are appended, None if there is no table.
     """
-    changes = find_table(reader, table.changes)
+    changes = find_metadata(reader, table.changes)
     if changes is not None and is_kind(changes, "changes"):
         return parse_key(changes.properties.get(PRIMARY_KEY, ""))
-    own = find_table(reader, table)
+    own = find_metadata(reader, table)
     return () if own is not None and is_kind(own, APPENDED_KIND) else None
 
 
 def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelation, ...]:
     """Lists all relations that a model has created, also with an earlier configuration; its change table comes last."""
     table = model.table
-    view = observe_reader_view(reader, table) if find_table(reader, table) is None else None
+    view = observe_reader_view(reader, table) if find_metadata(reader, table) is None else None
     shown = [ConflictingRelation(table, "view")] if view is not None and view.head is not None else []
     parts = (
         (table, "base"),
@@ -162,7 +162,7 @@ def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelatio
         (table.forget_keys_name, FORGOTTEN_KEYS_KIND),
         (table.changes, "changes"),
     )
-    loaded = [(name, kind, find_table(reader, name)) for name, kind in parts]
+    loaded = [(name, kind, find_metadata(reader, name)) for name, kind in parts]
     log = next(
         (_change_table(own_table) for name, _, own_table in loaded if own_table is not None and name == table.changes),
         None,
@@ -217,7 +217,7 @@ def _observe_upstream(reader: CatalogReader, name: TableName) -> tuple[SourceSta
 
     The version is None if it is not known, or for other tables.
     """
-    changes, own = find_table(reader, name.changes), find_table(reader, name)
+    changes, own = find_metadata(reader, name.changes), find_metadata(reader, name)
     changes, own = (None if is_unfinished(table) else table for table in (changes, own))
     if changes is None or not is_kind(changes, "changes"):
         return (_build_source_state(name, "table", own) if own is not None else None), None
@@ -262,11 +262,11 @@ def observe_columns(reader: CatalogReader, name: TableName) -> dict[int, dict[in
 
     Empty if there is no such table; a snapshot whose schema is not known is left out.
     """
-    table = find_table(reader, name)
+    table = find_metadata(reader, name)
     if table is None:
         return {}
     columns = {
-        number: {field.field_id: column for field, column in zip(schema.fields, list_columns(schema), strict=True)}
+        number: dict(zip((field.field_id for field in schema.fields), list_columns(schema), strict=True))
         for number, schema in table.schemas().items()
     }
     known = ((snapshot_entry.snapshot_id, snapshot_entry.schema_id) for snapshot_entry in table.metadata.snapshots)
@@ -275,7 +275,7 @@ def observe_columns(reader: CatalogReader, name: TableName) -> dict[int, dict[in
 
 def list_later_columns(reader: CatalogReader, name: TableName) -> tuple[str, ...]:
     """Names of the columns that were added after a table's first schema in its metadata; () if there is no table."""
-    table = find_table(reader, name)
+    table = find_metadata(reader, name)
     if table is None:
         return ()
     always = set.intersection(*({field.field_id for field in schema.fields} for schema in table.schemas().values()))
@@ -287,11 +287,12 @@ def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | Non
 
     None if there is no such table.
     """
-    table = find_table(reader, name)
+    table = find_metadata(reader, name)
     if table is None:
         return None
     behind = [snapshot.snapshot_id for snapshot in _walk_lineage(table)]
-    by_age = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+    snapshots: list[LoadedSnapshot] = [*table.metadata.snapshots]
+    by_age = sorted(snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
     return Snapshots(
         name,
         tuple(_build_kept_snapshot(snapshot) for snapshot in by_age if snapshot.snapshot_id in behind),
@@ -309,7 +310,7 @@ def observe_branch(reader: CatalogReader, name: TableName, branch: str) -> Branc
     return read_table_refs(reader, name).read_state(branch)
 
 
-def list_abandoned_table_branches(table: Table, before_ms: int) -> tuple[str, ...]:
+def list_abandoned_table_branches(table: LoadedTable, before_ms: int) -> tuple[str, ...]:
     """Names of a table's branches whose attempts were given up before the time `before_ms`.
 
     See `list_abandoned_branches`.
@@ -318,21 +319,21 @@ def list_abandoned_table_branches(table: Table, before_ms: int) -> tuple[str, ..
     return list_abandoned_branches(_list_branches(table), _map_parents(table), _map_times(table), head, before_ms)
 
 
-def _get_operation(snapshot: Snapshot) -> str:
+def _get_operation(snapshot: LoadedSnapshot) -> str:
     """Returns the operation of a snapshot; `overwrite`, which may be anything, if its writer did not say."""
     return "overwrite" if snapshot.summary is None else snapshot.summary.operation.value
 
 
 def observe_savepoints(reader: CatalogReader, model: Model) -> tuple[Savepoint, ...]:
     """Lists the savepoints of a model, oldest first: tags of its change table, except those that arctic sets itself."""
-    table = find_table(reader, model.table.changes)
+    table = find_metadata(reader, model.table.changes)
     if table is None:
         return ()
     savepoints = [Savepoint(name, _build_commit(table, snapshot)) for name, snapshot in _list_tagged(table)]
     return tuple(sorted(savepoints, key=lambda savepoint: (savepoint.commit.version.sequence, savepoint.name)))
 
 
-def _list_tagged(table: Table) -> Iterator[tuple[str, Snapshot]]:
+def _list_tagged(table: LoadedTable) -> Iterator[tuple[str, LoadedSnapshot]]:
     for name, ref in table.metadata.refs.items():
         snapshot = table.snapshot_by_id(ref.snapshot_id)
         if ref.snapshot_ref_type == "tag" and not name.startswith(BRANCH_PREFIX) and snapshot is not None:
@@ -345,7 +346,7 @@ def read_last_offsets(reader: CatalogReader, model: TableName) -> dict[str, Vers
     Empty before any run.
     """
     for name, kind in ((model.changes, "changes"), (model, APPENDED_KIND)):
-        log = find_table(reader, name)
+        log = find_metadata(reader, name)
         if log is not None and is_kind(log, kind):
             return dict(get_offsets(find_last_run(_change_table(log))))
     return {}
@@ -356,7 +357,7 @@ def observe_progress(reader: CatalogReader, dead_letters: TableName) -> SourcePr
 
     None if there is no such table yet.
     """
-    table = find_table(reader, dead_letters)
+    table = find_metadata(reader, dead_letters)
     if table is None:
         return None
     snapshot = table.current_snapshot()
@@ -372,20 +373,20 @@ def observe_progress(reader: CatalogReader, dead_letters: TableName) -> SourcePr
     return replace(known, ingested_by=lease.process, ingested_until=time_of(round(1000 * lease.until)))
 
 
-def _build_kept_snapshot(snapshot: Snapshot) -> KeptSnapshot:
+def _build_kept_snapshot(snapshot: LoadedSnapshot) -> KeptSnapshot:
     merged = decode_versions(_get_summary(snapshot).get(MERGED)).get("changes")
     return KeptSnapshot(snapshot.snapshot_id, snapshot.sequence_number or 0, snapshot.timestamp_ms, merged)
 
 
-def _is_view_tag(name: str, ref: SnapshotRef) -> bool:
+def _is_view_tag(name: str, ref: LoadedRef) -> bool:
     return name.startswith(VIEW_TAG_PREFIX) and ref.snapshot_ref_type == "tag"
 
 
-def _is_cut(name: str, ref: SnapshotRef) -> bool:
+def _is_cut(name: str, ref: LoadedRef) -> bool:
     return parse_cut(name) is not None and ref.snapshot_ref_type == "tag"
 
 
-def _walk_protected(table: Table, behind: frozenset[int]) -> Iterator[int]:
+def _walk_protected(table: LoadedTable, behind: frozenset[int]) -> Iterator[int]:
     """Yields the snapshots that a tag or branch keeps, except tags for a view or a cut, and the main branch.
 
     A branch also keeps the ancestors of its head, down to the first one in `behind`, the snapshots of the main branch.
@@ -400,7 +401,7 @@ def _walk_protected(table: Table, behind: frozenset[int]) -> Iterator[int]:
             at = parents.get(at)
 
 
-def _find_aggregate_state(table: Table | None, last: RunSummary | None) -> int | None:
+def _find_aggregate_state(table: LoadedTable | None, last: RunSummary | None) -> int | None:
     """Returns the snapshot id of the aggregate state that the run `last` wrote to `table`; None if it wrote none."""
     if table is None or last is None or last.aggregate_state is None:
         return None
@@ -408,7 +409,7 @@ def _find_aggregate_state(table: Table | None, last: RunSummary | None) -> int |
     return next((snapshot.snapshot_id for snapshot in written), None)
 
 
-def _change_table(table: Table) -> ChangeTableState:
+def _change_table(table: LoadedTable) -> ChangeTableState:
     return ChangeTableState(
         uuid=str(table.metadata.table_uuid),
         columns=list_columns(table.schema()),
@@ -422,7 +423,7 @@ def _change_table(table: Table) -> ChangeTableState:
     )
 
 
-def _build_base_state(table: Table) -> BaseState:
+def _build_base_state(table: LoadedTable) -> BaseState:
     lineage = list(_walk_lineage(table))
     if not lineage:
         raise CorruptState(
@@ -448,7 +449,7 @@ def _build_base_state(table: Table) -> BaseState:
     )
 
 
-def _build_source_state(name: TableName, kind: str, table: Table) -> SourceState | None:
+def _build_source_state(name: TableName, kind: str, table: LoadedTable) -> SourceState | None:
     commits, newest = tuple(_list_commits(table)), table.current_snapshot()
     if not commits or newest is None:
         return None
@@ -473,12 +474,14 @@ def _build_source_state(name: TableName, kind: str, table: Table) -> SourceState
     )
 
 
-def _find_key_only_until(table: Table) -> int:
+def _find_key_only_until(table: LoadedTable) -> int:
     """Returns the sequence number up to which a change table had no column `_before`.
 
     0 if it always or never had it.
     """
-    without = {number for number, schema in table.schemas().items() if BEFORE not in schema.column_names}
+    without = {
+        number for number, schema in table.schemas().items() if all(field.name != BEFORE for field in schema.fields)
+    }
     if not without or table.schema().schema_id in without:
         return 0
     sequences = {snapshot.snapshot_id: snapshot.sequence_number or 0 for snapshot in table.metadata.snapshots}
@@ -488,7 +491,9 @@ def _find_key_only_until(table: Table) -> int:
     return max(lacking, default=min(sequences.values()))
 
 
-def _with_bases(reader: CatalogReader, source: SourceState | None, key: str, own: Table | None) -> SourceState | None:
+def _with_bases(
+    reader: CatalogReader, source: SourceState | None, key: str, own: LoadedTable | None
+) -> SourceState | None:
     """Adds the primary key, base table and merged snapshots to the state of an arctic model; None if `source` is None.
 
     `key` is the text of the key. `own` is the table of the model's name, which is its base table; None for a model
@@ -497,7 +502,7 @@ def _with_bases(reader: CatalogReader, source: SourceState | None, key: str, own
     if source is None:
         return None
     keyed = replace(source, key=parse_key(key))
-    name, table = (source.name, own) if own is not None else (source.name.base, find_table(reader, source.name.base))
+    name, table = (source.name, own) if own is not None else (source.name.base, find_metadata(reader, source.name.base))
     if table is None or is_unfinished(table) or not is_kind(table, "base"):
         return keyed
     base = _build_base_state(table)
@@ -507,7 +512,7 @@ def _with_bases(reader: CatalogReader, source: SourceState | None, key: str, own
     )
 
 
-def _list_merged_snapshots(table: Table) -> Iterator[tuple[int, Version]]:
+def _list_merged_snapshots(table: LoadedTable) -> Iterator[tuple[int, Version]]:
     """Yields snapshots of a base table with the version up to which each is merged; for each version only the newest.
 
     An older snapshot of the same version, and one that records none, may be half of a merge. Snapshots that savepoints
@@ -535,11 +540,11 @@ def _find_newest_version(commits: tuple[Commit, ...]) -> Version:
     return next(news, commits[0].version)
 
 
-def _list_commits(table: Table) -> Iterable[Commit]:
+def _list_commits(table: LoadedTable) -> Iterable[Commit]:
     return (_build_commit(table, snapshot) for snapshot in reversed(list(_walk_lineage(table))))
 
 
-def _build_commit(table: Table, snapshot: Snapshot) -> Commit:
+def _build_commit(table: LoadedTable, snapshot: LoadedSnapshot) -> Commit:
     summary = _get_summary(snapshot)
     operation = _get_operation(snapshot)
     if COMPACTED_UNTIL in summary:
@@ -563,7 +568,7 @@ def _is_empty(summary: Mapping[str, str]) -> bool:
     return summary.get("changed-partition-count") == "0" and not is_changed
 
 
-def _walk_lineage(table: Table) -> Iterable[Snapshot]:
+def _walk_lineage(table: LoadedTable) -> Iterable[LoadedSnapshot]:
     """Yields the current snapshot of a table and its ancestors, newest first, until one that has expired."""
     by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     current = table.metadata.current_snapshot_id
@@ -572,19 +577,19 @@ def _walk_lineage(table: Table) -> Iterable[Snapshot]:
         current = by_id[current].parent_snapshot_id
 
 
-def _list_branches(table: Table) -> dict[str, int]:
+def _list_branches(table: LoadedTable) -> dict[str, int]:
     return {name: ref.snapshot_id for name, ref in table.metadata.refs.items() if ref.snapshot_ref_type == "branch"}
 
 
-def _map_parents(table: Table) -> dict[int, int | None]:
+def _map_parents(table: LoadedTable) -> dict[int, int | None]:
     return {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in table.metadata.snapshots}
 
 
-def _map_times(table: Table) -> dict[int, int]:
+def _map_times(table: LoadedTable) -> dict[int, int]:
     return {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.metadata.snapshots}
 
 
-def _get_summary(snapshot: Snapshot) -> Mapping[str, str]:
+def _get_summary(snapshot: LoadedSnapshot) -> Mapping[str, str]:
     return {} if snapshot.summary is None else snapshot.summary.additional_properties
 
 

@@ -1,11 +1,11 @@
-"""Observes views through pyiceberg, and whose a relation is that has one of a model's names."""
+"""Observes views, and whose a relation is that has one of a model's names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from arctic_runtime.catalog.reader import CatalogReader, RelationInfo
+from arctic_runtime.catalog.reader import CatalogReader, RelationInfo, find_metadata
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import (
@@ -21,7 +21,7 @@ from arctic_runtime.model.state import ConflictingRelation, NamedViewState, View
 from arctic_runtime.model.table import Model
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    from arctic_runtime.catalog.json_metadata import LoadedTable
 
 
 def observe_reader_view(reader: CatalogReader, name: TableName) -> ViewState | None:
@@ -87,18 +87,8 @@ def observe_named_views(
             is_own = all(view.properties.get(key) == value for key, value in own.items())
             columns = tuple(Column(column.name, column.type) for column in view.columns)
             yield NamedViewState(name, "view", columns, is_own)
-        elif _is_table(reader, name):
+        elif find_metadata(reader, name) is not None:
             yield NamedViewState(name, "table", (), is_own=False)
-
-
-def _is_table(reader: CatalogReader, name: TableName) -> bool:
-    from pyiceberg.exceptions import NoSuchTableError
-
-    try:
-        reader.load_table(name.schema, name.name)
-    except NoSuchTableError:
-        return False
-    return True
 
 
 def _parse_number(text: str | None) -> int | None:
@@ -108,18 +98,22 @@ def _parse_number(text: str | None) -> int | None:
 _CREATED_IN_TWO_COMMITS = ("base", "changes", APPENDED_KIND)
 
 
-def is_kind(table: Table, kind: str) -> bool:
+def is_kind(table: LoadedTable, kind: str) -> bool:
     """Whether a table was created as a model's relation of this kind."""
     return table.properties.get(KIND) == kind
 
 
-def is_unfinished(table: Table | None) -> bool:
+def is_unfinished(table: LoadedTable | None) -> bool:
     """Whether a table of a model has no snapshot yet, since whoever created it in two commits has done only one."""
     return table is not None and table.properties.get(KIND) in _CREATED_IN_TWO_COMMITS and not table.metadata.snapshots
 
 
 def find_conflicting_table(
-    model: Model, own: Table | None, changes: Table | None, base: Table | None, totals: Table | None
+    model: Model,
+    own: LoadedTable | None,
+    changes: LoadedTable | None,
+    base: LoadedTable | None,
+    totals: LoadedTable | None,
 ) -> ConflictingRelation | None:
     """Returns the table that has one of a model's names and was not created by it; None if there is none.
 

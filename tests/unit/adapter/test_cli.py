@@ -16,16 +16,17 @@ import pytest
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from arctic_runtime.catalog.change_rows.log_files import LogReader
+from arctic_runtime.catalog.change_rows.projection import UnreadableColumn
 from arctic_runtime.errors import CommitConflict, ConfigError, CorruptState
 from arctic_runtime.manifest.project_graph import ProjectGraph
 from arctic_runtime.model.files.compaction import CompactionPlan, MergeUnmerged
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig, Retention
-from arctic_runtime.operations import inspect
+from arctic_runtime.operations import inspect, looking
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import server
 from arctic_runtime.spark.engine.server import Server
-from arctic_runtime.spark.maintenance import compaction
+from arctic_runtime.spark.maintenance import compaction, window_changes
 from arctic_runtime.spark.maintenance.compaction import Compacted
 from dbt.adapters.arctic import cli
 from dbt.adapters.arctic.commands import audit
@@ -225,6 +226,27 @@ def test_history_is_for_people_or_for_programs(arctic: Arctic, shop) -> None:
     assert [entry["version"] for entry in json.loads(out)] == versions
     assert arctic("history", "nothing") == (0, "no versions yet\n", "")
     assert json.loads(arctic("history", "nothing", "--json")[1]) == []
+
+
+def test_changes_are_shown_without_spark_unless_only_spark_reads_a_column(
+    arctic: Arctic, shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *_, last = (str(version.snapshot) for version in shop[1]["dwd"])
+    window = ("dwd", "--from", first, "--to", last)
+    rows = json.loads(arctic("changes", *window, "--json")[1])
+    assert [(row["id"], row["_action"]) for row in rows] == [(1, "update"), (2, "delete"), (4, "insert"), (4, "update")]
+    assert list(rows[1]) == ["id", "note", "_action", "_seq", "_before"]
+    assert arctic("changes", *window, "--limit", "1")[1].splitlines() == [str(rows[0])]
+    assert arctic("changes", "dwd", "--from", last, "--to", last)[1] == "no changes between these versions\n"
+
+    def refuse(*_: Any) -> Any:
+        raise UnreadableColumn("v")
+
+    asked: list[Any] = []
+    monkeypatch.setattr(looking, "read_change_rows", refuse)
+    monkeypatch.setattr(window_changes, "read_changes_between", lambda _, *limits: asked.append(limits) or rows[:2])
+    assert json.loads(arctic("changes", *window, "--json")[1]) == rows[:2]
+    assert asked == [(first, last, 1000)]
 
 
 def test_changes_are_exported_without_spark_in_a_format_for_programs(arctic: Arctic, shop, tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog import database_catalog
+from arctic_runtime.catalog.reader import CatalogReader, find_metadata
 from arctic_runtime.errors import CorruptState
+from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import Profile
 from tests.thresholds import changed
 
@@ -77,6 +79,33 @@ def test_a_commit_by_a_loaded_table_leaves_what_others_loaded(reader: CatalogRea
         change.set_properties(note="x")
     assert "note" not in other.properties
     assert reader.load_table("dwd", "a").properties["note"] == "x"
+
+
+def test_the_state_of_a_table_is_read_from_its_file_once(reader: CatalogReader) -> None:
+    first = find_metadata(reader, TableName("lake", "dwd", "a"))
+    assert first is not None
+    remove(first.metadata_location)
+    assert find_metadata(reader, TableName("lake", "dwd", "a")) == first
+
+
+def test_a_database_answers_sqlite_and_sqlalchemy_alike(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(catalog: CatalogReader) -> list[Any]:
+        view = TableName("lake", "dwd", "dwd")
+        return [
+            catalog.list_relations("dwd"),
+            catalog.list_relations("nothing"),
+            catalog.list_metadata_files(["dwd", "ods"]),
+            catalog.list_metadata_files([]),
+            sorted(catalog.database.list_pointers(), key=lambda pointer: pointer.table),
+            catalog.database.list_namespaces(),
+            [catalog.database.find_pointer(table) for table in (view, view.changes, view.with_name("nothing"))],
+            [catalog.get_view_file("dwd", name) for name in ("dwd", "ods")],
+        ]
+
+    answers = ask(CatalogReader(shop[0].profile))
+    assert answers[0]["dwd"] == "view"
+    monkeypatch.setattr(database_catalog, "SqliteFile", lambda *_: None)
+    assert ask(CatalogReader(shop[0].profile)) == answers
 
 
 class TablesOnly:

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from arctic_runtime.catalog.observation.tables import observe_model
+from arctic_runtime.catalog.observation.tables import observe_model, read_last_offsets
 from arctic_runtime.ingest.connectors import get_position_parser
 from arctic_runtime.model.columns import Column, SchemaChange
 from arctic_runtime.model.foreign_readers import name_note
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.ingestion import ChangeSource, Failure, to_millis
 from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.operations import inspect
 from arctic_runtime.operations.inspect import (
     Consumer,
     IngestionStatus,
@@ -60,6 +61,20 @@ def test_status_counts_what_waits_to_be_merged(shop) -> None:
     found = read_status(warehouse.reader, DWD, [])
     assert (found.rows, found.nodes, found.versions) == (3, 1, 4)
     assert (found.unmerged_commits, found.unmerged_rows) == (2, 3)
+
+
+def test_a_status_of_all_models_asks_once_what_each_has_read(shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, project = shop[0].reader, [ODS, DWD, a_model("nothing")]
+    alone = [read_status(reader, model, project) for model in project]
+    asked: list[TableName] = []
+
+    def count_reads(_: Any, table: TableName) -> Any:
+        asked.append(table)
+        return read_last_offsets(reader, table)
+
+    monkeypatch.setattr(inspect, "read_last_offsets", count_reads)
+    assert list(inspect.read_statuses(reader, project, project)) == alone
+    assert asked == [model.table for model in project]
 
 
 def test_status_names_the_readers_and_how_far_behind_they_are(shop) -> None:

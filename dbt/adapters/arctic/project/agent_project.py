@@ -73,7 +73,7 @@ class AgentProject:
         request = self._request
         # Without that folder nothing is kept, and each question would compile the project.
         is_kept = get_target_folder(request.project_dir).is_dir()
-        if operation.is_read_without_spark and self._compiled is None and is_kept:
+        if operation.is_read_without_queries and self._compiled is None and is_kept:
             return load_known_project(request.project_dir, request.profiles_dir, request.target)
         return self._compile()[0]
 

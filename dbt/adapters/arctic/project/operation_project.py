@@ -37,7 +37,7 @@ def load_operation_project(
         tables = load_manifest_tables(files, options.profile)
         return tables, partial(find_manifest_counterparts, tables, files, options.profile)
     location = options.project_dir, options.profiles_dir, options.target
-    if operation.is_read_without_spark:
+    if operation.is_read_without_queries:
         from dbt.adapters.arctic.project.cache.known_project import load_known_project
 
         loaded = load_known_project(*location)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from arctic_runtime.catalog.storage.checked_files import CheckedFileIO, ChecksumError, read_checksums
+from arctic_runtime.catalog.storage.checked_files import CheckedFileIO
+from arctic_runtime.catalog.storage.checksums import ChecksumError, read_checksums
 
 SIZES = (0, 1, 511, 512, 513, 5000)
 

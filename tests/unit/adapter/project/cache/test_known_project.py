@@ -169,7 +169,16 @@ def test_a_command_that_only_looks_loads_neither_dbt_nor_a_parser_of_sql(project
     finally:
         known_file.write_bytes(written)
     assert {name for name in loaded if name.startswith("dbt")} == {"dbt", "dbt.adapters"}
-    assert not loaded & {"sqlglot", "pandas", "pyspark", "jinja2"}
+    assert not loaded & {
+        "sqlglot",
+        "pandas",
+        "pyspark",
+        "jinja2",
+        "pyarrow",
+        "pydantic",
+        "pyiceberg.table",
+        "sqlalchemy",
+    }
 
 
 def edit_in_place(file: Path) -> None:
