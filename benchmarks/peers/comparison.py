@@ -1,6 +1,6 @@
 """The same work by us and by Delta Lake, Hudi and Paimon, one after the other, and its ratios: theirs to ours.
 
-Each engine has a process of its own, since each has other JARs, and two an older Spark, which is installed where
+Each engine has a process of its own, since each has other JARs, and Hudi an older Spark, which is installed where
 the project keeps its JARs when it is first asked for. What can't be had is said, and the others are measured.
 """
 
@@ -32,7 +32,7 @@ FIGURES = {
 TARGET = 1.0
 ROOT = Path(__file__).parents[2]
 OLDER_PYSPARK = "3.5.9"
-"""The Spark of engines whose JARs for ours are not in every repository."""
+"""The Spark of Hudi, whose JAR for ours is not in every repository."""
 _ERROR_LINES = 25
 
 
@@ -153,7 +153,7 @@ def _hudi(work: Sequence[str]) -> list[str]:
 
 
 def _paimon(work: Sequence[str]) -> list[str]:
-    return [str(find_older_python()), "-m", "benchmarks.peers.paimon", *work, "--cache", str(_cache("paimon"))]
+    return [sys.executable, "-m", "benchmarks.peers.paimon", *work, "--cache", str(_cache("paimon"))]
 
 
 PEERS: Mapping[str, Callable[[Sequence[str]], list[str]]] = {

@@ -94,7 +94,7 @@ def _name(table: str) -> str:
     return f"paimon.bench.{table}"
 
 
-_PACKAGE = "org.apache.paimon:paimon-spark-3.5:0.9.0"
+_PACKAGE = "org.apache.paimon:paimon-spark-4.1_2.13:2.0.0"
 ENGINE = Engine(NAME, _PACKAGE, _settings, {"update": "+U", "delete": "-D"}, _make, _publish)
 
 if __name__ == "__main__":
