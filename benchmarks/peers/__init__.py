@@ -1,4 +1,4 @@
-"""The same work done by us, by Delta Lake and by Apache Paimon, each in a process of its own.
+"""The same work done by us and by other engines, each in a process of its own.
 
-Imports nothing itself: Paimon's process runs where dbt-arctic is not installed.
+Imports nothing itself: the process of Hudi runs where dbt-arctic is not installed.
 """

@@ -1,6 +1,6 @@
-"""The same work by us, by Delta Lake and by Apache Paimon, one after the other, and its ratios: theirs to ours.
+"""The same work by us and by Delta Lake, Hudi and Paimon, one after the other, and its ratios: theirs to ours.
 
-Each engine has a process of its own, since each has other JARs, and Paimon another Spark, which is installed where
+Each engine has a process of its own, since each has other JARs, and Hudi an older Spark, which is installed where
 the project keeps its JARs when it is first asked for. What can't be had is said, and the others are measured.
 """
 
@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from arctic_runtime.spark.engine.java import jars
 from benchmarks.measure import Measurement, ratio
-from benchmarks.peers import delta, paimon
+from benchmarks.peers import delta, hudi, paimon
 from benchmarks.peers.ours import ON_READ, ON_READ_INPUT, ON_WRITE, WAYS
 from benchmarks.peers.work import MERGE, READ, WRITE
 
@@ -31,6 +31,8 @@ FIGURES = {
 """What is done → how it is called, and our ways to keep a table that it is compared with."""
 TARGET = 1.0
 ROOT = Path(__file__).parents[2]
+OLDER_PYSPARK = "3.5.9"
+"""The Spark of Hudi, whose JAR for ours is not in every repository."""
 _ERROR_LINES = 25
 
 
@@ -146,11 +148,19 @@ def _delta(work: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "benchmarks.peers.delta", *work, "--cache", str(_cache("delta"))]
 
 
+def _hudi(work: Sequence[str]) -> list[str]:
+    return [str(find_older_python()), "-m", "benchmarks.peers.hudi", *work, "--cache", str(_cache("hudi"))]
+
+
 def _paimon(work: Sequence[str]) -> list[str]:
-    return [str(paimon_python()), "-m", "benchmarks.peers.paimon", *work, "--cache", str(_cache("paimon"))]
+    return [sys.executable, "-m", "benchmarks.peers.paimon", *work, "--cache", str(_cache("paimon"))]
 
 
-PEERS: Mapping[str, Callable[[Sequence[str]], list[str]]] = {delta.NAME: _delta, paimon.NAME: _paimon}
+PEERS: Mapping[str, Callable[[Sequence[str]], list[str]]] = {
+    delta.NAME: _delta,
+    hudi.NAME: _hudi,
+    paimon.NAME: _paimon,
+}
 """Another engine → the command of its process; it may raise Absent."""
 
 
@@ -158,15 +168,15 @@ def _cache(name: str) -> Path:
     return jars.get_cache_directory() / "peers" / name
 
 
-def paimon_python() -> Path:
-    """The Python of an environment with the Spark that Paimon runs on, made first where there is none yet."""
-    folder = _cache(f"pyspark-{paimon.PYSPARK}")
+def find_older_python() -> Path:
+    """The Python of an environment with `OLDER_PYSPARK`, made first where there is none yet."""
+    folder = _cache(f"pyspark-{OLDER_PYSPARK}")
     python, installed = folder / "bin" / "python", folder / ".installed"
     if not installed.exists():
-        print(f"  Installing pyspark {paimon.PYSPARK} for {paimon.NAME}", flush=True)
+        print(f"  Installing pyspark {OLDER_PYSPARK}", flush=True)
         try:
             venv.create(folder, clear=True, with_pip=True)
-            install_requirement(python, f"pyspark=={paimon.PYSPARK}")
+            install_requirement(python, f"pyspark=={OLDER_PYSPARK}")
             installed.touch()
         except (OSError, subprocess.CalledProcessError) as error:
             said = getattr(error, "stdout", None) or ""

@@ -8,8 +8,12 @@ images of updates, and deletes. A MERGE alone is less work, since nothing tells 
   `compute_updates`. Of that procedure, Iceberg 1.12 refuses `net_changes` together with `compute_updates`; one MERGE in
   each round makes them the same. On delete files and deletion vectors it fails, so after a MERGE with merge-on-read
   the two versions of the table are compared, by a full outer join.
-- Delta Lake's MERGE with the change data feed on, and `readChangeFeed`.
-- Paimon with the changelog producer `lookup`, and its audit log between two snapshots.
+- Delta Lake's MERGE with deletion vectors and the change data feed, and `readChangeFeed`.
+- Hudi's upserts, copy-on-write and merge-on-read, with logged images and an incremental query in the format `cdc`.
+- Paimon with the changelog producer `lookup`, with and without deletion vectors, and its audit log between two
+  snapshots. The producer `input` is not measured: it publishes what a writer says, right or wrong.
+
+After both, the table itself is read.
 
 All processes are there at once and take turns in each round, so that a machine that drifts drifts for all. In each
 round all sides must publish the same changes, by number and hash for each kind. On each side these must explain how the
@@ -25,18 +29,24 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from arctic_runtime.spark.engine.java import jars
 from benchmarks.measure import Measurement, ratio
-from benchmarks.peers import comparison, delta, iceberg, ours_published, paimon
+from benchmarks.peers import comparison, iceberg, ours_published
 from benchmarks.peers.changes import AFTER, BEFORE, DELETE, INSERT, KINDS, Counts
 from benchmarks.peers.comparison import Absent
-from benchmarks.peers.publishing import READ, WRITE
+from benchmarks.peers.publishing import READ, TABLE, WRITE
 
 BOTH = "both"
-FIGURES = {WRITE: "write 1%", READ: "read its changes", BOTH: "write 1% and read its changes"}
+FIGURES = {
+    WRITE: "write 1%",
+    READ: "read its changes",
+    BOTH: "write 1% and read its changes",
+    TABLE: "read the table after it",
+}
 """Action → how it is called."""
 TARGET = 1.0
 OURS = "dbt-arctic"
@@ -107,12 +117,12 @@ class Running:
 
     def _note(self, turn: int, name: str, seconds: Mapping[str, float], changes: Mapping[str, Any]) -> None:
         side = self.sides[name]
-        taken = {**seconds, BOTH: sum(seconds.values())}
+        taken = {**seconds, BOTH: seconds[WRITE] + seconds[READ]}
         side.changes.append({kind: tuple(counted) for kind, counted in changes.items()})
         for action, spent in taken.items():
             side.seconds[action] += [spent] if turn else []
         title = f"round {turn}" if turn else "warm-up"
-        shown = ", ".join(f"{action} {taken[action]:.2f} s" for action in (WRITE, READ))
+        shown = ", ".join(f"{action} {taken[action]:.2f} s" for action in (WRITE, READ, TABLE))
         print(f"  {title}: {name}: {shown}", flush=True)
 
     def _ask(self, line: str) -> None:
@@ -234,17 +244,13 @@ def _ours(rows: int) -> list[str]:
     return [sys.executable, "-m", "benchmarks.peers.ours_published", str(rows)]
 
 
-def _delta(rows: int) -> list[str]:
-    return [*comparison.PEERS[delta.NAME]([str(rows)]), *_publishing(jars.JARS[-1:])]
+def _build_peer_command(name: str, rows: int) -> list[str]:
+    return [*comparison.PEERS[name]([str(rows)]), *_publishing(jars.JARS[-1:])]
 
 
 def _iceberg(rows: int) -> list[str]:
     command = [sys.executable, "-m", "benchmarks.peers.iceberg", str(rows)]
     return [*command, *_publishing(jars.JARS)]
-
-
-def _paimon(rows: int) -> list[str]:
-    return [*comparison.PEERS[paimon.NAME]([str(rows)]), *_publishing(jars.JARS[-1:])]
 
 
 def _publishing(wanted: Sequence[jars.Jar]) -> list[str]:
@@ -254,7 +260,6 @@ def _publishing(wanted: Sequence[jars.Jar]) -> list[str]:
 ENGINES: Mapping[str, Callable[[int], list[str]]] = {
     OURS: _ours,
     iceberg.NAME: _iceberg,
-    delta.NAME: _delta,
-    paimon.NAME: _paimon,
+    **{name: partial(_build_peer_command, name) for name in comparison.PEERS},
 }
 """Engine → the command of its process by the number of rows; others than ours may raise Absent."""

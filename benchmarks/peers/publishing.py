@@ -1,7 +1,8 @@
 """The work of a process whose tables publish their changes: rounds when the parent asks for them, told as JSON.
 
-A round is to bring in what has landed, and to read the changes that this made. Where the last round ended in the
-table's history, which a next layer would keep with its own commit, is looked up between the two, and not timed.
+A round is to bring in what has landed, to read the changes that this made, and to read the table. Where the last round
+ended in the table's history, which a next layer would keep with its own commit, is looked up between these, and not
+timed.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from pyspark.sql import functions as F
 from benchmarks.measure import seconds
 from benchmarks.peers.changes import consume_changes, hash_rows
 from benchmarks.peers.work import tell
+from benchmarks.rows import total
 
-WRITE, READ = "write", "read"
+WRITE, READ, TABLE = "write", "read", "table"
 FRACTION = 0.01
 MEMORY = "4g"
 """Heap of each process, since the processes of all engines are there at once."""
@@ -70,6 +72,7 @@ def run_round(publisher: Publisher) -> Round:
     done.seconds[WRITE] = seconds(publisher.bring_in)
     end = publisher.head()
     done.seconds[READ] = seconds(lambda: done.changes.update(consume_changes(publisher.changes(start, end))))
+    done.seconds[TABLE] = seconds(lambda: total(publisher.rows()))
     return done
 
 

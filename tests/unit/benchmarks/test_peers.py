@@ -86,8 +86,8 @@ def test_an_environment_that_can_not_be_made_is_said_and_recreated_the_next_time
     monkeypatch.setattr(comparison.venv, "create", lambda folder, **_: Path(folder).mkdir(parents=True, exist_ok=True))
     monkeypatch.setattr(comparison, "install_requirement", fail)
     with pytest.raises(Absent, match="no network"):
-        comparison.paimon_python()
+        comparison.find_older_python()
     monkeypatch.setattr(comparison, "install_requirement", lambda *_: None)
-    first = comparison.paimon_python()
+    first = comparison.find_older_python()
     monkeypatch.setattr(comparison, "install_requirement", fail)
-    assert comparison.paimon_python() == first
+    assert comparison.find_older_python() == first

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from arctic_runtime.spark.engine.java import jars
-from benchmarks.peers import comparison, delta, iceberg, paimon, published, publishing
+from benchmarks.peers import comparison, delta, hudi, iceberg, paimon, published, publishing
 from benchmarks.peers.changes import AFTER, BEFORE, DELETE, INSERT, Counts
 from benchmarks.peers.comparison import Absent
 from benchmarks.peers.published import (
     BOTH,
     OURS,
     READ,
+    TABLE,
     WRITE,
     Running,
     Side,
@@ -39,7 +40,7 @@ print("noise", flush=True)
 tell(held={{name: [10, 100] for name in {names}}})
 turns = 0
 for turns, _ in enumerate(sys.stdin, 1):
-    tell(round={{name: {{"seconds": {{"write": {write}, "read": {read}}}, "changes": {counts}}} for name in {names}}})
+    tell(round={{name: {{"seconds": {seconds}, "changes": {counts}}} for name in {names}}})
 tell(held={{name: [10 + turns, 100 + 25 * turns] for name in {names}}})
 """
 
@@ -51,8 +52,8 @@ def java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_process(names: Sequence[str], write: float, read: float, counts: Counts = COUNTS) -> list[str]:
-    told = json.dumps(counts)
-    return [sys.executable, "-c", _PROCESS.format(names=list(names), write=write, read=read, counts=told)]
+    seconds = {WRITE: write, READ: read, TABLE: 1.0}
+    return [sys.executable, "-c", _PROCESS.format(names=list(names), seconds=seconds, counts=json.dumps(counts))]
 
 
 def run_program(program: str) -> list[str]:
@@ -60,7 +61,7 @@ def run_program(program: str) -> list[str]:
 
 
 def make_side(write: float = 2.0, read: float = 1.0, **given: Any) -> Side:
-    seconds = {WRITE: [write] * 2, READ: [read] * 2, BOTH: [write + read] * 2}
+    seconds = {WRITE: [write] * 2, READ: [read] * 2, BOTH: [write + read] * 2, TABLE: [1.0] * 2}
     return Side(
         {"Spark": "4"}, **{"seconds": seconds, "changes": [COUNTS] * 3, "held": [[10, 100], [13, 175]], **given}
     )
@@ -106,10 +107,11 @@ def test_a_ratio_below_one_says_that_we_are_ahead() -> None:
         "write 1%: on_write / a peer": 0.5,
         "read its changes: on_write / a peer": 0.25,
         "write 1% and read its changes: on_write / a peer": 0.375,
+        "read the table after it: on_write / a peer": 1.0,
     }
     assert all(figure.holds and figure.target == 1.0 for figure in figures)
     slower = compute_ratios({"on_write": make_side(2, 1), "a peer": make_side(1, 1)})
-    assert [figure.holds for figure in slower] == [False, True, False]
+    assert [figure.holds for figure in slower] == [False, True, False, True]
 
 
 def test_processes_take_turns_and_the_first_round_is_not_counted(
@@ -190,6 +192,7 @@ def test_each_line_asks_for_a_round_of_changes_that_did_not_land_before(
 ) -> None:
     heads, landed = iter([7, 8, 8, 9]), []
     monkeypatch.setattr(publishing, "hold", lambda rows: [rows, 0])
+    monkeypatch.setattr(publishing, "total", lambda rows: rows)
     monkeypatch.setattr(publishing, "consume_changes", lambda changes: {INSERT: changes})
     publisher: Any = Publisher(lambda: None, lambda: 5, lambda: next(heads), lambda start, end: (start, end))  # type: ignore[arg-type, return-value]
     serve_rounds({"kept": publisher}, lambda part, turn: landed.append((part, turn)), io.StringIO("0\n1\n"))
@@ -199,17 +202,20 @@ def test_each_line_asks_for_a_round_of_changes_that_did_not_land_before(
     assert landed == [(0.01, 1), (0.01, 2)]
 
 
-def test_a_round_times_the_write_and_the_reading_and_not_the_look_for_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_times_the_write_and_both_readings_and_not_the_look_for_versions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     calls: list[str] = []
     monkeypatch.setattr(publishing, "consume_changes", lambda changes: {INSERT: changes})
+    monkeypatch.setattr(publishing, "total", lambda rows: rows)
     monkeypatch.setattr(publishing, "seconds", lambda action: (action(), float(len(calls)))[1])
 
     def call(name: str) -> Any:
         return lambda *_: calls.append(name) or (1, 2)
 
     done = run_round(Publisher(call("write"), call("rows"), call("head"), call("read")))
-    assert calls == ["head", "write", "head", "read"]
-    assert done == Round({"write": 2.0, "read": 4.0}, {INSERT: (1, 2)})
+    assert calls == ["head", "write", "head", "read", "rows"]
+    assert done == Round({"write": 2.0, "read": 4.0, "table": 5.0}, {INSERT: (1, 2)})
 
 
 def test_a_tenth_of_the_keys_is_new_to_the_table() -> None:
@@ -217,9 +223,9 @@ def test_a_tenth_of_the_keys_is_new_to_the_table() -> None:
 
 
 def test_every_engine_of_the_comparison_has_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "paimon_python", lambda: Path("python-of-paimon"))
+    monkeypatch.setattr(comparison, "find_older_python", lambda: Path("older-python"))
     commands = {name: command(500) for name, command in published.ENGINES.items()}
-    assert set(commands) == {OURS, iceberg.NAME, delta.NAME, paimon.NAME}
+    assert set(commands) == {OURS, iceberg.NAME, delta.NAME, hudi.NAME, paimon.NAME}
     assert all("500" in command and "--rounds" not in command for command in commands.values())
     assert commands[iceberg.NAME][-1].split(":")[0] == "jars/iceberg-spark-runtime-4.1_2.13"
-    assert commands[delta.NAME][-1] == commands[paimon.NAME][-1] == "jars/hadoop-bare-naked-local-fs"
+    assert {commands[name][-1] for name in comparison.PEERS} == {"jars/hadoop-bare-naked-local-fs"}
