@@ -103,6 +103,25 @@ class RLock(Lock):
         return self._owner is me
 
 
+class BoundedSemaphore:
+    def __init__(self, value: int = 1) -> None:
+        self._most = self._free = value
+        self._waiters = Waiters()
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        while self._free == 0:
+            if not blocking or not self._waiters.wait(timeout):
+                return False
+        self._free -= 1
+        return True
+
+    def release(self) -> None:
+        if self._free == self._most:
+            raise ValueError("released more often than acquired")
+        self._free += 1
+        self._waiters.wake(1)
+
+
 class Event:
     def __init__(self) -> None:
         self._is_set = False
@@ -364,6 +383,7 @@ THREADING = SimpleNamespace(
     Event=Event,
     Lock=Lock,
     RLock=RLock,
+    BoundedSemaphore=BoundedSemaphore,
     Condition=Condition,
     local=Local,
     current_thread=current_thread,

@@ -14,8 +14,8 @@ from contextlib import suppress
 
 from arctic_runtime.profile import Profile
 
-_ROOMS = ("arctic_runtime.catalog", "arctic_runtime.operations", "arctic_runtime.spark")
-"""Packages whose functions import modules of Spark; by name, since some of them stand above this one."""
+_ROOMS = ("arctic_runtime.catalog", "arctic_runtime.operations", "arctic_runtime.query", "arctic_runtime.spark")
+"""Packages that functions import, or whose functions import Spark; by name, since some stand above this one."""
 
 _LIBRARIES = (
     "pyspark",
