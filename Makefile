@@ -115,9 +115,10 @@ test-open: install $(INSTALLED_OPEN) jq
 	@$(BIN)/python -m pytest tests/open $(PYTEST_ARGS)
 
 # The servers need many packages, which nothing else here does.
-$(INSTALLED_OPEN): $(INSTALLED)
-	@echo "Installing the servers of tests/open into $(VENV)"
+$(INSTALLED_OPEN): $(INSTALLED) tests/open/daft.txt
+	@echo "Installing the servers and readers of tests/open into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,open]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/open/daft.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-dbt.txt
 	@touch $@
 

@@ -22,7 +22,7 @@ from dbt.adapters.arctic.profile_keys import describe_profile_keys
 from docs.generate_commands import describe_commands, describe_examples
 from docs.generate_macros import MACROS, macros_text
 from docs.generate_packages import describe_layout, describe_parts
-from docs.generate_readers import describe_flink_reads, describe_trino_reads
+from docs.generate_readers import FLINK_READS, PYTHON_READS, TRINO_READS, describe_readers, describe_reads
 
 PAGES = Path(__file__).parent
 PARTS: Mapping[str, Callable[[], str]] = {
@@ -42,8 +42,12 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "layout": describe_layout,
     "commands": describe_commands,
     "command examples": describe_examples,
-    "trino reads": describe_trino_reads,
-    "flink reads": describe_flink_reads,
+    "readers": describe_readers,
+    "daft reads": describe_reads(PYTHON_READS, "Daft"),
+    "datafusion reads": describe_reads(PYTHON_READS, "DataFusion"),
+    "clickhouse reads": describe_reads(PYTHON_READS, "ClickHouse"),
+    "trino reads": describe_reads(TRINO_READS, "Trino"),
+    "flink reads": describe_reads(FLINK_READS, "Flink"),
 }
 _PART = re.compile(r"<!-- generated: (?P<name>[\w ]+) -->\n.*?<!-- end of generated: (?P=name) -->", re.DOTALL)
 _LINK = re.compile(r"\]\((?=[\w-]+\.md)")

@@ -180,7 +180,8 @@ class Catalog:
         """Keeps what a relation is now, and writes it down, as readers of files expect."""
         folder = Path(urlsplit(metadata["location"]).path) / "metadata"
         folder.mkdir(parents=True, exist_ok=True)
-        file = folder / f"{uuid.uuid4()}.metadata.json"
+        number = len(list(folder.glob("*.metadata.json")))
+        file = folder / f"{number:05}-{uuid.uuid4()}.metadata.json"
         file.write_text(json.dumps(metadata))
         kept = {"metadata-location": f"file://{file}", "metadata": metadata, "config": self.config}
         self.held(kind)[namespace, name] = kept

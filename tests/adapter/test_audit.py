@@ -138,6 +138,7 @@ NAMED_ROWS = {
 """For each model the keys of rows that differ, by kind and cause."""
 
 
+@pytest.mark.in_turn
 class TestAudit:
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:

@@ -181,6 +181,7 @@ class TestClone:
         run_dbt([*defer, *self.given(project), "-s", "orders", "--full-refresh"])
         assert self.read(project, dev, "orders") == self.read(project, prod, "orders")
 
+    @pytest.mark.in_turn
     def test_a_run_takes_over_what_clones_of_the_state_have_computed(
         self, project: Any, defer: list[str], capsys: Any
     ) -> None:
@@ -204,6 +205,7 @@ class TestClone:
         again = messages(run_dbt(["run", "--state", "reviewed", "--target", "prod", *values, "-s", "orders+"]))
         assert {name: again[name] for name in MODELS} == dict.fromkeys(MODELS, "unchanged")
 
+    @pytest.mark.in_turn
     def test_models_above_those_of_a_run_are_read_in_the_state(self, project: Any, defer: list[str]) -> None:
         prod, dev = project.test_schema, f"{project.test_schema}_dev"
         below = [*defer, *self.given(project), "-s", "by_customer", "log"]

@@ -113,6 +113,7 @@ class TestPublishBuild:
         messages = {result.node.name: result.message for result in results}
         assert messages["orders"].startswith("incremental +1")
 
+    @pytest.mark.in_turn
     def test_rows_that_are_not_published_can_be_looked_at(self, project: Any, monkeypatch: Any, capsys: Any) -> None:
         run_dbt(["build"])
         self.sql(project, "insert into lake.{schema}.raw_orders values (3, 'a', null)")
@@ -130,6 +131,7 @@ class TestPublishBuild:
         run_dbt(["build"])
         assert list(branch.parent.iterdir()) == []
 
+    @pytest.mark.in_turn
     def test_every_table_has_the_cut(self, project: Any) -> None:
         run_dbt(["build"])
         first = self.cuts(project)
@@ -144,6 +146,7 @@ class TestPublishBuild:
         run_dbt(["build"], expect_pass=False)
         assert self.cuts(project) == {old, new}
 
+    @pytest.mark.in_turn
     def test_all_models_go_back_to_a_cut(self, project: Any, capsys: Any) -> None:
         folders = ["--project-dir", str(project.project_root), "--profiles-dir", str(project.profiles_dir)]
         run_dbt(["build"])
@@ -166,6 +169,7 @@ class TestPublishBuild:
         rows = self.sql(project, "select name from lake.{schema}.orders__changes.refs where name like 'build%'")
         return {name for (name,) in rows}
 
+    @pytest.mark.in_turn
     def test_another_writer(self, project: Any) -> None:
         run_dbt(["build"])
         before = self.rows(project, "orders")
@@ -207,6 +211,7 @@ class TestPublishBuild:
         assert self.rows(project, "other") == [(2,)]
         assert self.rows(project, "by_customer") == [("a", 10), ("b", 20)]
 
+    @pytest.mark.in_turn
     def test_retry_after_a_failed_test(self, project: Any) -> None:
         """What a failed test kept from publication is computed and tested again, not the test alone."""
         run_dbt(["build"])
@@ -217,6 +222,7 @@ class TestPublishBuild:
         assert retried == {"orders", "not_null_orders_amount", "by_customer", "not_null_by_customer_customer"}
         assert self.rows(project, "by_customer") == [("a", 10), ("b", 20), ("c", 5)]
 
+    @pytest.mark.in_turn
     def test_retry_after_a_failed_hook(self, project: Any) -> None:
         run_dbt(["build"])
         self.sql(project, "insert into lake.{schema}.raw_orders values (3, 'c', 1)")
@@ -224,6 +230,7 @@ class TestPublishBuild:
         run_dbt(["retry", "--vars", "{hook: ''}"])
         assert self.rows(project, "by_customer") == [("a", 10), ("b", 20), ("c", 1)]
 
+    @pytest.mark.in_turn
     def test_failed_hook(self, project: Any) -> None:
         run_dbt(["build"])
         self.sql(project, "insert into lake.{schema}.raw_orders values (3, 'c', 1)")
@@ -238,6 +245,7 @@ class TestPublishBuild:
     def project_config_update(self) -> dict[str, Any]:
         return {"on-run-end": "{{ render(var('hook', '')) if var('hook', '') else '' }}"}
 
+    @pytest.mark.in_turn
     def test_arctic_run_once(self, project: Any) -> None:
         folders = ["--project-dir", str(project.project_root), "--profiles-dir", str(project.profiles_dir)]
         assert cli.main(["run", "--once", *folders]) == 0

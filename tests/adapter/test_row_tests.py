@@ -78,6 +78,7 @@ FAILS: dict[str, Callable[[Any, Any, Any, set[int]], bool]] = {
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.in_turn
 class TestRowTests:
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:

@@ -196,6 +196,7 @@ class Parked:
 Parks = tuple[tuple[str, str], ...]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("parks", list_rounds(is_slow=False))
 def test_a_process_that_is_killed_before_an_effect_loses_and_repeats_nothing(cases: Cases, parks: Parks) -> None:
     """One process, and its Java, die for all scenarios of a round at once."""

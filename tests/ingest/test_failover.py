@@ -59,6 +59,7 @@ def create_slot(pair: Pair) -> None:
     pair.sql("select pg_create_logical_replication_slot('pair', 'pgoutput')")
 
 
+@pytest.mark.in_turn
 def test_a_standby_that_lacks_what_was_read_is_an_error_although_it_has_written_more_since(pair: Pair) -> None:
     """Its new rows have places in the log that are before the position, and would be left out as read."""
     first = drain(connect(pair))

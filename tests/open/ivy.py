@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,10 +17,17 @@ CLASSIFIER = "{http://ant.apache.org/ivy/maven}classifier"
 ElementTree.register_namespace("m", "http://ant.apache.org/ivy/maven")
 
 
-def start_module(name: str) -> tuple[ElementTree.Element, ElementTree.Element]:
-    """Begins Ivy's description of a module; returns the module, and the element for its dependencies."""
+def start_module(name: str, configurations: Sequence[str] = ()) -> tuple[ElementTree.Element, ElementTree.Element]:
+    """Begins Ivy's description of a module; returns the module, and the element for its dependencies.
+
+    Each of its configurations has dependencies of its own, in versions of its own.
+    """
     module = ElementTree.Element("ivy-module", version="2.0")
     ElementTree.SubElement(module, "info", organisation="tests", module=name)
+    if configurations:
+        described = ElementTree.SubElement(module, "configurations")
+        for configuration in configurations:
+            ElementTree.SubElement(described, "conf", name=configuration)
     return module, ElementTree.SubElement(module, "dependencies")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.maintenance.compaction import compact_table
 from arctic_runtime.spark.maintenance.expiry import expire_if_due
-from docs.generate_readers import SAME
+from docs.generate_readers import SAME, SAME_BUT_EMPTY
 from tests.spark.tables.test_readers import FIRST_READ, LAID_OUT, Row, Shop, comparable, files, source_row
 from tests.spark.tables.test_streaming_reads import later
 from tests.spark.warehouse import Warehouse
@@ -47,34 +48,44 @@ RELATIONS = {
 QUERY_WITH_ALL = "cast(n as bigint) as n, n * 2L as twice"
 
 
-def select_europe(rows: list[Row]) -> list[Row]:
-    return [{name: row[name] for name in ("id", "a b.c")} for row in rows if row["region"] == "eu"]
-
-
 @dataclass(frozen=True)
 class Asked:
-    """A query of a reader's with the rows that it must return, computed from all rows of the table.
+    """A question to a reader, and the rows that answer it.
 
-    In `sql` stand `{table}`, and `{quote}` for the sign around names.
+    `columns` are all if none are named. `where` is a condition that SQL and pyiceberg know, and `keeps` the same one in
+    Python.
     """
 
-    sql: str
-    expect: Callable[[list[Row]], list[Row]]
+    columns: tuple[str, ...] = ()
+    where: str | None = None
+    keeps: Callable[[Row], bool] = lambda row: True
+    is_count: bool = False
+
+    def write_sql(self, table: str, quote: str) -> str:
+        """Writes the query; `table` stands in it as it is, and `quote` is the sign around names."""
+        columns = ", ".join(f"{quote}{name}{quote}" for name in self.columns) or "*"
+        selected = "0 as id, count(*) as n" if self.is_count else columns
+        return f"select {selected} from {table}" + (f" where {self.where}" if self.where else "")
+
+    def list_expected(self, rows: list[Row]) -> list[Row]:
+        """Lists the rows of the answer, computed from all rows of the table."""
+        kept = [row for row in rows if self.keeps(row)]
+        if self.is_count:
+            return [{"id": 0, "n": len(kept)}]
+        return [{name: row[name] for name in self.columns or row} for row in kept]
 
 
-EVERY_ROW = Asked("select * from {table}", lambda rows: rows)
-QUERIES = (
+def is_european(row: Row) -> bool:
+    return bool(row["region"] == "eu")
+
+
+EVERY_ROW = Asked()
+QUESTIONS = (
     EVERY_ROW,
-    Asked(
-        f"select * from {{table}} where id >= {FIRST_READ}",
-        lambda rows: [row for row in rows if row["id"] >= FIRST_READ],
-    ),
-    Asked("select id, {quote}a b.c{quote} from {table} where region = 'eu'", select_europe),
-    Asked("select 0 as id, count(*) as n from {table}", lambda rows: [{"id": 0, "n": len(rows)}]),
-    Asked(
-        "select 0 as id, count(*) as n from {table} where region = 'eu'",
-        lambda rows: [{"id": 0, "n": len(select_europe(rows))}],
-    ),
+    Asked(where=f"id >= {FIRST_READ}", keeps=lambda row: row["id"] >= FIRST_READ),
+    Asked(("id", "a b.c"), "region = 'eu'", is_european),
+    Asked(is_count=True),
+    Asked(where="region = 'eu'", keeps=is_european, is_count=True),
 )
 
 
@@ -84,28 +95,53 @@ def sort_rows(rows: list[Row]) -> list[Row]:
 
 
 class Refused(Exception):
-    """A reader's refusal of a query; the text is its error as it is recorded."""
+    """A reader's refusal of a question; the text is its error as it is recorded."""
 
 
-@dataclass(frozen=True)
-class ReadingEngine:
-    """An engine other than Spark, by its function that runs a query or raises Refused, and its sign around names."""
+ReadingEngine = Callable[["TableName", Asked], list[Row]]
+"""An engine other than Spark: answers a question about a table, or raises Refused."""
 
-    query: Callable[[str], list[Row]]
-    quote: str
 
-    def ask(self, catalog: str, asked: Asked, table: TableName, rows: list[Row]) -> str:
-        """Describes the answer to a query of a table that has these rows: `SAME`, an error, or `WRONG`."""
-        quoted = f"{catalog}.{table.schema}.{self.quote}{table.name}{self.quote}"
-        try:
-            answer = self.query(asked.sql.format(table=quoted, quote=self.quote))
-        except Refused as error:
-            return str(error)
-        return SAME if sort_rows(answer) == sort_rows(asked.expect(rows)) else f"{asked.sql}: {WRONG}"
+def ask_by_sql(query: Callable[[str], list[Row]], catalog: str, quote: str) -> ReadingEngine:
+    """Returns an engine that runs queries over a catalog; `quote` is its sign around names."""
 
-    def ask_all(self, catalog: str, table: TableName, rows: list[Row]) -> str:
-        """Describes the answer to all queries, or all answers if they differ."""
-        return "; ".join({self.ask(catalog, asked, table, rows): None for asked in QUERIES})
+    def answer(table: TableName, asked: Asked) -> list[Row]:
+        return query(asked.write_sql(f"{catalog}.{table.schema}.{quote}{table.name}{quote}", quote))
+
+    return answer
+
+
+def describe_answer(engine: ReadingEngine, asked: Asked, table: TableName, rows: list[Row]) -> str:
+    """Describes the answer about a table that has these rows: `SAME`, `SAME_BUT_EMPTY`, an error, or `WRONG`."""
+    try:
+        answer = sort_rows(engine(table, asked))
+    except Refused as error:
+        return str(error)
+    expected = sort_rows(asked.list_expected(rows))
+    if answer == expected:
+        return SAME
+    if sort_rows(list(map(empty_to_null, answer))) == sort_rows(list(map(empty_to_null, expected))):
+        return SAME_BUT_EMPTY
+    return f"{asked.write_sql('m', '`')}: {WRONG}"
+
+
+def empty_to_null(value: Any) -> Any:
+    """Returns a row or a value without the difference between null and a list, a map or a struct that has nothing."""
+    match value:
+        case Mapping():
+            parts = {name: empty_to_null(part) for name, part in value.items()}
+            return parts if any(part is not None for part in parts.values()) else None
+        case list():
+            return [empty_to_null(part) for part in value] or None
+    return value
+
+
+def describe_answers(engine: ReadingEngine, table: TableName, rows: list[Row]) -> str:
+    """Describes the answer to all questions, or all answers if they differ."""
+    answers = dict.fromkeys(describe_answer(engine, asked, table, rows) for asked in QUESTIONS)
+    if SAME_BUT_EMPTY in answers:
+        del answers[SAME]
+    return "; ".join(answers)
 
 
 def open_schema(properties: dict[str, str], settings: dict[str, str]) -> Warehouse:
@@ -141,45 +177,49 @@ def assert_readers_stumble(shop: Shop) -> None:
         assert (view is not None) == name.startswith("on_read")
 
 
-def list_findings(engine: ReadingEngine, catalog: str, shop: Shop) -> list[dict[str, Any]]:
-    """Lists an engine's answers by relation and by what was done to its model; the shop's tables are compacted."""
-    after_runs = read_all(engine, catalog, shop, [*CONFIGS, *TRIMMED], "runs")
+Findings = list[dict[str, Any]]
+
+
+def list_findings(engines: Mapping[str, ReadingEngine], shop: Shop) -> dict[str, Findings]:
+    """Lists the answers of each engine by relation and by what was done to its model, which is compacted meanwhile."""
+    findings: dict[str, Findings] = {reader: [] for reader in engines}
+    read_all(engines, shop, [*CONFIGS, *TRIMMED], "runs", findings)
     for name in TRIMMED:
         expire_if_due(later(shop.lake, shop.models[name]), [])
         assert 1 in {row["content"] for row in files(shop.lake, shop.models[name].table.changes)}
-    trimmed = read_all(engine, catalog, shop, TRIMMED, "changelog compaction")
+    read_all(engines, shop, TRIMMED, "changelog compaction", findings)
     for name in CONFIGS:
         compact_table(shop.lake.session_of(shop.models[name]), "full")
-    return [*after_runs, *trimmed, *read_all(engine, catalog, shop, CONFIGS, "full compaction")]
+    read_all(engines, shop, CONFIGS, "full compaction", findings)
+    return findings
 
 
-def read_all(engine: ReadingEngine, catalog: str, shop: Shop, names: Iterable[str], after: str) -> list[dict[str, Any]]:
-    """Reads the relations of models by an engine, and compares each with what Spark reads."""
-    findings = []
+def read_all(
+    engines: Mapping[str, ReadingEngine], shop: Shop, names: Iterable[str], after: str, findings: dict[str, Findings]
+) -> None:
+    """Adds to `findings` how engines read the relations of models, compared with what Spark reads."""
     for name in names:
         kind, _, version = name.rpartition("_")
         for relation, part in RELATIONS[kind].items():
             table, rows = shop.relation(f"{name} {part}".strip())
-            answer = engine.ask_all(catalog, table, rows)
-            for prefix in ("dev.", ""):
-                answer = answer.replace(f"'{prefix}{table.name}'", f"'{prefix}m'")
             described = {"relation": relation, "model": kind, "format_version": int(version), "after": after}
-            findings.append({**described, "answer": answer})
-    return findings
+            for reader, engine in engines.items():
+                answer = describe_answers(engine, table, rows)
+                findings[reader].append({**described, "answer": re.sub(rf"\b{table.name}\b", "m", answer)})
 
 
-def select_answers(findings: list[dict[str, Any]], **wanted: Any) -> set[str]:
+def select_answers(findings: Findings, **wanted: Any) -> set[str]:
     answers = {row["answer"] for row in findings if wanted.items() <= row.items()}
     assert answers, wanted
     return answers
 
 
-def assert_recorded(file: Path, reader: str, findings: list[dict[str, Any]]) -> None:
+def assert_recorded(file: Path, findings: Mapping[str, Findings]) -> None:
     """Fails the test if the findings are others than the page shows, and records them for the page."""
-    recorded = {"reader": reader, "reads": findings}
-    if not file.exists() or json.loads(file.read_text()) != recorded:
-        file.write_text(json.dumps(recorded, indent=1) + "\n")
-        pytest.fail(f"{reader} answers otherwise than {file.name} said, which is rewritten: run `make docs`")
+    if not file.exists() or json.loads(file.read_text()) != findings:
+        file.write_text(json.dumps(findings, indent=1) + "\n")
+        readers = ", ".join(findings)
+        pytest.fail(f"other answers of {readers} than in {file.name}, which is rewritten: run `make docs`")
 
 
 def assert_without_default_values(shop: Shop) -> None:

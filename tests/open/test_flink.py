@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,12 +18,16 @@ from tests.open.reader_answers import (
     CONFIGS,
     EVERY_ROW,
     WRONG,
+    Findings,
     ReadingEngine,
     Refused,
     add_default_value,
+    ask_by_sql,
     assert_recorded,
     assert_without_default_values,
     build_shop,
+    describe_answer,
+    describe_answers,
     list_findings,
     select_answers,
     sort_rows,
@@ -33,6 +37,7 @@ from tests.spark.tables.test_readers import Row, Shop, source_row, write_two_spe
 if TYPE_CHECKING:
     from arctic_runtime.model.names import TableName
 
+READER = f"Flink {VERSION} with Iceberg {ICEBERG_VERSION}"
 REFUSED_VIEW = "SqlValidatorException: Object 'm' not found within 'lake.dev'"
 
 
@@ -42,15 +47,16 @@ def flink(spark_settings: dict[str, str], tmp_path_factory: pytest.TempPathFacto
         yield lake
 
 
-@pytest.fixture(scope="module")
-def engine(flink: FlinkLake) -> ReadingEngine:
+def read(flink: FlinkLake, catalog: str) -> ReadingEngine:
+    """Returns Flink as an engine that reads a catalog."""
+
     def query(sql: str) -> list[Row]:
         try:
             return flink.engine.query(sql)
         except FlinkError as error:
             raise Refused(str(error)) from error
 
-    return ReadingEngine(query, "`")
+    return ask_by_sql(query, catalog, "`")
 
 
 @pytest.fixture(scope="module")
@@ -59,32 +65,32 @@ def shop(flink: FlinkLake) -> Shop:
 
 
 @pytest.fixture(scope="module")
-def findings(engine: ReadingEngine, shop: Shop) -> list[dict[str, Any]]:
+def findings(flink: FlinkLake, shop: Shop) -> Findings:
     """The answers of Flink, by relation and by what was done to its model."""
-    return list_findings(engine, "lake", shop)
+    return list_findings({READER: read(flink, "lake")}, shop)[READER]
 
 
-def test_flink_returns_no_row_that_spark_does_not_return(findings: list[dict[str, Any]]) -> None:
+def test_flink_returns_no_row_that_spark_does_not_return(findings: Findings) -> None:
     assert [row for row in findings if WRONG in row["answer"]] == []
 
 
-def test_flink_reads_bases_and_change_tables_of_both_versions(findings: list[dict[str, Any]]) -> None:
+def test_flink_reads_bases_and_change_tables_of_both_versions(findings: Findings) -> None:
     assert select_answers(findings, relation="base") == {SAME}
     assert select_answers(findings, relation="change table") == {SAME}
 
 
-def test_flink_does_not_see_views_of_spark(findings: list[dict[str, Any]]) -> None:
+def test_flink_does_not_see_views_of_spark(findings: Findings) -> None:
     assert select_answers(findings, relation="view") == {REFUSED_VIEW}
 
 
 @pytest.mark.parametrize("version", [3, 2])
-def test_flink_reads_deletes_of_two_partition_specs(flink: FlinkLake, engine: ReadingEngine, version: int) -> None:
+def test_flink_reads_deletes_of_two_partition_specs(flink: FlinkLake, version: int) -> None:
     lake = replace(flink.lakes["lake"], namespace=f"specs{version}")
     lake.reader.create_namespace(lake.namespace)
     model, rows = write_two_specs(lake, version)
-    assert engine.ask("lake", EVERY_ROW, model.base, rows) == SAME
+    assert describe_answer(read(flink, "lake"), EVERY_ROW, model.base, rows) == SAME
     compact_table(lake.session_of(model), "full")
-    assert engine.ask("lake", EVERY_ROW, model.base, rows) == SAME
+    assert describe_answer(read(flink, "lake"), EVERY_ROW, model.base, rows) == SAME
 
 
 @pytest.fixture(scope="module")
@@ -93,10 +99,10 @@ def orders(flink: FlinkLake) -> Shop:
     return Shop(flink.lakes["rest"], {"orders": CONFIGS["on_write_3"]})
 
 
-def test_flink_reads_tables_of_a_rest_catalog(engine: ReadingEngine, orders: Shop) -> None:
+def test_flink_reads_tables_of_a_rest_catalog(flink: FlinkLake, orders: Shop) -> None:
     for name in ("orders base", "orders changes"):
         table, rows = orders.relation(name)
-        assert engine.ask_all("rest", table, rows) == SAME, name
+        assert describe_answers(read(flink, "rest"), table, rows) == SAME, name
 
 
 def read_range(flink: FlinkLake, catalog: str, shop: Shop, table: TableName, columns: str) -> list[Row]:
@@ -121,7 +127,7 @@ def test_flink_lists_the_change_rows_after_a_version(flink: FlinkLake, orders: S
 
 @pytest.mark.parametrize("version", [3, 2])
 def test_flink_lists_change_rows_that_changelog_compaction_has_deleted(
-    flink: FlinkLake, shop: Shop, findings: list[dict[str, Any]], version: int
+    flink: FlinkLake, shop: Shop, findings: Findings, version: int
 ) -> None:
     changes = shop.models[f"trimmed_{version}"].table.changes
     rows = read_range(flink, "lake", shop, changes, "id, _action, _seq")
@@ -157,5 +163,5 @@ def test_no_table_has_a_default_value_for_which_flink_reads_nulls(flink: FlinkLa
     assert flink.engine.query("select x from lake.dev.`foreign`") == [{"x": None}]
 
 
-def test_the_page_shows_what_flink_answers(findings: list[dict[str, Any]]) -> None:
-    assert_recorded(FLINK_READS, f"Flink {VERSION} with Iceberg {ICEBERG_VERSION}", findings)
+def test_the_page_shows_what_flink_answers(findings: Findings) -> None:
+    assert_recorded(FLINK_READS, {READER: findings})

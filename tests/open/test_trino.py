@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pytest
 
@@ -20,12 +19,15 @@ from tests.open.reader_answers import (
     CONFIGS,
     EVERY_ROW,
     WRONG,
+    Findings,
     ReadingEngine,
     Refused,
     add_default_value,
+    ask_by_sql,
     assert_recorded,
-    assert_without_default_values,
     build_shop,
+    describe_answer,
+    describe_answers,
     list_findings,
     open_schema,
     select_answers,
@@ -39,8 +41,8 @@ pytestmark = pytest.mark.skipif(
     find_trino_java() is None, reason=f"Trino {VERSION} needs Java {OLDEST_JAVA} or newer, and none is installed"
 )
 
-REFUSED_VECTORS = "ICEBERG_BAD_DATA: Unexpected PUFFIN file format"
 REFUSED_VIEW = "ICEBERG_UNSUPPORTED_VIEW_DIALECT: Cannot read unsupported dialect 'spark' for view 'dev.m'"
+READER = f"Trino {VERSION}"
 KINDS = {"rest": "rest", "postgresql": "jdbc_postgresql"}
 """The catalogs that Trino has, each with its name in `CATALOGS`."""
 
@@ -52,9 +54,9 @@ class Served:
     trino: TrinoServer
     lakes: dict[str, Warehouse]
 
-    @property
-    def engine(self) -> ReadingEngine:
-        return ReadingEngine(self.query, '"')
+    def read(self, catalog: str) -> ReadingEngine:
+        """Returns Trino as an engine that reads a catalog."""
+        return ask_by_sql(self.query, catalog, '"')
 
     def query(self, sql: str) -> list[Row]:
         """Runs a query. Raises Refused with Trino's error."""
@@ -84,49 +86,32 @@ def shop(served: Served) -> Shop:
 
 
 @pytest.fixture(scope="module")
-def findings(served: Served, shop: Shop) -> list[dict[str, Any]]:
+def findings(served: Served, shop: Shop) -> Findings:
     """What Trino answers, by relation and by what was done to its model."""
-    return list_findings(served.engine, "rest", shop)
+    return list_findings({READER: served.read("rest")}, shop)[READER]
 
 
-def test_trino_returns_no_row_that_spark_does_not_return(findings: list[dict[str, Any]]) -> None:
+def test_trino_returns_no_row_that_spark_does_not_return(findings: Findings) -> None:
     assert [row for row in findings if WRONG in row["answer"]] == []
 
 
-def test_trino_reads_change_tables_until_changelog_compaction_deletes_rows(findings: list[dict[str, Any]]) -> None:
-    changes = {"relation": "change table"}
-    assert select_answers(findings, **changes, after="runs") == {SAME}
-    assert select_answers(findings, **changes, after="changelog compaction") == {REFUSED_VECTORS}
-    assert select_answers(findings, **changes, after="full compaction") == {SAME}
+def test_trino_reads_bases_and_change_tables_of_both_versions(findings: Findings) -> None:
+    assert select_answers(findings, relation="base") == {SAME}
+    assert select_answers(findings, relation="change table") == {SAME}
 
 
-def test_trino_reads_bases_of_version_2(findings: list[dict[str, Any]]) -> None:
-    assert select_answers(findings, relation="base", format_version=2) == {SAME}
-
-
-def test_trino_refuses_bases_with_deletion_vectors_until_they_are_compacted(findings: list[dict[str, Any]]) -> None:
-    for model in ("on_write", "on_read"):
-        base = {"relation": "base", "model": model, "format_version": 3}
-        assert select_answers(findings, **base, after="runs") == {REFUSED_VECTORS}
-        assert select_answers(findings, **base, after="full compaction") == {SAME}
-
-
-def test_trino_reads_small_bases_that_each_run_rewrites(findings: list[dict[str, Any]]) -> None:
-    assert select_answers(findings, model="small") == {SAME}
-
-
-def test_trino_refuses_views_of_spark(findings: list[dict[str, Any]]) -> None:
+def test_trino_refuses_views_of_spark(findings: Findings) -> None:
     assert select_answers(findings, relation="view") == {REFUSED_VIEW}
 
 
-@pytest.mark.parametrize(("version", "answer"), [(3, REFUSED_VECTORS), (2, SAME)])
-def test_trino_reads_no_deletes_of_two_partition_specs_wrongly(served: Served, version: int, answer: str) -> None:
+@pytest.mark.parametrize("version", [3, 2])
+def test_trino_reads_deletes_of_two_partition_specs(served: Served, version: int) -> None:
     lake = replace(served.lakes["rest"], namespace=f"specs{version}")
     lake.reader.create_namespace(lake.namespace)
     model, rows = write_two_specs(lake, version)
-    assert served.engine.ask("rest", EVERY_ROW, model.base, rows) == answer
+    assert describe_answer(served.read("rest"), EVERY_ROW, model.base, rows) == SAME
     compact_table(lake.session_of(model), "full")
-    assert served.engine.ask("rest", EVERY_ROW, model.base, rows) == SAME
+    assert describe_answer(served.read("rest"), EVERY_ROW, model.base, rows) == SAME
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +123,7 @@ def orders(served: Served) -> Shop:
 def test_trino_reads_tables_of_a_catalog_in_postgresql(served: Served, orders: Shop) -> None:
     for name in ("orders base", "orders changes"):
         table, rows = orders.relation(name)
-        assert served.engine.ask_all("postgresql", table, rows) == SAME, name
+        assert describe_answers(served.read("postgresql"), table, rows) == SAME, name
 
 
 def test_trino_lists_the_change_rows_after_a_version_in_the_order_of_commits(served: Served, orders: Shop) -> None:
@@ -157,12 +142,22 @@ def test_trino_lists_the_change_rows_after_a_version_in_the_order_of_commits(ser
     assert sort_rows(rows) == sort_rows([row.asDict() for row in newer.collect()])
 
 
-def test_no_table_has_a_default_value_for_which_trino_reads_nulls(served: Served, shop: Shop) -> None:
-    assert_without_default_values(shop)
+def test_trino_knows_the_ids_of_rows_and_their_commits(served: Served, orders: Shop) -> None:
+    changes = orders.models["orders"].table.changes
+    rows = served.trino.query(
+        'select id, _seq, "$row_id" as row, "$last_updated_sequence_number" as commit '
+        f'from postgresql.{changes.schema}."{changes.name}"'
+    )
+    same = orders.lake.spark.sql(
+        f"select id, _seq, _row_id as row, _last_updated_sequence_number as commit from {quote_name(*changes.parts)}"
+    )
+    assert sort_rows(rows) == sort_rows([row.asDict() for row in same.collect()])
+
+
+def test_trino_reads_default_values(served: Served, shop: Shop) -> None:
     add_default_value(shop.lake)
-    assert {row["x"] for row in shop.lake.spark.table("lake.dev.foreign").collect()} == {5}
-    assert served.trino.query("select x from rest.dev.foreign") == [{"x": None}]
+    assert served.trino.query("select x from rest.dev.foreign") == [{"x": 5}]
 
 
-def test_the_page_shows_what_trino_answers(findings: list[dict[str, Any]]) -> None:
-    assert_recorded(TRINO_READS, f"Trino {VERSION}", findings)
+def test_the_page_shows_what_trino_answers(findings: Findings) -> None:
+    assert_recorded(TRINO_READS, {READER: findings})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
+import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -17,16 +18,19 @@ from arctic_runtime.spark.engine.java.jars import get_cache_directory, list_inst
 from sample_project.servers import free_port, start_server, wait_until
 from tests.open.ivy import download_dependencies, start_module
 
-VERSION = "476"
-OLDEST_JAVA = 24
-PLUGINS = ("iceberg",)
-"""The plugins that are kept of dozens: each costs room on the disk and time at the start."""
+VERSION = "483"
+"""The newest version whose parts Maven's repository has; its archives end with 476."""
 
-JAVA_OPTIONS = (
-    *("-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=256m"),
-    *("-Duser.timezone=UTC", "-Djdk.attach.allowAttachSelf=true", "--add-modules=jdk.incubator.vector"),
-    *("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow"),
-)
+OLDEST_JAVA = 25
+PARTS = {
+    "server": ("trino-main", "lib"),
+    "iceberg": ("trino-iceberg", "plugin/iceberg"),
+    "hadoop": ("trino-hdfs", "plugin/iceberg/hdfs"),
+}
+"""Configurations of Ivy: each part of Trino, and the folder in which Trino expects it with all that it needs."""
+
+ICEBERG_PLUGIN = "io.trino.plugin.iceberg.IcebergPlugin"
+"""The class that Trino finds by a file of services, which Trino's archives have, and its JARs do not."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +118,8 @@ def run_trino(folder: Path, catalogs: Mapping[str, Mapping[str, str]]) -> Iterat
         described = DESCRIPTIONS[properties["type"]](properties)
         local = {"connector.name": "iceberg", "fs.hadoop.enabled": "true", **described}
         write_settings(folder / "etc" / "catalog" / f"{name}.properties", local)
-    options = (*JAVA_OPTIONS, "-Dconfig=etc/config.properties", "-cp", str(program / "lib" / "*"))
-    server = start_server([str(java), *options, "io.trino.server.TrinoServer"], folder, None)
+    process = [sys.executable, str(Path(__file__).with_name("trino_process.py"))]
+    server = start_server([*process, str(java.parent.parent), str(program / "lib"), VERSION], folder, None)
     try:
         wait_until(lambda: is_ready(port), server, folder)
         yield TrinoServer(port)
@@ -138,26 +142,29 @@ def is_ready(port: int) -> bool:
 
 
 def resolve_trino() -> Path:
-    """Returns the folder of Trino's programs, which Ivy downloads once into the cache of all JARs."""
+    """Returns the folder of Trino's JARs, which Ivy downloads once into the cache of all JARs."""
     target = get_cache_directory() / f"trino-{VERSION}"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="resolving-") as scratch:
-            archive = download_trino(Path(scratch))
-            shutil.unpack_archive(archive, scratch, filter="data")
-            kept = Path(scratch) / f"trino-server-{VERSION}"
-            for plugin in (kept / "plugin").iterdir():
-                if plugin.name not in PLUGINS:
-                    shutil.rmtree(plugin)
-            kept.rename(target)
+            pattern = "jars/[conf]/[organisation]-[artifact]-[revision](-[classifier]).[ext]"
+            wanted = f"jars/server/io.trino-trino-main-{VERSION}.jar"
+            download_dependencies(build_module(), Path(scratch), pattern, wanted, poms=True)
+            complete = Path(scratch) / "complete"
+            for configuration, (_, place) in PARTS.items():
+                (complete / place).parent.mkdir(parents=True, exist_ok=True)
+                (Path(scratch) / "jars" / configuration).rename(complete / place)
+            with zipfile.ZipFile(complete / PARTS["iceberg"][1] / "services.jar", "w") as services:
+                services.writestr("META-INF/services/io.trino.spi.Plugin", ICEBERG_PLUGIN)
+            complete.rename(target)
     return target
 
 
-def download_trino(folder: Path) -> Path:
-    """Downloads Trino's archive alone: the POM of Trino would bring hundreds of others."""
-    module, dependencies = start_module("trino")
-    named = {"org": "io.trino", "name": "trino-server", "rev": VERSION, "transitive": "false"}
-    dependency = ElementTree.SubElement(dependencies, "dependency", named)
-    ElementTree.SubElement(dependency, "artifact", name="trino-server", type="tar.gz", ext="tar.gz")
-    download_dependencies(module, folder, "[artifact].[ext]", "trino-server.tar.gz", poms=False)
-    return folder / "trino-server.tar.gz"
+def build_module() -> ElementTree.Element:
+    """Builds Ivy's description of the JARs; a plugin's own is named, since Ivy does not know the kind of its POM."""
+    module, dependencies = start_module("trino", tuple(PARTS))
+    for configuration, (artifact, _) in PARTS.items():
+        named = {"org": "io.trino", "name": artifact, "rev": VERSION, "conf": f"{configuration}->default"}
+        dependency = ElementTree.SubElement(dependencies, "dependency", named)
+        ElementTree.SubElement(dependency, "artifact", name=artifact, type="jar", ext="jar")
+    return module

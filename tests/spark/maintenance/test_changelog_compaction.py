@@ -64,6 +64,7 @@ def exact(lake: Warehouse, *models: Model) -> None:
         assert lake.broken(model) == []
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
 def test_replaced_rows_are_removed_and_readers_continue(lake: Warehouse, merge: str) -> None:
     model = lake.model("m", SQL, merge=merge, **CONFIG)
@@ -193,6 +194,7 @@ def test_a_run_that_dies_before_the_rows_go_leaves_a_right_table(lake: Warehouse
     exact(lake, model)
 
 
+@pytest.mark.in_turn
 def test_late_events_are_still_known_after_a_restore(lake: Warehouse) -> None:
     """A restored row has no place in the order of events; the one that it has replaced has."""
     sql = "select id, v, lsn, op from {changes(events)}"

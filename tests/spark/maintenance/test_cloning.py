@@ -238,6 +238,7 @@ def test_a_clone_and_an_expired_table_leave_the_same_rows_frozen(lake: Warehouse
         assert side.rows(own) == [ROWS[0], (2, "b", 21), ROWS[2]]
 
 
+@pytest.mark.in_turn
 def test_upkeep_of_the_origin_keeps_the_files_of_a_clone(lake: Warehouse, dev: Warehouse) -> None:
     model = build(lake)
     clone = clone_of(lake, dev, model)

@@ -52,6 +52,7 @@ def put(lake: Warehouse, model: Model, rows: dict[int, tuple[int, str, int]]) ->
     lake.run(model)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("merge", ["on_read", pytest.param("on_write", marks=pytest.mark.slow)])
 def test_old_versions_expire_and_readers_behind_them_continue_exactly(lake: Warehouse, merge: str) -> None:
     """One reader follows rows, one follows changes; a third has read everything."""

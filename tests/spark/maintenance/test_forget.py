@@ -130,6 +130,7 @@ def parts(*models: Model) -> list[str]:
     return [part.name for model in models for part in (model.table.changes, model.base)]
 
 
+@pytest.mark.in_turn
 def test_the_values_of_forgotten_rows_are_in_no_file_of_three_layers(filled_shop: Callable[[], Shop]) -> None:
     made = filled_shop()
     lake = made.lake

@@ -254,6 +254,7 @@ def has_no_table(lake: Warehouse, model: Model) -> bool:
     return keys.na.drop().distinct().count() < keys.count()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))])
 def test_random_histories_of_changes_and_edits_end_with_the_rows_of_the_query(lake: Warehouse, seed: int) -> None:
     draw = Random(seed)
