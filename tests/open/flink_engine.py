@@ -121,7 +121,7 @@ def resolve_flink_jars() -> list[Path]:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="resolving-") as scratch:
             wanted = f"jars/{ICEBERG_JAR[1]}-{ICEBERG_JAR[2]}.jar"
             pattern = "jars/[artifact]-[revision](-[classifier]).[ext]"
-            download_dependencies(build_module(), Path(scratch), pattern, wanted, poms=True)
+            download_dependencies(build_module(), Path(scratch), pattern, wanted)
             (Path(scratch) / "jars").rename(target)
     return sorted(target.glob("*.jar"))
 

@@ -56,7 +56,6 @@ def resolve_servlet_jars() -> list[Path]:
             folder,
             "jars/[artifact]-[revision](-[classifier]).[ext]",
             f"jars/iceberg-core-{VERSION}-tests.jar",
-            poms=True,
         )
         done.touch()
     return sorted((folder / "jars").glob("*.jar"))

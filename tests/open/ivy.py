@@ -31,14 +31,13 @@ def start_module(name: str, configurations: Sequence[str] = ()) -> tuple[Element
     return module, ElementTree.SubElement(module, "dependencies")
 
 
-def download_dependencies(module: ElementTree.Element, folder: Path, pattern: str, wanted: str, poms: bool) -> None:
+def download_dependencies(module: ElementTree.Element, folder: Path, pattern: str, wanted: str) -> None:
     """Downloads the dependencies of a module to files below `folder`, named by Ivy's `pattern`.
 
-    Without `poms`, the dependencies of dependencies are left out. Raises ServerError if the file `wanted` is not there
-    afterwards.
+    Raises ServerError if the file `wanted` is not there afterwards.
     """
     settings, described = folder / "settings.xml", folder / "ivy.xml"
-    settings.write_bytes(ElementTree.tostring(build_resolver(poms)))
+    settings.write_bytes(ElementTree.tostring(build_resolver()))
     described.write_bytes(ElementTree.tostring(module))
     (ivy,) = (find_spark_home() / "jars").glob("ivy-[0-9]*.jar")
     arguments = {
@@ -54,11 +53,11 @@ def download_dependencies(module: ElementTree.Element, folder: Path, pattern: st
         raise ServerError(f"{wanted} could not be downloaded:\n{done.stdout}{done.stderr}")
 
 
-def build_resolver(poms: bool) -> ElementTree.Element:
-    """Builds Ivy's settings: Maven's repository as Ivy knows it, with POMs or without."""
+def build_resolver() -> ElementTree.Element:
+    """Builds Ivy's settings: Maven's repository as Ivy knows it."""
     settings = ElementTree.Element("ivysettings")
     ElementTree.SubElement(settings, "settings", defaultResolver="maven")
     resolvers = ElementTree.SubElement(settings, "resolvers")
-    named = {"name": "maven", "m2compatible": "true", "usepoms": str(poms).lower()}
+    named = {"name": "maven", "m2compatible": "true"}
     ElementTree.SubElement(resolvers, "ibiblio", named)
     return settings

@@ -140,7 +140,7 @@ def describe_answers(engine: ReadingEngine, table: TableName, rows: list[Row]) -
     """Describes the answer to all questions, or all answers if they differ."""
     answers = dict.fromkeys(describe_answer(engine, asked, table, rows) for asked in QUESTIONS)
     if SAME_BUT_EMPTY in answers:
-        del answers[SAME]
+        answers.pop(SAME, None)
     return "; ".join(answers)
 
 

@@ -149,7 +149,7 @@ def resolve_trino() -> Path:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="resolving-") as scratch:
             pattern = "jars/[conf]/[organisation]-[artifact]-[revision](-[classifier]).[ext]"
             wanted = f"jars/server/io.trino-trino-main-{VERSION}.jar"
-            download_dependencies(build_module(), Path(scratch), pattern, wanted, poms=True)
+            download_dependencies(build_module(), Path(scratch), pattern, wanted)
             complete = Path(scratch) / "complete"
             for configuration, (_, place) in PARTS.items():
                 (complete / place).parent.mkdir(parents=True, exist_ok=True)
